@@ -1,0 +1,1 @@
+"""The JSON files that hold what a suite measured before."""

@@ -1,0 +1,1 @@
+"""What stands behind the fixtures: the GPU itself, the profiling pass, or a recorded run."""

@@ -1,0 +1,208 @@
+"""What was measured, as plain data: typed, immutable, serialisable, with units in the names.
+
+An instrument returns these, a verdict and a report read them, and a run file (`run.json`) is one
+[`Run`][pytest_gpuperf.records.Run] written as JSON. Nothing here touches a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+RUN_SCHEMA = 1
+"""Version of the run file. A reader refuses a newer one and leaves the file as it is."""
+
+MetricValue: TypeAlias = float | str
+"""A counter's value: a number in the catalogue's unit, or a word (`occupancy_limiter`)."""
+
+TimingMode: TypeAlias = Literal["hot", "cold", "queued"]
+"""How a time was taken. Times of different modes are different quantities and never compared.
+
+`hot`: CUDA events around a CUDA graph of many launches, caches warm. `cold`: the same with the L2
+flushed before each launch and the cost of the flush taken out. `queued`: event pairs around single
+launches queued behind a blocking kernel, for callables that cannot be captured.
+"""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of everything that is written into a run file."""
+
+
+class GpuInfo(Record, frozen=True, kw_only=True):
+    """The GPU that measured."""
+
+    name: str
+    """As the driver says it: `NVIDIA H200`."""
+    slug: str
+    """The name as a folder below the baselines: `nvidia-h200`."""
+    uuid: str = ""
+    """Tells two cards of one model apart; empty where the driver hides it."""
+    compute_capability: str = ""
+    """`9.0`."""
+    multiprocessors: int = 0
+    l2_bytes: int = 0
+    memory_bytes: int = 0
+
+
+class Toolchain(Record, frozen=True, kw_only=True):
+    """Versions that can change a kernel or its measurement; empty where not installed."""
+
+    gpuperf: str = ""
+    python: str = ""
+    pytest: str = ""
+    torch: str = ""
+    triton: str = ""
+    cuda: str = ""
+    """The CUDA version torch was built for."""
+    driver: str = ""
+    ncu: str = ""
+
+
+class Environment(Record, frozen=True, kw_only=True):
+    """Where a run was measured, without host name, user name or any path."""
+
+    gpu: GpuInfo
+    toolchain: Toolchain
+    commit: str = ""
+    """Commit of the repository that was measured; empty where it is not known."""
+    dirty: bool | None = None
+    """Whether tracked files differed from the commit; None where it is not known."""
+
+
+class Conditions(Record, frozen=True, kw_only=True):
+    """State of the GPU right after a measurement, as NVML reads it (its clocks lag)."""
+
+    sm_clock_mhz: int = 0
+    memory_clock_mhz: int = 0
+    temperature_c: int = 0
+    power_w: float = 0.0
+    throttle_reasons: tuple[str, ...] = ()
+    other_processes: int = 0
+    """Other compute processes on this GPU; more than 0 makes a time doubtful."""
+
+
+class WarmUp(Record, frozen=True, kw_only=True):
+    """What it took until the callable's time was steady."""
+
+    seconds: float
+    launches: int
+    steady: bool
+    """False: the cap was reached before the time stopped moving."""
+
+
+class Correctness(Record, frozen=True, kw_only=True):
+    """How an output differs from its reference."""
+
+    passed: bool
+    max_abs_diff: float = 0.0
+    max_rel_diff: float = 0.0
+    max_abs_index: tuple[int, ...] = ()
+    """Where the largest absolute difference is, as an index into the output."""
+    max_rel_index: tuple[int, ...] = ()
+    rtol: float = 0.0
+    atol: float = 0.0
+    dtype: str = ""
+    elements: int = 0
+    mismatched: int = 0
+    """Elements outside the tolerance."""
+    failure: str = ""
+    """Why it failed, as shown to the user; empty where it passed."""
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """The time of one call of a callable on the GPU."""
+
+    mode: TimingMode
+    time_us: float
+    """20 % trimmed mean over the blocks, in microseconds a call."""
+    spread_pct: float
+    """Interquartile range of the blocks, in per cent of `time_us`."""
+    blocks_us: tuple[float, ...]
+    """Mean time a call of each block, in microseconds, in the order measured."""
+    calls_per_block: int
+    launch_gap_us: float = 0.0
+    """Gap between two nodes of a graph on this GPU, part of `time_us`; 0 where not measured."""
+    l2_flushed: bool = False
+    not_captured: str = ""
+    """Why no CUDA graph could be captured, where `mode` is `queued`."""
+    bytes: int = 0
+    """Bytes a call has to move, as the caller says; 0 where unsaid."""
+    flops: int = 0
+    """Floating-point operations of a call, as the caller says; 0 where unsaid."""
+    warm_up: WarmUp | None = None
+    conditions: Conditions | None = None
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """`bytes` over time in 10⁹ bytes per second, None where bytes are unsaid."""
+        return self.bytes / self.time_us / 1e3 if self.bytes else None
+
+    @property
+    def tflop_per_s(self) -> float | None:
+        """`flops` over time in 10¹² operations per second, None where flops are unsaid."""
+        return self.flops / self.time_us / 1e6 if self.flops else None
+
+
+class KernelProfile(Record, frozen=True, kw_only=True):
+    """Counters of one launch of one kernel."""
+
+    name: str
+    """Function name, as `ncu --kernel-name-base function` shows it."""
+    demangled: str = ""
+    """With template arguments; empty where it equals `name`."""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    metrics: dict[str, MetricValue] = {}
+    """By short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
+
+
+class Profile(Record, frozen=True, kw_only=True):
+    """Counters of all kernels of one call that match a regex."""
+
+    kernels: tuple[KernelProfile, ...] = ()
+    """In launch order."""
+    combined: dict[str, MetricValue] = {}
+    """All kernels as one: counts added, percentages weighted by duration, maxima kept."""
+    regex: str = ""
+    """The pattern that chose the kernels; empty for all."""
+    source: str = "ncu"
+    cache_control: str = ""
+    clock_control: str = ""
+    unavailable: str = ""
+    """Why there are no counters (one sentence and what to do); empty where there are."""
+
+
+class Measurement(Record, frozen=True, kw_only=True):
+    """What one test measured under one label."""
+
+    correctness: Correctness | None = None
+    warm_up: WarmUp | None = None
+    timing: Timing | None = None
+    profile: Profile | None = None
+
+
+class TestRecord(Record, frozen=True, kw_only=True):
+    """What one test measured."""
+
+    __test__ = False  # pytest: not a test class
+
+    nodeid: str
+    measurements: dict[str, Measurement]
+    """By label; a test that measures one callable has the one label `main`."""
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """All that one session measured."""
+
+    schema: int
+    """`RUN_SCHEMA` of the writer."""
+    id: str
+    started_at: str
+    """UTC, ISO 8601."""
+    environment: Environment
+    complete: bool = True
+    """False: the session was interrupted."""
+    counters_unavailable: str = ""
+    """Why the whole session has no counters; empty where it has, or where none were asked for."""
+    tests: tuple[TestRecord, ...] = ()

@@ -1,0 +1,1 @@
+"""From records and verdicts to what people and machines read."""

@@ -1,0 +1,1 @@
+"""Warm-up and event timing of callables on the GPU."""

@@ -1,0 +1,1 @@
+"""From records and baselines to verdicts; touches no GPU."""

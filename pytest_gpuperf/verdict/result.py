@@ -1,0 +1,101 @@
+"""What the verdict says of a test: read by reports and by the plugin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import MetricValue, TestRecord
+
+
+class Status(str, Enum):
+    """The verdict on a test, worst first."""
+
+    INVALID = "invalid"
+    """Could not be judged for a reason the user must mend: no kernel matched, unknown metric."""
+    WRONG = "wrong"
+    """The output differs from the reference."""
+    REGRESSED = "regressed"
+    """Worse than the baseline by more than the tolerance."""
+    LIMIT = "limit"
+    """Outside a limit of the test or of the baseline file."""
+    UNBASELINED = "unbaselined"
+    """Nothing to compare with yet."""
+    IMPROVED = "improved"
+    """Faster than the baseline by more than the tolerance."""
+    PASS = "pass"
+
+    @property
+    def fails(self) -> bool:
+        """Whether a test with this verdict fails."""
+        return self in (Status.INVALID, Status.WRONG, Status.REGRESSED, Status.LIMIT)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One value beside its baseline."""
+
+    metric: str
+    baseline: MetricValue
+    actual: MetricValue
+    change_pct: float | None
+    """Relative change in per cent; None where the values are words or the baseline is 0."""
+    worse: bool | None
+    """None where neither direction is better."""
+
+    def __str__(self) -> str:
+        """`registers_per_thread 32 -> 40 (+25.0 %)`."""
+        change = "" if self.change_pct is None else f" ({self.change_pct:+.1f} %)"
+        return f"{self.metric} {_show(self.baseline)} -> {_show(self.actual)}{change}"
+
+
+def _show(value: MetricValue) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that the verdict has to say: a line, and lines below it."""
+
+    status: Status
+    line: str
+    """States limit, actual and baseline; fits on one line."""
+    label: str = ""
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TestVerdict:
+    """The verdict on one test."""
+
+    __test__ = False  # pytest: not a test class
+
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    """Why, the worst first; with `Status.PASS` these are remarks, such as a limit that could not be judged."""
+    time_change_pct: dict[str, float] = field(default_factory=dict)
+    """By label: change of the time against the baseline in per cent."""
+    counter_changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
+    """By label: counters that moved beyond their tolerance, the largest mover first."""
+
+    def message(self) -> str:
+        """What a failed test shows: one line a finding, its details indented below."""
+        lines: list[str] = []
+        for finding in self.findings:
+            if finding.status.fails:
+                lines.append(f"gpuperf: {finding.line}")
+                lines.extend(f"    {detail}" for detail in finding.details)
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """A test's record with its verdict, as reports take it."""
+
+    __test__ = False  # pytest: not a test class
+
+    record: TestRecord
+    verdict: TestVerdict
+    replayed: bool = False
