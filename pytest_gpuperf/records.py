@@ -121,8 +121,6 @@ class Timing(Record, frozen=True, kw_only=True):
     blocks_us: tuple[float, ...]
     """Mean time a call of each block, in microseconds, in the order measured."""
     calls_per_block: int
-    launch_gap_us: float = 0.0
-    """Gap between two nodes of a graph on this GPU, part of `time_us`; 0 where not measured."""
     l2_flushed: bool = False
     not_captured: str = ""
     """Why no CUDA graph could be captured, where `mode` is `queued`."""
@@ -190,6 +188,8 @@ class TestRecord(Record, frozen=True, kw_only=True):
     nodeid: str
     measurements: dict[str, Measurement]
     """By label; a test that measures one callable has the one label `main`."""
+    failure: str = ""
+    """Type of the exception that ended the test; what such a test measured is never accepted as baseline."""
 
 
 class Run(Record, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ class Status(str, Enum):
     """Nothing to compare with yet."""
     IMPROVED = "improved"
     """Faster than the baseline by more than the tolerance."""
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105
 
     @property
     def fails(self) -> bool:
@@ -48,11 +49,29 @@ class Change:
     def __str__(self) -> str:
         """`registers_per_thread 32 -> 40 (+25.0 %)`."""
         change = "" if self.change_pct is None else f" ({self.change_pct:+.1f} %)"
-        return f"{self.metric} {_show(self.baseline)} -> {_show(self.actual)}{change}"
+        baseline, actual = show_pair(self.baseline, self.actual)
+        return f"{self.metric} {baseline} -> {actual}{change}"
 
 
-def _show(value: MetricValue) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+def show_value(value: MetricValue, digits: int = 3) -> str:
+    """A value with significant digits: `5.30`, `77.1`, `16777216`; whole numbers and words as they are."""
+    if isinstance(value, str):
+        return value
+    if not math.isfinite(value) or abs(value) >= 1e15 or 0 < abs(value) < 1e-4:
+        return f"{value:.{digits}g}"
+    if value == int(value):
+        return str(int(value))
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def show_pair(one: MetricValue, other: MetricValue) -> tuple[str, str]:
+    """Two values, numbers with as many digits as it takes to tell them apart."""
+    if isinstance(one, str) or isinstance(other, str):
+        return show_value(one), show_value(other)
+    digits = 3
+    while one != other and digits < 17 and float(show_value(one, digits)) == float(show_value(other, digits)):
+        digits += 1
+    return show_value(one, digits), show_value(other, digits)
 
 
 @dataclass(frozen=True)
@@ -74,7 +93,7 @@ class TestVerdict:
 
     status: Status
     findings: tuple[Finding, ...] = ()
-    """Why, the worst first; with `Status.PASS` these are remarks, such as a limit that could not be judged."""
+    """Why, the worst first; those of `Status.PASS` are remarks, such as a limit that could not be judged."""
     time_change_pct: dict[str, float] = field(default_factory=dict)
     """By label: change of the time against the baseline in per cent."""
     counter_changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
@@ -85,7 +104,8 @@ class TestVerdict:
         lines: list[str] = []
         for finding in self.findings:
             if finding.status.fails:
-                lines.append(f"gpuperf: {finding.line}")
+                label = "" if finding.label in ("", "main") else f"{finding.label}: "
+                lines.append(f"gpuperf: {label}{finding.line}")
                 lines.extend(f"    {detail}" for detail in finding.details)
         return "\n".join(lines)
 

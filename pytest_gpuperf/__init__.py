@@ -1,0 +1,37 @@
+"""pytest-gpuperf: the performance of a GPU kernel as a test.
+
+Importing the package is cheap; the names below are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf._version import __version__
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.errors import GpuperfError
+    from pytest_gpuperf.facade import Gpuperf
+    from pytest_gpuperf.records import Correctness, Measurement, Profile, Run, Timing, WarmUp
+
+__all__ = [
+    "Correctness",
+    "Gpuperf",
+    "GpuperfError",
+    "Measurement",
+    "Profile",
+    "Run",
+    "Timing",
+    "WarmUp",
+    "__version__",
+]
+
+_HOMES = {"Gpuperf": "facade", "GpuperfError": "errors"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'records')}"), name)

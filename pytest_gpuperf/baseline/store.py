@@ -1,0 +1,151 @@
+"""The folder of baseline files: read, checked, written by one process at a time."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import filelock
+import msgspec
+
+from pytest_gpuperf.baseline.schema import BASELINE_SCHEMA, Baseline
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.json_files import decode_versioned, show_path, write_files
+from pytest_gpuperf.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
+from pytest_gpuperf.verdict.limits import parse_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pytest_gpuperf.baseline.schema import TestBaseline
+
+LOCK_TIMEOUT_S = 10.0
+
+_DECODER = msgspec.json.Decoder(Baseline)
+
+
+class BaselineStore:
+    """The baseline files below one folder: `<root>/<gpu slug>/<suite>.json`.
+
+    Args:
+        root: The folder; need not exist.
+        state: Folder of the lock that lets one process write; by default `.gpuperf` beside `root`.
+    """
+
+    def __init__(self, root: Path, *, state: Path | None = None) -> None:
+        self.root = root
+        self._state = root.parent / STATE_FOLDER if state is None else state
+        self._lock = filelock.FileLock(self._state / "baselines.lock", timeout=LOCK_TIMEOUT_S)
+        self._read: dict[Path, Baseline | GpuperfError | None] = {}
+
+    def path(self, slug: str, suite: str) -> Path:
+        """Where the baseline of a suite on a GPU is, or would be."""
+        if not SAFE_NAME.fullmatch(slug):
+            raise GpuperfError(f"{slug!r} is no name of a GPU", expected="letters, digits, '-', '_' and '.'")
+        return self.root / slug / f"{suite}.json"
+
+    def slugs(self) -> list[str]:
+        """The GPUs that have baselines, sorted."""
+        return sorted({path.parent.name for path in self.root.glob("*/*.json")})
+
+    def suites(self, slug: str) -> list[str]:
+        """The suites that have a baseline on a GPU, sorted."""
+        return sorted(path.stem for path in (self.root / slug).glob("*.json"))
+
+    def load(self, slug: str, suite: str) -> Baseline | None:
+        """Read the baseline of a suite on a GPU, once; None where there is no file.
+
+        Raises:
+            GpuperfError: The file is broken, of a newer schema, or for another GPU.
+        """
+        path = self.path(slug, suite)
+        if path not in self._read:
+            try:
+                found = self._load(path)
+            except GpuperfError as error:
+                self._read[path] = error
+            else:
+                self._read[path] = found[0] if found else None
+        known = self._read[path]
+        if isinstance(known, GpuperfError):
+            raise known
+        return known
+
+    def load_for_update(self, slug: str, suite: str) -> tuple[Baseline, dict[str, Any]] | None:
+        """Read a baseline from the disk as a record and as the JSON object to change and write back.
+
+        Raises:
+            GpuperfError: As `load`.
+        """
+        return self._load(self.path(slug, suite))
+
+    def _load(self, path: Path) -> tuple[Baseline, dict[str, Any]] | None:
+        shown = show_path(path)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise GpuperfError(f"{shown} cannot be read: {error.strerror}") from None
+        baseline = decode_versioned(data, _DECODER, schema=BASELINE_SCHEMA, shown=shown)
+        if baseline.gpu.slug != path.parent.name:
+            raise GpuperfError(
+                f"{shown} is for another GPU: {baseline.gpu.slug}",
+                expected=path.parent.name,
+                next_step=f"move the file to {show_path(path.parent.parent / baseline.gpu.slug / path.name)}",
+            )
+        for nodeid, test in baseline.tests.items():
+            _check_limits(test, f"{shown}, limits of {nodeid}")
+        raw: dict[str, Any] = json.loads(data)
+        return baseline, raw
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing, from reading what is to be changed to having written it.
+
+        Raises:
+            GpuperfError: Another process holds the lock.
+        """
+        make_state_folder(self._state)
+        try:
+            self._lock.acquire()
+        except filelock.Timeout:
+            raise GpuperfError(
+                f"another process writes the baselines: {show_path(self._state)} is locked",
+                next_step="wait until it is done, then type the same again",
+            ) from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def write(self, changes: Mapping[Path, dict[str, Any]]) -> None:
+        """Write baseline files: all of them, or after Ctrl-C or a crash none.
+
+        Args:
+            changes: The whole new JSON object of each file.
+
+        Raises:
+            GpuperfError: Another process holds the lock.
+            OSError: As the file system says; the files are as they were.
+        """
+        with self.locked():
+            write_files({path: encode_baseline(content) for path, content in changes.items()})
+        self._read.clear()
+
+
+def _check_limits(test: TestBaseline, where: str) -> None:
+    try:
+        parse_limits(test.limits)
+    except GpuperfError as error:
+        raise GpuperfError(
+            f"{where}: {error.found}", expected=error.expected, next_step=error.next_step
+        ) from None
+
+
+def encode_baseline(content: dict[str, Any]) -> bytes:
+    """The one spelling of a baseline file: sorted keys, two spaces, newline at the end."""
+    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n".encode()

@@ -1,0 +1,38 @@
+"""The `gpuperf` command: what people do with runs, baselines and recordings after the tests."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+from pytest_gpuperf._version import __version__
+from pytest_gpuperf.cli.baseline import baseline
+from pytest_gpuperf.cli.recording import recording
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.report.rows import printable
+
+
+class _UserError(click.ClickException):
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002
+        click.echo(f"gpuperf: error: {printable(self.message)}", err=True)
+
+
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GpuperfError as error:
+            raise _UserError(str(error)) from None
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
+def main() -> None:
+    """Runs, baselines and recordings of pytest-gpuperf."""
+
+
+main.add_command(baseline)
+main.add_command(recording)

@@ -1,0 +1,88 @@
+"""`gpuperf recording`: runs that machines without a GPU replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.json_files import show_path, write_files
+from pytest_gpuperf.runs import encode_run, load_run, recording_path, recordings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run, TestRecord
+
+
+@click.group()
+def recording() -> None:
+    """Runs that machines without a GPU replay."""
+
+
+@recording.command("add")
+@click.argument("run", required=False)
+@click.option("--replace", is_flag=True, help="Drop older recordings of the GPU whose tests are all in RUN.")
+@project_options
+def add_command(project: Project, run: str | None, replace: bool) -> None:
+    """Store RUN beside the baselines of its GPU.
+
+    RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if
+    left out. Refused where it was interrupted or a test of it is wrong.
+    """
+    measured = project.load(run)
+    _check(measured)
+    path = recording_path(project.baselines, measured)
+    with project.store.locked():
+        older = [old for old in recordings(project.baselines) if _is_superseded(old, path, measured)]
+        write_files({path: encode_run(measured)})
+        echo(f"wrote {show_path(path)} ({count_tests(measured.tests)})")
+        for old in older:
+            if replace:
+                old.unlink()
+            echo(f"{'dropped' if replace else 'superseded, --replace drops it:'} {show_path(old)}")
+
+
+@recording.command("list")
+@project_options
+def list_command(project: Project) -> None:
+    """Show the recordings, by GPU and date."""
+    paths = recordings(project.baselines)
+    for path in paths:
+        run = load_run(path)
+        commit = f", commit {run.environment.commit[:7]}" if run.environment.commit else ""
+        when = f"{run.started_at[:10]}{commit}"
+        echo(f"{show_path(path)}: {run.environment.gpu.name}, {when}, {count_tests(run.tests)}")
+    if not paths:
+        echo(f"no recordings in {show_path(project.baselines)}")
+
+
+def _check(run: Run) -> None:
+    problem = ""
+    if not run.complete:
+        problem = "was interrupted before its end"
+    elif not run.tests:
+        problem = "holds no test"
+    else:
+        wrong = next((test.nodeid for test in run.tests if _is_wrong(test)), "")
+        problem = f"has a test that failed: {wrong}" if wrong else ""
+    if problem:
+        raise GpuperfError(
+            f"the run {run.id} {problem}",
+            expected="a whole run without failures",
+            next_step="run pytest --gpuperf again",
+        )
+
+
+def _is_wrong(test: TestRecord) -> bool:
+    measured = test.measurements.values()
+    return bool(test.failure) or any(m.correctness is not None and not m.correctness.passed for m in measured)
+
+
+def _is_superseded(path: Path, new_path: Path, new: Run) -> bool:
+    if path.parent != new_path.parent or path == new_path:
+        return False
+    old = load_run(path)
+    return old.started_at <= new.started_at and {t.nodeid for t in old.tests} <= {t.nodeid for t in new.tests}

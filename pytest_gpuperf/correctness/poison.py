@@ -1,0 +1,123 @@
+"""Fill memory with a pattern, so that what a kernel does not write can be told from what it does."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode  # its home: there is no public alias
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+PATTERNS = (0xFF, 0x5A)
+"""Bytes that memory is filled with. 0xFF is NaN in every floating type and -1 in signed integers; 0x5A is a
+large number, for kernels that lose NaN (`fmax`, atomics). No type has one value with both."""
+
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+_ALLOCATIONS = (
+    torch.ops.aten.empty,
+    torch.ops.aten.empty_like,
+    torch.ops.aten.empty_permuted,
+    torch.ops.aten.empty_strided,
+    torch.ops.aten.new_empty,
+    torch.ops.aten.new_empty_strided,
+)
+
+_SMALL_BLOCK_BYTES = 1 << 20
+"""Largest allocation out of the small pool (`kSmallSize` in PyTorch's c10/core/AllocatorConfig.h)."""
+
+
+def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Where two tensors of one type and shape have the same bits, NaN or not."""
+    return _all_words(tensor, _words(tensor) == _words(other))
+
+
+def holds(tensor: torch.Tensor, byte: int) -> torch.Tensor:
+    """Where all bytes of an element are `byte`."""
+    words = _words(tensor)
+    pattern = int.from_bytes(
+        bytes([byte]) * words.element_size(), "little", signed=words.dtype != torch.uint8
+    )
+    return _all_words(tensor, words == pattern)
+
+
+def fill(tensor: torch.Tensor, byte: int) -> None:
+    """Set all bytes of a tensor's elements, and nothing beside them, to `byte`."""
+    words = _words(tensor)
+    words.fill_(
+        int.from_bytes(bytes([byte]) * words.element_size(), "little", signed=words.dtype != torch.uint8)
+    )
+
+
+def copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same bits: that of a boolean would have 1 for a pattern otherwise."""
+    if tensor.dtype == torch.bool:
+        return tensor.view(torch.uint8).clone().view(torch.bool)
+    return tensor.detach().clone()
+
+
+@contextmanager
+def poisoned_memory(byte: int | None, devices: Collection[torch.device]) -> Iterator[None]:
+    """Fill memory that is allocated inside with `byte`; None leaves it as it is.
+
+    On CUDA the free blocks that the caching allocator keeps for the current stream are filled, so it does not
+    matter who allocates: the function, an extension, or code that torch.compile made. Memory that the
+    allocator has to ask the driver for is not filled; a call that ran before needs none.
+
+    Without CUDA, memory is filled as `torch.empty` and its kin hand it out. That takes a dispatch mode, and
+    below one torch.compile stands aside, so CUDA does without.
+    """
+    cuda = [device for device in devices if device.type == "cuda"]
+    if byte is None:
+        yield
+    elif cuda:
+        for device in cuda:
+            _fill_free_blocks(device, byte)
+        yield
+    else:
+        with _FilledAllocations(byte):
+            yield
+
+
+class _FilledAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, byte: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._byte = byte
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in _ALLOCATIONS:
+            result.untyped_storage().fill_(self._byte)
+        return result
+
+
+def _fill_free_blocks(device: torch.device, byte: int) -> None:
+    """Take every free block of the caching allocator by asking for its size, fill it and give it back."""
+    default_pool = (device.index, torch.cuda.current_stream(device).cuda_stream, (0, 0))
+    blocks = [
+        (segment["segment_type"], block["size"])
+        for segment in torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        if (segment["device"], segment["stream"], tuple(segment["segment_pool_id"])) == default_pool
+        for block in segment["blocks"]
+        if block["state"] == "inactive"
+    ]
+    # A request above the small size goes to the large pool, so a larger block of the small pool takes two.
+    # Those come last: until then every request finds the block that it was made for.
+    split = [size for kind, size in blocks if kind == "small" and size > _SMALL_BLOCK_BYTES]
+    sizes = [size for kind, size in blocks if kind != "small" or size <= _SMALL_BLOCK_BYTES]
+    sizes += [_SMALL_BLOCK_BYTES] * len(split) + [size - _SMALL_BLOCK_BYTES for size in split]
+    taken = [torch.full((size,), byte, dtype=torch.uint8, device=device) for size in sizes]
+    del taken
+
+
+def _words(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype == torch.complex128:
+        tensor = torch.view_as_real(tensor)
+    return tensor.detach().view(_WORDS[tensor.element_size()])
+
+
+def _all_words(tensor: torch.Tensor, equal: torch.Tensor) -> torch.Tensor:
+    return equal.all(-1) if tensor.dtype == torch.complex128 else equal

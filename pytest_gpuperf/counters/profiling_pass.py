@@ -1,0 +1,178 @@
+"""The one ncu process of a session: run the selected tests under it and read its report."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.counters import catalogue
+from pytest_gpuperf.counters.combine import combine
+from pytest_gpuperf.counters.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
+from pytest_gpuperf.counters.ncu_messages import explain
+from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs, read_report
+from pytest_gpuperf.counters.plan import PassFolder, Plan
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.options import PROFILING_PASS_ENV
+from pytest_gpuperf.records import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.counters.raw_kernel import RawKernel
+    from pytest_gpuperf.instruments.base import Call
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one test wants of the pass."""
+
+    nodeid: str
+    regex: str | None
+    metrics: tuple[str, ...]
+
+
+class ProfilingPass:
+    """Counters of every call of a session, read from one report.
+
+    Where no counters could be had, `unavailable` says why and `lookup` answers with it.
+    """
+
+    def __init__(self, folder: PassFolder, ncu: Ncu | None, unavailable: str = "") -> None:
+        self.unavailable = unavailable
+        self._ncu = ncu
+        self._folder = folder
+        self._ranges: dict[tuple[str, str], str] = {}
+        self._failures: dict[str, str] = {}
+        self._kernels: dict[str, list[RawKernel]] = {}
+
+    def run(
+        self,
+        wanted: Sequence[Wanted],
+        arguments: Sequence[str],
+        cwd: Path,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Run pytest with the session's own arguments under ncu, restricted to the wanted tests.
+
+        Args:
+            wanted: The tests.
+            arguments: Command line of the session.
+            cwd: Where it was called.
+            progress: Told how many of how many tests are done.
+        """
+        assert self._ncu is not None
+        folder = self._folder
+        folder.write_plan(Plan([test.nodeid for test in wanted]))
+        extra = [name for test in wanted for name in test.metrics]
+        metrics = list(dict.fromkeys([*catalogue.ncu_metric_names(), *extra]))
+        command = [
+            *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
+            *(sys.executable, "-m", "pytest", *arguments, "--maxfail=0", "--color=no"),
+        ]
+        env = {**os.environ, PROFILING_PASS_ENV: str(folder.path), "LC_ALL": "C"}
+
+        def poll() -> None:
+            progress(len({event.nodeid for event in folder.events()}), len(wanted))
+
+        status = run_under_ncu(command, cwd=cwd, env=env, log=folder.child_log, poll=poll)
+        for event in folder.events():
+            if event.range:
+                self._ranges[event.nodeid, event.label] = event.range
+            if event.failure:
+                self._failures[event.nodeid] = event.failure
+        self._read(metrics, status)
+
+    def _read(self, metrics: Sequence[str], status: int) -> None:
+        folder = self._folder
+        output = "".join(
+            path.read_text(errors="replace") for path in (folder.ncu_log, folder.child_log) if path.exists()
+        )
+        if not folder.report.exists():
+            # ncu's errors explain why there is no report; without one, no kernel matched in any test.
+            reason = explain(output)
+            if reason is None and not self._ranges:
+                reason = f"the run under ncu ended with exit status {status} before any call was profiled"
+            if reason is not None:
+                self.unavailable = reason
+            return
+        assert self._ncu is not None
+        try:
+            kernels = read_report(folder.report, metrics, search=ncu_python_dirs(self._ncu.path))
+        except GpuperfError as error:
+            self.unavailable = str(error)
+            return
+        for kernel in kernels:
+            for name in kernel.ranges:
+                self._kernels.setdefault(name, []).append(kernel)
+
+    def lookup(
+        self, call: Call, regex: str | None, metrics: Sequence[str], list_kernels: Callable[[], list[str]]
+    ) -> Profile:
+        """Counters of one call.
+
+        Args:
+            call: The call as the session sees it.
+            regex: Chooses among the kernels of the call; None for all.
+            metrics: Raw names to keep besides the catalogue's.
+            list_kernels: Names the kernels that the call launches; asked only when none matched.
+
+        Raises:
+            GpuperfError: The call was not reached, no kernel matched, or a metric is unknown.
+        """
+        if self.unavailable:
+            return Profile(regex=regex or "", unavailable=self.unavailable)
+        name = self._ranges.get((call.nodeid, call.label))
+        if name is None:
+            failure = self._failures.get(call.nodeid, "the call was not reached")
+            raise GpuperfError(
+                f"the run under ncu did not profile {call}: {failure}",
+                expected="a test that runs in a process of its own as it does here",
+            )
+        kernels = [
+            kernel
+            for kernel in self._kernels.get(name, ())
+            if regex is None or re.search(regex, kernel.name) or re.search(regex, kernel.demangled)
+        ]
+        if not kernels:
+            raise _nothing_matched(call, regex, list_kernels())
+        self._check_metrics(kernels, metrics)
+        profiles = tuple(kernel.profile(metrics) for kernel in kernels)
+        return Profile(
+            kernels=profiles,
+            combined=combine(profiles),
+            regex=regex or "",
+            source="ncu",
+            cache_control=CACHE_CONTROL,
+            clock_control=CLOCK_CONTROL,
+        )
+
+    def _check_metrics(self, kernels: Sequence[RawKernel], metrics: Sequence[str]) -> None:
+        """A name that ncu does not know is accepted in silence and gets no value."""
+        for metric in metrics:
+            if any(metric in kernel.metrics for kernel in kernels):
+                continue
+            assert self._ncu is not None
+            suffix = metric.partition(".")[2]
+            known = [f"{name}.{suffix}" if suffix else name for name in self._ncu.base_metrics()]
+            near = catalogue.nearest(metric, known)
+            raise GpuperfError(
+                f"ncu has no value for the metric {metric!r}",
+                expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
+                next_step=f"did you mean {' or '.join(near)}?" if near else "",
+            )
+
+
+def _nothing_matched(call: Call, regex: str | None, launched: list[str]) -> GpuperfError:
+    if not launched:
+        return GpuperfError(
+            f"{call} launched no kernel to profile", expected="a callable that launches kernels on the GPU"
+        )
+    names = ", ".join(dict.fromkeys(launched))
+    return GpuperfError(
+        f"no kernel of {call} was profiled for the regex {regex!r}; these ran: {names}",
+        expected="a regex found in a kernel's name, and part of the marker's kernels= where the test has one",
+    )

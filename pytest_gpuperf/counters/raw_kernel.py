@@ -1,0 +1,50 @@
+"""One profiled launch as ncu names things, before the catalogue gives it short names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.counters.catalogue import short_metrics
+from pytest_gpuperf.records import KernelProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_gpuperf.records import MetricValue
+
+
+@dataclass(frozen=True)
+class RawKernel:
+    """One launch of one kernel, by raw ncu names."""
+
+    name: str
+    """Function name, as `ncu --kernel-name-base function` shows it."""
+    demangled: str = ""
+    """With template arguments and parameters."""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    """Blocks in x, y, z; zeros where ncu did not say."""
+    block: tuple[int, int, int] = (0, 0, 0)
+    """Threads in x, y, z; zeros where ncu did not say."""
+    ranges: tuple[str, ...] = ()
+    """Names of all NVTX ranges around the launch: push/pop ranges outermost first, then start/end ranges."""
+    metrics: dict[str, MetricValue] = field(default_factory=dict)
+    """In ncu's base units (`ns`, `byte`, `%`); a metric without a value is not in here."""
+    units: dict[str, str] = field(default_factory=dict)
+    """ncu's unit of each metric, empty where it has none."""
+
+    def profile(self, extra: Iterable[str] = ()) -> KernelProfile:
+        """The launch as a record.
+
+        Args:
+            extra: Raw ncu names to keep beside the catalogue's short ones, in ncu's base unit.
+        """
+        metrics = short_metrics(self.metrics, self.units)
+        metrics.update({name: self.metrics[name] for name in extra if name in self.metrics})
+        return KernelProfile(
+            name=self.name,
+            demangled="" if self.demangled == self.name else self.demangled,
+            grid=self.grid,
+            block=self.block,
+            metrics=metrics,
+        )

@@ -1,0 +1,33 @@
+"""Who the GPU is."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from pytest_gpuperf.records import GpuInfo
+
+
+def has_gpu() -> bool:
+    """Whether torch can use a CUDA GPU."""
+    return torch.cuda.is_available()
+
+
+def slug(name: str) -> str:
+    """A GPU's name as a folder: `NVIDIA H200` -> `nvidia-h200`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def gpu_info() -> GpuInfo:
+    """The current CUDA device."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return GpuInfo(
+        name=properties.name,
+        slug=slug(properties.name),
+        uuid=f"GPU-{properties.uuid}",
+        compute_capability=f"{properties.major}.{properties.minor}",
+        multiprocessors=properties.multi_processor_count,
+        l2_bytes=properties.L2_cache_size,
+        memory_bytes=properties.total_memory,
+    )

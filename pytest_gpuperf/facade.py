@@ -1,0 +1,241 @@
+"""The object behind the `gpuperf` fixture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import msgspec
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.instruments.base import Call, Reference
+from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.verdict.limits import parse_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    import torch
+
+    from pytest_gpuperf.instruments.base import Instruments
+    from pytest_gpuperf.item_state import ItemState
+    from pytest_gpuperf.records import Correctness, Timing, WarmUp
+
+    GpuWarmUp: TypeAlias = Callable[..., WarmUp]
+    GpuTimer: TypeAlias = Callable[..., Timing]
+    Ncu: TypeAlias = Callable[..., Profile]
+
+
+class Gpuperf:
+    """Checks, times and profiles callables, and keeps what was measured for the verdict.
+
+    Every method takes a plain callable with its arguments; keyword arguments that the method does
+    not know go to the callable. `label` names a measurement where a test measures several callables.
+    """
+
+    def __init__(self, state: ItemState, instruments: Instruments, mode: str) -> None:
+        self._state = state
+        self._instruments = instruments
+        self._mode = mode
+
+    @property
+    def device(self) -> torch.device:
+        """Where tensors belong: the GPU, or `meta` when a recording is replayed."""
+        return self._instruments.device
+
+    def __call__(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        expected: Any,
+        bytes: int = 0,
+        flops: int = 0,
+        rtol: float | None = None,
+        atol: float | None = None,
+        kernels: str | None = None,
+        label: str = "main",
+        **kwargs: Any,
+    ) -> Measurement:
+        """Check, time and profile in one line.
+
+        Takes the arguments of `check`, `time` and `profile` that are named here.
+
+        Returns:
+            All three records.
+        """
+        __tracebackhide__ = True
+        self.check(fn, *args, expected=expected, rtol=rtol, atol=atol, label=label, **kwargs)
+        self.time(fn, *args, bytes=bytes, flops=flops, label=label, **kwargs)
+        self.profile(fn, *args, kernels=kernels, label=label, **kwargs)
+        return self._state.measurements[label]
+
+    def check(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        expected: Any,
+        rtol: float | None = None,
+        atol: float | None = None,
+        equal_nan: bool = False,
+        mutates: bool | Collection[int] = (),
+        label: str = "main",
+        **kwargs: Any,
+    ) -> Correctness:
+        """Fail the test at once where the output of `fn` is not the expected one.
+
+        Also fails where elements of the output were never written, where the output has NaN, and
+        where `fn` changed an input.
+
+        Args:
+            fn: What is tested.
+            args: Its arguments.
+            expected: A reference callable that takes the same arguments, or the expected tensors.
+            rtol: Relative tolerance; by default by dtype, as in `torch.testing.assert_close`.
+            atol: Absolute tolerance; give both or neither.
+            equal_nan: Whether NaN equals NaN; otherwise NaN in the output fails.
+            mutates: Positions of the arguments that `fn` may write (True: all).
+            label: Name of the measurement.
+            kwargs: Keyword arguments of `fn`.
+
+        Returns:
+            The largest differences and where they are.
+        """
+        __tracebackhide__ = True
+        call = self._call("correctness", label, fn, args, kwargs)
+        reference = Reference(expected, rtol=rtol, atol=atol, equal_nan=equal_nan, mutates=mutates)
+        try:
+            result = self._instruments.check(call, reference)
+        except GpuperfError as error:
+            self._fail(error)
+        self._keep(label, correctness=result)
+        if not result.passed:
+            pytest.fail(result.failure)
+        return result
+
+    def warm_up(self, fn: Callable[..., Any], /, *args: Any, label: str = "main", **kwargs: Any) -> WarmUp:
+        """Run `fn` until its time on the GPU is steady. `time` does so by itself.
+
+        Returns:
+            Seconds and launches it took, and whether the time became steady before the cap.
+        """
+        __tracebackhide__ = True
+        try:
+            result = self._instruments.warm_up(self._call("warm_up", label, fn, args, kwargs))
+        except GpuperfError as error:
+            self._fail(error)
+        self._keep(label, warm_up=result)
+        return result
+
+    def time(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        bytes: int = 0,
+        flops: int = 0,
+        mode: str | None = None,
+        label: str = "main",
+        **kwargs: Any,
+    ) -> Timing:
+        """Time one call of `fn` on the GPU, after a warm-up, with CUDA events.
+
+        Args:
+            fn: What is timed. It is called many times with the same arguments.
+            args: Its arguments.
+            bytes: Bytes that one call has to move, for GB/s.
+            flops: Floating-point operations of one call, for TFLOP/s.
+            mode: `auto`, `hot`, `cold` or `queued`; by default the one of `--gpuperf-mode`.
+            label: Name of the measurement.
+            kwargs: Keyword arguments of `fn`.
+
+        Returns:
+            Time in microseconds a call, with its spread and how it was taken.
+        """
+        __tracebackhide__ = True
+        call = self._call("timing", label, fn, args, kwargs)
+        try:
+            result = self._instruments.time(call, mode=mode or self._mode, bytes=bytes, flops=flops)
+        except GpuperfError as error:
+            self._fail(error)
+        self._keep(label, timing=result)
+        return result
+
+    def profile(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        kernels: str | None = None,
+        label: str = "main",
+        **kwargs: Any,
+    ) -> Profile:
+        """Hardware counters of the kernels that one call of `fn` launches.
+
+        A kernel that cannot be found or a metric that does not exist fails the test at its end, so
+        that what is timed after this call is still timed.
+
+        Args:
+            fn: What is profiled.
+            args: Its arguments.
+            kernels: Regex over the function name or the demangled name, found anywhere in it; by default
+                the marker's. The kernels that match are kept one by one and combined into one row.
+            label: Name of the measurement.
+            kwargs: Keyword arguments of `fn`.
+
+        Returns:
+            Metrics by short name, in per cent, µs, bytes or counts.
+        """
+        __tracebackhide__ = True
+        call = self._call("profile", label, fn, args, kwargs)
+        marker = self._state.marker
+        try:
+            result = self._instruments.profile(call, kernels=kernels or marker.regex, metrics=marker.metrics)
+        except GpuperfError as error:
+            self._state.errors.append(str(error))
+            result = Profile(regex=kernels or marker.regex or "", unavailable=str(error))
+        self._keep(label, profile=result)
+        return result
+
+    def limit(self, *limits: str) -> None:
+        """Add limits such as `"memory_throughput >= 60"` or `"stall.barrier <= 25"`.
+
+        They are judged at the end of the test, together with the marker's and the baseline file's.
+        """
+        __tracebackhide__ = True
+        try:
+            self._state.limits.extend(parse_limits(list(limits)))
+        except GpuperfError as error:
+            self._fail(error)
+
+    def _call(
+        self, part: str, label: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Call:
+        __tracebackhide__ = True
+        if not callable(fn):
+            self._fail(
+                GpuperfError(
+                    f"the first argument is a {type(fn).__name__}",
+                    expected="a callable, followed by its arguments",
+                    next_step="write gpuperf.time(kernel, x), not gpuperf.time(kernel(x))",
+                )
+            )
+        measured = self._state.measurements.get(label)
+        if measured is not None and getattr(measured, part) is not None:
+            self._fail(
+                GpuperfError(
+                    f"this test has measured {part.replace('_', '-')} under the label {label!r} already",
+                    next_step="give the second one a name of its own: label='…'",
+                )
+            )
+        return Call(self._state.nodeid, label, fn, args, kwargs)
+
+    def _keep(self, label: str, **part: Any) -> None:
+        measured = self._state.measurements.get(label, Measurement())
+        self._state.measurements[label] = msgspec.structs.replace(measured, **part)
+
+    def _fail(self, error: GpuperfError) -> NoReturn:
+        __tracebackhide__ = True
+        self._state.errors.append(str(error))
+        raise pytest.fail.Exception(f"gpuperf: {error}") from None

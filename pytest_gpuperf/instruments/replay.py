@@ -1,0 +1,77 @@
+"""Instruments that answer from recorded runs and launch nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import Correctness, Profile, Timing, WarmUp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from pytest_gpuperf.instruments.base import Call, Reference
+    from pytest_gpuperf.records import Run, TestRecord
+
+Part = TypeVar("Part")
+
+
+class ReplayInstruments:
+    """Finds each call in recorded runs by its test and label.
+
+    Args:
+        runs: Recorded runs of one GPU model; where two hold a test, the first counts.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._tests: dict[str, tuple[TestRecord, Run]] = {}
+        for run in runs:
+            for test in run.tests:
+                self._tests.setdefault(test.nodeid, (test, run))
+
+    @property
+    def device(self) -> torch.device:
+        """`meta`: tensors have shapes and no data."""
+        import torch
+
+        return torch.device("meta")
+
+    def check(self, call: Call, reference: Reference) -> Correctness:  # noqa: ARG002
+        """The recorded comparison."""
+        return self._recorded(call, "correctness", Correctness)
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """The recorded warm-up."""
+        return self._recorded(call, "warm_up", WarmUp)
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """The recorded time, with the rates of the present test."""
+        timing = self._recorded(call, "timing", Timing)
+        if mode not in ("auto", timing.mode):
+            pytest.skip(
+                f"the recording of {call.nodeid} has mode {timing.mode!r}, the test asks for {mode!r}"
+            )
+        return msgspec.structs.replace(timing, bytes=bytes, flops=flops)
+
+    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
+        """The recorded counters."""
+        profile = self._recorded(call, "profile", Profile)
+        if profile.unavailable and profile.unavailable != self._tests[call.nodeid][1].counters_unavailable:
+            raise GpuperfError(profile.unavailable)
+        return profile
+
+    def _recorded(self, call: Call, part: str, kind: type[Part]) -> Part:
+        test, _ = self._tests.get(call.nodeid, (None, None))
+        measured = test.measurements.get(call.label) if test else None
+        found = getattr(measured, part, None)
+        if not isinstance(found, kind):
+            pytest.skip(
+                f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}); "
+                "run it with --gpuperf on a GPU and store that run with `gpuperf recording add`"
+            )
+        return found

@@ -1,0 +1,117 @@
+"""What one test asks for in its marker, and what it has measured so far."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.verdict.limits import parse_limits
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.verdict.limits import Limit
+
+MARKER_KEYS = ("kernels", "limits", "tolerance", "metrics")
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The `gpuperf` markers of a test, the nearest first, as one."""
+
+    regex: str | None = None
+    """Chooses the kernels to profile; None for all."""
+    limits: tuple[Limit, ...] = ()
+    tolerance_pct: float | None = None
+    metrics: tuple[str, ...] = ()
+    """Raw ncu metrics to read besides the catalogue's."""
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Marker:
+        """Read and check the markers of an item.
+
+        Limits and metrics of class and module markers add up; of `kernels` and `tolerance` the
+        nearest counts.
+
+        Raises:
+            GpuperfError: A marker has an unknown argument, a broken limit or a broken regex.
+        """
+        values: dict[str, object] = {}
+        limits: list[Limit] = []
+        metrics: list[str] = []
+        for mark in item.iter_markers("gpuperf"):
+            unknown = [key for key in mark.kwargs if key not in MARKER_KEYS]
+            if mark.args or unknown:
+                found = f"argument {unknown[0]!r}" if unknown else f"positional argument {mark.args[0]!r}"
+                raise GpuperfError(
+                    f"the gpuperf marker of {item.nodeid} has the {found}",
+                    expected=f"keyword arguments out of {', '.join(MARKER_KEYS)}",
+                )
+            if mark.kwargs.get("limits"):
+                limits.extend(parse_limits(mark.kwargs["limits"]))
+            extra = mark.kwargs.get("metrics", ())
+            metrics.extend([extra] if isinstance(extra, str) else extra)
+            for key in ("kernels", "tolerance"):
+                if mark.kwargs.get(key) is not None:
+                    values.setdefault(key, mark.kwargs[key])
+        metrics.extend(limit.name for limit in limits if "__" in limit.name)
+        return cls(
+            regex=_regex(values.get("kernels"), item.nodeid),
+            limits=tuple(limits),
+            tolerance_pct=_tolerance(values.get("tolerance"), item.nodeid),
+            metrics=tuple(dict.fromkeys(metrics)),
+        )
+
+
+def check_regex(regex: str, where: str) -> None:
+    """Refuse a broken regex before anything runs."""
+    try:
+        re.compile(regex)
+    except re.error as error:
+        raise GpuperfError(
+            f"the kernel regex {regex!r} {where} is broken: {error}",
+            expected="a Python regex",
+            next_step="escape characters such as ( [ * + with a backslash",
+        ) from None
+
+
+def _regex(kernels: object, nodeid: str) -> str | None:
+    if kernels is None:
+        return None
+    parts = [kernels] if isinstance(kernels, str) else kernels
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts) or not parts:
+        raise GpuperfError(
+            f"kernels={kernels!r} in the gpuperf marker of {nodeid}", expected="a regex or a list of them"
+        )
+    for part in parts:
+        check_regex(part, f"in the gpuperf marker of {nodeid}")
+    return parts[0] if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)
+
+
+def _tolerance(value: object, nodeid: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise GpuperfError(
+            f"tolerance={value!r} in the gpuperf marker of {nodeid}", expected="per cent, a number above 0"
+        )
+    return float(value)
+
+
+@dataclass
+class ItemState:
+    """A test while it runs."""
+
+    nodeid: str
+    marker: Marker
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    limits: list[Limit] = field(default_factory=list)
+    """Added by `gpuperf.limit()`."""
+    errors: list[str] = field(default_factory=list)
+    """What the user must mend before the test can be judged."""
+
+
+STATE = pytest.StashKey[ItemState]()

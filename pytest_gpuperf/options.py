@@ -1,0 +1,193 @@
+"""Every command-line option and ini key in one place, read into frozen `Settings`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
+"""Set for the child pytest that runs under ncu: the folder with its plan."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option with its ini twin."""
+
+    name: str
+    """`counters` for `--gpuperf-counters` and `gpuperf_counters`."""
+    default: str
+    help: str
+    metavar: str = ""
+    choices: Sequence[str] = ()
+
+    @property
+    def flag(self) -> str:
+        """The command-line spelling."""
+        return f"--gpuperf-{self.name}"
+
+    @property
+    def ini(self) -> str:
+        """The ini key."""
+        return f"gpuperf_{self.name.replace('-', '_')}"
+
+
+OPTIONS = (
+    Option(
+        "counters",
+        "auto",
+        "hardware counters: 'ncu' runs the tests once more under Nsight Compute and fails tests whose "
+        "counters cannot be read, 'auto' does so where ncu is found and warns otherwise, 'off' only times",
+        choices=("auto", "ncu", "off"),
+    ),
+    Option(
+        "mode",
+        "auto",
+        "how time() measures unless told: 'hot' (CUDA graph of many launches), 'cold' (L2 flushed before "
+        "each launch), 'queued' (event pairs around queued launches); 'auto' is hot where the callable can "
+        "be captured and queued elsewhere",
+        choices=("auto", "hot", "cold", "queued"),
+    ),
+    Option(
+        "budget", "0.5", "seconds of GPU time for one time() call, warm-up not counted", metavar="SECONDS"
+    ),
+    Option(
+        "tolerance",
+        "5",
+        "per cent by which a time may exceed its baseline, unless the test says",
+        metavar="PCT",
+    ),
+    Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
+    Option(
+        "update",
+        "never",
+        "after the run accept what was measured as baseline: 'new' tests, 'changed' ones too, or 'all'; "
+        "refused when CI is set",
+        choices=("never", "new", "changed", "all"),
+    ),
+    Option(
+        "replay",
+        "auto",
+        "RUN judges a recorded run (id, run.json, folder, or 'latest') instead of measuring; 'auto' replays "
+        "the newest recording where there is no GPU; 'never' insists on one",
+        metavar="RUN",
+    ),
+    Option(
+        "ncu", "", "the ncu to use (default: the one on PATH or in the CUDA installation)", metavar="PATH"
+    ),
+    Option("metrics", "", "raw ncu metrics to read for every test, separated by commas", metavar="NAMES"),
+    Option(
+        "markdown",
+        "",
+        "write the summary as Markdown to this file (default: $GITHUB_STEP_SUMMARY where set)",
+        metavar="FILE",
+    ),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options and their ini twins."""
+    group = parser.getgroup("gpuperf", "GPU kernel performance (pytest-gpuperf)")
+    group.addoption(
+        "--gpuperf",
+        action="store_true",
+        default=None,
+        dest="gpuperf",
+        help="check, time and profile GPU kernels and judge them against their baselines "
+        "(default: off; ini: gpuperf)",
+    )
+    parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
+    for option in OPTIONS:
+        shown = option.default or "unset"
+        group.addoption(
+            option.flag,
+            dest=option.ini,
+            default=None,
+            metavar=option.metavar or None,
+            choices=option.choices or None,
+            help=f"{option.help} (default: {shown}; ini: {option.ini})".replace("%", "%%"),
+        )
+        parser.addini(option.ini, f"same as {option.flag}", default=option.default)
+
+
+def is_enabled(config: pytest.Config) -> bool:
+    """Whether `--gpuperf` or its ini twin is set."""
+    flag = config.getoption("gpuperf")
+    return bool(config.getini("gpuperf") if flag is None else flag)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of one run, checked."""
+
+    counters: str
+    """`auto`, `ncu` or `off`."""
+    mode: str
+    """`auto`, `hot`, `cold` or `queued`."""
+    budget_s: float
+    """Seconds of GPU time for one `time()` call."""
+    tolerance_pct: float
+    """By how much a time may exceed its baseline, in per cent."""
+    baselines: Path
+    update: Literal["never", "new", "changed", "all"]
+    """`never`, `new`, `changed` or `all`."""
+    replay: str
+    """`auto`, `never`, or the run to replay."""
+    ncu: str
+    """Path of ncu, empty to look for it."""
+    metrics: tuple[str, ...]
+    """Raw ncu metrics read for every test."""
+    markdown: Path | None
+    root: Path
+    """pytest's rootdir; run files go below it."""
+    profiling_pass: Path | None
+    """In the child under ncu: the folder of its plan."""
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> Settings:
+        """Read and check the options of this run.
+
+        Raises:
+            pytest.UsageError: An option has a value it cannot have.
+        """
+        values: dict[str, str] = {}
+        for option in OPTIONS:
+            given = config.getoption(option.ini)
+            value = str(config.getini(option.ini) if given is None else given).strip()
+            if option.choices and value not in option.choices:
+                raise pytest.UsageError(
+                    f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(option.choices)}"
+                )
+            values[option.name] = value
+        profiling_pass = os.environ.get(PROFILING_PASS_ENV)
+        markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
+        return cls(
+            counters=values["counters"],
+            mode=values["mode"],
+            budget_s=_positive("budget", values["budget"]),
+            tolerance_pct=_positive("tolerance", values["tolerance"]),
+            baselines=config.rootpath / values["baselines"],
+            update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
+            replay=values["replay"],
+            ncu=values["ncu"],
+            metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
+            markdown=Path(markdown) if markdown else None,
+            root=config.rootpath,
+            profiling_pass=Path(profiling_pass) if profiling_pass else None,
+        )
+
+
+def _positive(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected a number above 0")
+    return value

@@ -1,0 +1,64 @@
+"""GitHub workflow commands that put a failure beside the test's line in a pull request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.report.rows import failure_message, failures, overall_status, split_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.verdict.result import TestResult
+
+MOST = 10
+"""GitHub shows ten errors of a step and drops the rest."""
+NAMES_SHOWN = 20
+"""Tests named in the annotation that sums up the rest."""
+
+
+def error_annotations(results: Sequence[TestResult], *, lines: Mapping[str, int] | None = None) -> list[str]:
+    """`::error` commands for failed tests, the worst first, the last of ten summing up what is left.
+
+    Names and messages may come from a pull request; they are escaped as GitHub's own toolkit does it, so that
+    none of them can start a command of its own.
+
+    Args:
+        results: What was measured and judged.
+        lines: Line of a test in its file, counted from 1, by node id.
+    """
+    failed = failures(results)
+    single = failed if len(failed) <= MOST else failed[: MOST - 1]
+    commands = [_annotation(result, (lines or {}).get(result.record.nodeid)) for result in single]
+    rest = failed[len(single) :]
+    if rest:
+        _, names = split_names([result.record.nodeid for result in rest])
+        named = [f"{name}: {overall_status(result).value}" for name, result in zip(names, rest, strict=True)]
+        more = [f"and {len(rest) - NAMES_SHOWN:,} more"] if len(rest) > NAMES_SHOWN else []
+        title = f"gpuperf: {len(rest):,} more failed"
+        commands.append(_command({"title": title}, "\n".join([*named[:NAMES_SHOWN], *more])))
+    return commands
+
+
+def _annotation(result: TestResult, line: int | None) -> str:
+    file, _, name = result.record.nodeid.partition("::")
+    status = overall_status(result).value
+    properties = {
+        "file": file,
+        "line": "" if line is None else str(line),
+        "title": f"gpuperf: {status}: {name}",
+    }
+    return _command(properties, failure_message(result))
+
+
+def _command(properties: Mapping[str, str], message: str) -> str:
+    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
+    return f"::error {written}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,53 @@
+"""What a test's entry in the JUnit XML file says besides passed or failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.counters.catalogue import top_stall
+from pytest_gpuperf.report.rows import overall_status
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.verdict.result import TestResult
+
+COUNTERS = (
+    "sm_throughput",
+    "memory_throughput",
+    "dram_throughput",
+    "achieved_occupancy",
+    "theoretical_occupancy",
+    "tensor_active",
+    "registers_per_thread",
+)
+"""Written by their short names, in the catalogue's units."""
+
+
+def properties(result: TestResult) -> list[tuple[str, str]]:
+    """Names and values for pytest's `user_properties`: `("gpuperf.main.time_us", "5.3")` and the like.
+
+    Names are `gpuperf.<label>.<what>`, with the unit in what is not a counter; numbers have four digits.
+    """
+    written = [("gpuperf.verdict", overall_status(result).value)]
+    if result.replayed:
+        written.append(("gpuperf.replayed", "true"))
+    for label, measurement in result.record.measurements.items():
+        values: dict[str, float | str | None] = {}
+        if timing := measurement.timing:
+            values |= {
+                "time_us": timing.time_us,
+                "spread_pct": timing.spread_pct,
+                "mode": timing.mode,
+                "gb_per_s": timing.gb_per_s,
+                "tflop_per_s": timing.tflop_per_s,
+                "change_pct": result.verdict.time_change_pct.get(label),
+            }
+        if profile := measurement.profile:
+            values |= {name: profile.combined.get(name) for name in COUNTERS}
+            if top := top_stall(profile.combined):
+                values |= {"top_stall": top[0].removeprefix("stall."), "top_stall_pct": top[1]}
+        written += [
+            (f"gpuperf.{label}.{name}", value if isinstance(value, str) else f"{value:.4g}")
+            for name, value in values.items()
+            if value is not None
+        ]
+    return written

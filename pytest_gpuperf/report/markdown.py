@@ -1,0 +1,135 @@
+"""The summary as Markdown, for GitHub's step summary and for pull request comments."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_gpuperf.report.notices import notices
+from pytest_gpuperf.report.rows import (
+    SEVERITY,
+    build_rows,
+    counts_by_status,
+    failure_message,
+    failures,
+    header_lines,
+    overall_status,
+    printable,
+)
+from pytest_gpuperf.verdict.result import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_gpuperf.records import Environment, Run
+    from pytest_gpuperf.report.rows import Row
+    from pytest_gpuperf.verdict.result import TestResult
+
+_T = TypeVar("_T")
+
+TABLE_BYTES = 500_000
+"""Room for the rows. GitHub refuses a step summary above 1 MiB as a whole."""
+MESSAGES_BYTES = 400_000
+"""Room for the failure messages."""
+MESSAGE_CHARACTERS = 4_000
+"""Of one failure message."""
+_TITLES = ("test", "time", "rate", "SOL", "occupancy", "top stall", "change", "verdict")
+_MARKS = {
+    Status.INVALID: "❌ ",
+    Status.WRONG: "❌ ",
+    Status.REGRESSED: "❌ ",
+    Status.LIMIT: "❌ ",
+    Status.UNBASELINED: "🆕 ",
+    Status.IMPROVED: "🚀 ",
+    Status.PASS: "✅ ",
+}
+
+
+def summary_markdown(
+    results: Sequence[TestResult],
+    *,
+    environment: Environment,
+    replayed_from: Run | None,
+    counters_unavailable: str,
+) -> str:
+    """Headline, environment, table, notices and the failure messages, together below 1 MiB.
+
+    Where there is no room for all, the rows of passed tests are left out first, and the text says how many.
+    Names and messages may come from a pull request: none of them can become markup.
+
+    Args:
+        results: What was measured and judged.
+        environment: Where the results were measured.
+        replayed_from: The recorded run that was judged again, None where the results were measured now.
+        counters_unavailable: Why the session has no counters; empty where it has.
+    """
+    counts = ", ".join(f"{count:,} {status.value}" for status, count in counts_by_status(results).items())
+    parts = [f"## gpuperf: {counts or 'no tests'}"]
+    parts += [_text(line) for line in header_lines(environment, replayed_from)]
+    parts += _table(results)
+    remarks = notices(results, counters_unavailable, replayed=replayed_from is not None)
+    if remarks:
+        parts.append("\n".join(f"- {_text(remark)}" for remark in remarks))
+    parts += _failures(results)
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(results: Sequence[TestResult]) -> list[str]:
+    if not results:
+        return []
+    lines_of = ["".join(map(_line, rows)) for rows in build_rows(results)]
+    order = sorted(range(len(results)), key=lambda index: SEVERITY[overall_status(results[index])])
+    kept = set(_within(order, [len(lines_of[index].encode()) for index in order], TABLE_BYTES))
+    head = f"| {' | '.join(_TITLES)} |\n|{'---|' + '---:|' * 4 + '---|---:|---|'}\n"
+    parts = [head + "".join(lines for index, lines in enumerate(lines_of) if index in kept).rstrip()]
+    left = counts_by_status([result for index, result in enumerate(results) if index not in kept])
+    if left:
+        what = ", ".join(f"{count:,} {status.value}" for status, count in left.items())
+        parts.append(f"Left out for want of room: {what}. The run file has them all.")
+    return parts
+
+
+def _line(row: Row) -> str:
+    cells = [_text(cell) for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change)]
+    return f"| {' | '.join([_code(row.test), *cells, _MARKS[row.status] + row.verdict])} |\n"
+
+
+def _failures(results: Sequence[TestResult]) -> list[str]:
+    blocks = []
+    for result in failures(results):
+        message = failure_message(result)
+        if len(message) > MESSAGE_CHARACTERS:
+            message = message[:MESSAGE_CHARACTERS] + "\n…"
+        blocks.append(f"<pre><b>{escape(printable(result.record.nodeid))}</b>\n{escape(message)}</pre>\n")
+    kept = _within(blocks, [len(block.encode()) for block in blocks], MESSAGES_BYTES)
+    if not kept:
+        return []
+    more = len(blocks) - len(kept)
+    rest = [f"Left out for want of room: {more:,} more."] if more else []
+    return [
+        f"<details><summary>{len(blocks):,} failed</summary>",
+        "".join(kept).rstrip(),
+        *rest,
+        "</details>",
+    ]
+
+
+def _within(items: Sequence[_T], sizes: Iterable[int], room: int) -> list[_T]:
+    """The first items that together fit into `room` bytes."""
+    kept = []
+    for item, size in zip(items, sizes, strict=True):
+        room -= size
+        if room < 0:
+            break
+        kept.append(item)
+    return kept
+
+
+def _code(text: str) -> str:
+    # A code span ends at a backtick and a table's cell at a bare pipe, wherever they stand.
+    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
+
+
+def _text(text: str) -> str:
+    return re.sub(r"[\\`*\[\]<>&|~@#!]", lambda match: f"&#{ord(match[0])};", text)

@@ -1,0 +1,220 @@
+"""What a report shows of a test: one row of short texts for each thing it measured."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.counters.catalogue import top_stall
+from pytest_gpuperf.verdict.result import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.records import Environment, Measurement, MetricValue, Run, Timing
+    from pytest_gpuperf.verdict.result import TestResult
+
+SEVERITY = {status: rank for rank, status in enumerate(Status)}
+"""Rank of a verdict, 0 for the worst."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement of one test, as texts; empty where there is nothing to show."""
+
+    test: str
+    """Node id without what all tests of the report have in common; the label behind it unless `main`."""
+    time: str
+    """`5.30 µs ±0.2 %`: half the interquartile range of the blocks on either side."""
+    rate: str
+    """`3.20 TB/s`, `412 GB/s` or `640 TFLOP/s`."""
+    sol: str
+    """Speed of light, the nearer roof: `mem 78 %` or `sm 90 %`."""
+    occupancy: str
+    """Achieved and theoretical: `77/100 %`."""
+    stall: str
+    """The reason most warp cycles were spent waiting for: `long_scoreboard 62 %`."""
+    change: str
+    """Time against the baseline: `+0.3 %`, or `new`."""
+    verdict: str
+    """The status, with `(replayed)` behind it where nothing was launched."""
+    status: Status
+
+
+def build_rows(results: Sequence[TestResult]) -> list[list[Row]]:
+    """The rows of each result, in the order of `results`.
+
+    A test that measured nothing has one row all the same, so that its verdict is seen.
+    """
+    _, names = split_names([result.record.nodeid for result in results])
+    return [_rows_of(result, name) for result, name in zip(results, names, strict=True)]
+
+
+def split_names(nodeids: Sequence[str]) -> tuple[str, list[str]]:
+    """What all node ids begin with (their file, else their folder) and the rest of each."""
+    files = {nodeid.partition("::")[0] for nodeid in nodeids}
+    if len(files) == 1:
+        # No colon in front: GitHub reads a line that starts with two of them as a command.
+        return printable(files.pop()), [
+            printable(name.partition("::")[2].lstrip(":") or name) for name in nodeids
+        ]
+    common = posixpath.commonprefix(list(files))
+    folder = common[: common.rfind("/") + 1]
+    return printable(folder), [printable(name[len(folder) :]) for name in nodeids]
+
+
+def printable(text: str) -> str:
+    """`text` on one line and without control characters: names come from pull requests and files."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def counts_by_status(results: Sequence[TestResult]) -> dict[Status, int]:
+    """How many tests have each verdict, the worst first, those without any left out."""
+    counts = Counter(map(overall_status, results))
+    return {status: counts[status] for status in Status if counts[status]}
+
+
+def overall_status(result: TestResult) -> Status:
+    """The verdict, `INVALID` where an exception ended the test before all of it was measured."""
+    status = result.verdict.status
+    return Status.INVALID if result.record.failure and not status.fails else status
+
+
+def failures(results: Sequence[TestResult]) -> list[TestResult]:
+    """Failed tests, the worst first."""
+    failed = [result for result in results if overall_status(result).fails]
+    return sorted(failed, key=lambda result: SEVERITY[overall_status(result)])
+
+
+def failure_message(result: TestResult) -> str:
+    """Why a test failed, the first line the shortest way to say it."""
+    return result.verdict.message() or f"gpuperf: the test ended with {result.record.failure}"
+
+
+def label_status(result: TestResult, label: str) -> Status:
+    """The verdict on one label of a test, which may be better than that on the test."""
+    status = overall_status(result)
+    findings = result.verdict.findings
+    blamed = {finding.label for finding in findings if finding.status is status}
+    if len(result.record.measurements) <= 1 or not blamed or blamed & {"", label}:
+        return status
+    own = [finding.status for finding in findings if finding.label == label]
+    return min(own, key=SEVERITY.__getitem__, default=Status.PASS)
+
+
+def header_lines(environment: Environment, replayed_from: Run | None) -> list[str]:
+    """Which GPU, tools and commit the results are from; where they were replayed, those of the recording.
+
+    `NVIDIA H200, driver 580.95, torch 2.11, triton 3.6, ncu 2025.3.1, commit abc1234`; the commit has a `+`
+    where files differed from it.
+    """
+    source = replayed_from.environment if replayed_from else environment
+    gpu = source.gpu.name or "unnamed GPU"
+    commit = f"commit {source.commit[:7]}{'+' if source.dirty else ''}" if source.commit else ""
+    toolchain = source.toolchain
+    tools = [
+        f"{name} {version}"
+        for name, version in (
+            ("driver", toolchain.driver),
+            ("torch", toolchain.torch),
+            ("triton", toolchain.triton),
+            ("ncu", toolchain.ncu),
+        )
+        if version
+    ]
+    if replayed_from:
+        lines = [[f"replayed from {gpu}", commit, replayed_from.started_at[:10]], tools]
+    else:
+        lines = [[gpu, *tools, commit]]
+    return [printable(", ".join(filter(None, parts))) for parts in lines if any(parts)]
+
+
+def show_time(time_us: float) -> str:
+    """A time with three digits: `5.30 µs`, `1.24 ms`."""
+    if time_us < 999.5:
+        return f"{three_digits(time_us)} µs"
+    if time_us < 999.5e3:
+        return f"{three_digits(time_us / 1e3)} ms"
+    return f"{three_digits(time_us / 1e6)} s"
+
+
+def show_sol(metrics: Mapping[str, MetricValue]) -> str:
+    """The larger of the two throughputs, the one that names the roof."""
+    roofs = {"sm": _number(metrics, "sm_throughput"), "mem": _number(metrics, "memory_throughput")}
+    known = {name: value for name, value in roofs.items() if value is not None}
+    if not known:
+        return ""
+    name = max(known, key=known.__getitem__)
+    return f"{name} {known[name]:.0f} %"
+
+
+def show_occupancy(metrics: Mapping[str, MetricValue]) -> str:
+    """Achieved occupancy over the theoretical one where that is known."""
+    achieved = _number(metrics, "achieved_occupancy")
+    theoretical = _number(metrics, "theoretical_occupancy")
+    if achieved is None:
+        return ""
+    return f"{achieved:.0f} %" if theoretical is None else f"{achieved:.0f}/{theoretical:.0f} %"
+
+
+def show_stall(metrics: Mapping[str, MetricValue]) -> str:
+    """The largest stall reason with its share."""
+    top = top_stall(metrics)
+    return "" if top is None else printable(f"{top[0].removeprefix('stall.')} {top[1]:.0f} %")
+
+
+def _rows_of(result: TestResult, name: str) -> list[Row]:
+    rows = [
+        _row(result, label, name if label == "main" else f"{name} ({printable(label)})", measurement)
+        for label, measurement in result.record.measurements.items()
+    ]
+    return rows or [_row(result, "main", name, None)]
+
+
+def _row(result: TestResult, label: str, name: str, measurement: Measurement | None) -> Row:
+    timing = measurement.timing if measurement else None
+    profile = measurement.profile if measurement else None
+    metrics = profile.combined if profile else {}
+    status = label_status(result, label)
+    change = result.verdict.time_change_pct.get(label)
+    if change is not None:
+        shown_change = f"{change:+.1f} %"
+    else:
+        shown_change = "new" if timing and status is Status.UNBASELINED else ""
+    return Row(
+        test=name,
+        time=f"{show_time(timing.time_us)} ±{timing.spread_pct / 2:.1f} %" if timing else "",
+        rate=_show_rate(timing) if timing else "",
+        sol=show_sol(metrics),
+        occupancy=show_occupancy(metrics),
+        stall=show_stall(metrics),
+        change=shown_change,
+        verdict=f"{status.value} (replayed)" if result.replayed else status.value,
+        status=status,
+    )
+
+
+def _show_rate(timing: Timing) -> str:
+    if timing.tflop_per_s is not None:
+        rate, small, large = timing.tflop_per_s * 1e3, "GFLOP/s", "TFLOP/s"
+    elif timing.gb_per_s is not None:
+        rate, small, large = timing.gb_per_s, "GB/s", "TB/s"
+    else:
+        return ""
+    return f"{three_digits(rate)} {small}" if rate < 999.5 else f"{three_digits(rate / 1e3)} {large}"
+
+
+def _number(metrics: Mapping[str, MetricValue], name: str) -> float | None:
+    value = metrics.get(name)
+    return None if value is None or isinstance(value, str) else float(value)
+
+
+def three_digits(value: float) -> str:
+    """A number with three digits, more where it is 1,000 or more: `0.97`, `12.4`, `12400`."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

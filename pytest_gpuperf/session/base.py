@@ -1,0 +1,139 @@
+"""One object for each run of `pytest --gpuperf`: instruments, records and verdicts."""
+
+from __future__ import annotations
+
+import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.baseline.schema import suite_of
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.records import TestRecord
+from pytest_gpuperf.runs import STATE_FOLDER
+from pytest_gpuperf.verdict.judge import judge
+from pytest_gpuperf.verdict.result import TestResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from _pytest.terminal import TerminalReporter
+
+    from pytest_gpuperf.baseline.schema import TestBaseline
+    from pytest_gpuperf.instruments.base import Instruments
+    from pytest_gpuperf.item_state import ItemState
+    from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.records import Environment, Run
+
+
+ACCEPT_HINT = "where this is meant: gpuperf baseline accept"
+
+
+class Session:
+    """Judges what the tests of one run measure. Subclasses say where measurements come from.
+
+    Args:
+        settings: The options.
+        instruments: Answer the fixtures' calls.
+        environment: GPU and toolchain that the measurements belong to.
+        replayed_from: The newest of the recorded runs, when nothing is measured.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        instruments: Instruments,
+        environment: Environment,
+        replayed_from: Run | None = None,
+    ) -> None:
+        self.settings = settings
+        self.instruments = instruments
+        self.environment = environment
+        self.replayed_from = replayed_from
+        self.counters_unavailable = ""
+        self.results: list[TestResult] = []
+        self.notices: list[str] = []
+        self.only: frozenset[str] | None = None
+        """Node ids to which the run is restricted; None for all that pytest selects."""
+        self._store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
+
+    def expect(self, nodeid: str) -> None:
+        """Learn of a selected test; reads its suite's baseline.
+
+        Raises:
+            GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
+        """
+        self._baseline(nodeid)
+
+    def read_counters(
+        self,
+        states: Sequence[ItemState],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        """Read the counters of all selected tests, where that is done ahead."""
+
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test that has run, and keep the result.
+
+        Args:
+            state: What it measured.
+            failure: Type of the exception that ended it.
+        """
+        record = TestRecord(nodeid=state.nodeid, measurements=dict(state.measurements), failure=failure)
+        baseline = self._baseline(state.nodeid)
+        tolerance = state.marker.tolerance_pct or self.settings.tolerance_pct
+        if baseline is not None and baseline.tolerance_pct is not None:
+            tolerance = baseline.tolerance_pct
+        verdict = judge(
+            record,
+            limits=(*state.marker.limits, *state.limits),
+            baseline=baseline,
+            tolerance_pct=tolerance,
+            errors=state.errors,
+            accept_hint=ACCEPT_HINT,
+            no_baseline_hint=self._no_baseline_hint,
+            baseline_file=f"{self.settings.baselines.name}/{self.environment.gpu.slug}/{suite_of(state.nodeid)}.json",
+        )
+        result = TestResult(record, verdict, replayed=self.replayed_from is not None)
+        self.results.append(result)
+        return result
+
+    def keep_failed(self, state: ItemState, error: BaseException) -> None:
+        """Keep what a test measured before an exception ended it."""
+        if state.measurements:
+            self.judge(state, type(error).__name__)
+
+    def properties(self, result: TestResult) -> list[tuple[str, object]]:
+        """What JUnit files say of a test."""
+        from pytest_gpuperf.report.junit import properties
+
+        return list(properties(result))
+
+    def finish(self, *, complete: bool) -> None:
+        """Write what is to be kept of the run."""
+
+    def report(self, terminal: TerminalReporter) -> None:
+        """Write the summary to the terminal, and for GitHub."""
+        from pytest_gpuperf.report.publish import publish
+
+        publish(self, terminal)
+
+    @cached_property
+    def _no_baseline_hint(self) -> str:
+        slug = self.environment.gpu.slug
+        others = [other for other in self._store.slugs() if other != slug]
+        known = f" (there are baselines for {', '.join(others)}, not for {slug})" if others else ""
+        if self.replayed_from is not None:
+            return f"gpuperf baseline accept RUN makes one{known}"
+        return f"pytest --gpuperf --gpuperf-update=new makes one{known}"
+
+    def _baseline(self, nodeid: str) -> TestBaseline | None:
+        baseline = self._store.load(self.environment.gpu.slug, suite_of(nodeid))
+        return baseline.tests.get(nodeid) if baseline else None
+
+
+def now() -> datetime.datetime:
+    """The time, in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc)

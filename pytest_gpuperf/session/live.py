@@ -1,0 +1,131 @@
+"""The session that measures on the GPU of this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
+from pytest_gpuperf.counters.ncu import Ncu, find_ncu
+from pytest_gpuperf.counters.plan import PassFolder
+from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import RUN_SCHEMA, Run
+from pytest_gpuperf.runs import STATE_FOLDER, RunStore
+from pytest_gpuperf.session.base import Session, now
+from pytest_gpuperf.session.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from _pytest.terminal import TerminalReporter
+
+    from pytest_gpuperf.item_state import ItemState
+    from pytest_gpuperf.options import Settings
+
+COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
+NO_NCU = (
+    "ncu was found neither on PATH nor in the CUDA installation; install Nsight Compute or name it with "
+    "--gpuperf-ncu, or silence this with --gpuperf-counters=off"
+)
+
+
+class LiveSession(Session):
+    """Measures, judges, and writes `.gpuperf/runs/<id>/run.json`."""
+
+    def __init__(self, settings: Settings) -> None:
+        from pytest_gpuperf.device.conditions import Nvml
+        from pytest_gpuperf.device.environment import environment
+        from pytest_gpuperf.device.gpu import gpu_info
+        from pytest_gpuperf.instruments.live import LiveInstruments
+
+        if settings.update != "never":
+            refuse_in_ci()
+        self._started = now()
+        self._runs = RunStore(settings.root / STATE_FOLDER)
+        self._id = RunStore.new_id(self._started)
+        ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
+        self._pass = ProfilingPass(PassFolder(self._runs.folder / self._id / "ncu"), ncu)
+        gpu = gpu_info()
+        instruments = LiveInstruments(self._pass, gpu.l2_bytes, settings.budget_s, Nvml(gpu.uuid).conditions)
+        super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
+        self._ncu: Ncu | None = ncu
+
+    def read_counters(
+        self,
+        states: Sequence[ItemState],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        """Run the selected tests once under ncu."""
+        if self.settings.counters == "off":
+            self._pass.unavailable = COUNTERS_OFF
+        elif self._ncu is None:
+            self._pass.unavailable = NO_NCU
+        elif states:
+            wanted = [
+                Wanted(state.nodeid, state.marker.regex, (*state.marker.metrics, *self.settings.metrics))
+                for state in states
+            ]
+            with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
+                self._pass.run(wanted, arguments, cwd, progress)
+        if self.settings.counters == "ncu" and self._pass.unavailable:
+            for state in states:
+                state.errors.append(f"--gpuperf-counters=ncu, but {self._pass.unavailable}")
+        if self.settings.counters != "off":
+            self.counters_unavailable = self._pass.unavailable
+
+    def finish(self, *, complete: bool) -> None:
+        """Write the run file, and update baselines where that was asked for and the run is complete."""
+        if not self.results:
+            return
+        run = Run(
+            schema=RUN_SCHEMA,
+            id=self._id,
+            started_at=self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            environment=self.environment,
+            complete=complete,
+            counters_unavailable=self._pass.unavailable,
+            tests=tuple(result.record for result in self.results),
+        )
+        path = self._runs.write(run)
+        shown = path.relative_to(self.settings.root)
+        self.notices.append(f"run written to {shown}")
+        if self.settings.update == "never":
+            return
+        if not complete:
+            raise GpuperfError(
+                "the run was interrupted, so no baseline was updated",
+                next_step=f"accept what it measured with `gpuperf baseline accept {self._id} --incomplete`",
+            )
+        plan = accept(run, self._store, self.settings.update, self.settings.tolerance_pct)
+        taken = len(plan.of_kind("new", "changed", "refreshed"))
+        refused = len(plan.of_kind("refused"))
+        self.notices.append(
+            f"baseline updated ({self.settings.update}): {taken} measurements in {len(plan.files)} files"
+            + (f", {refused} refused because they are wrong or failed" if refused else "")
+        )
+
+
+def live_or_none(settings: Settings) -> LiveSession | None:
+    """A live session where there is a GPU.
+
+    Raises:
+        GpuperfError: There is none and `--gpuperf-replay=never` insists on one.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError:
+        reason = "torch is not installed"
+    else:
+        if torch.cuda.is_available():
+            return LiveSession(settings)
+        reason = "torch sees no CUDA GPU" if torch.version.cuda else "this torch was built without CUDA"
+    if settings.replay == "never":
+        raise GpuperfError(
+            f"{reason}, and --gpuperf-replay=never forbids a replay",
+            expected="a CUDA GPU",
+            next_step="look at `nvidia-smi` and `python -c 'import torch; print(torch.cuda.is_available())'`",
+        )
+    return None

@@ -1,0 +1,163 @@
+"""What moved between a measurement and its baseline."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.counters import catalogue
+from pytest_gpuperf.counters.catalogue import Tier
+from pytest_gpuperf.verdict.result import Change
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.baseline.schema import MeasurementBaseline
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile, Timing
+
+DEFAULT_TOLERANCE_PCT = 5.0
+"""By how much a time may move, unless something says otherwise."""
+NEAR_EXACT_PCT = 0.1
+"""A count of work done that moves by more is worth showing."""
+STATE_PCT = 2.0
+"""A counter that depends on clocks and caches and moves by more is worth showing."""
+STATE_POINTS = 1.0
+"""The same for one in per cent that is small: percentage points."""
+
+# A baseline file rounds an exact value that is no whole number to six digits.
+_EXACT_RELATIVE = 1e-5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measurement beside its baseline."""
+
+    time: Change | None = None
+    """Time in microseconds a call; None where one side has none of that mode."""
+    not_compared: str = ""
+    """Why the times were not compared; empty where they were, or where one side has none."""
+    counters: tuple[Change, ...] = ()
+    """Counters that moved beyond their tolerance, the largest mover first."""
+    worse_exact: tuple[Change, ...] = ()
+    """Those of `counters` that have no tolerance and got worse: each is a regression."""
+    kernels: str = ""
+    """How the set of kernels changed; empty where it did not."""
+    time_tolerance_pct: float = 0.0
+
+    @property
+    def slower(self) -> bool:
+        """Whether the time is worse by more than the tolerance."""
+        return self._time_pct > self.time_tolerance_pct
+
+    @property
+    def faster(self) -> bool:
+        """Whether the time is better by more than the tolerance."""
+        return -self._time_pct > self.time_tolerance_pct
+
+    @property
+    def moved(self) -> bool:
+        """Whether anything at all is beyond its tolerance."""
+        return bool(self.slower or self.faster or self.not_compared or self.counters or self.kernels)
+
+    @property
+    def _time_pct(self) -> float:
+        return self.time.change_pct or 0.0 if self.time is not None else 0.0
+
+
+def compare(measurement: Measurement, baseline: MeasurementBaseline, tolerance_pct: float) -> Comparison:
+    """Compare a measurement with its baseline.
+
+    The time is compared with the mean over the baseline's sessions, if they have the same mode. Counters
+    have three tiers: an exact one (registers, occupancy, launches) has no tolerance, nor has a count that
+    was 0; a near-exact one is shown beyond 0.1 %; one that depends on the GPU's state is shown beyond 2 %,
+    and one in per cent only beyond 1 point too.
+
+    Args:
+        measurement: What was measured.
+        baseline: What is expected.
+        tolerance_pct: By how much the time may move, in per cent.
+    """
+    time, not_compared = _compare_times(measurement.timing, baseline)
+    profile = measurement.profile
+    if profile is None or profile.unavailable:
+        return Comparison(time, not_compared, time_tolerance_pct=tolerance_pct)
+    counters: list[tuple[float, Change]] = []
+    worse_exact: list[Change] = []
+    for name, actual in profile.combined.items():
+        expected = baseline.counters.get(name)
+        if expected is None or expected == actual:
+            continue
+        found = _compare_counter(name, expected, actual)
+        if found is not None:
+            movement, change, exact = found
+            counters.append((movement, change))
+            if exact and change.worse:
+                worse_exact.append(change)
+    counters.sort(key=lambda entry: -entry[0])
+    return Comparison(
+        time=time,
+        not_compared=not_compared,
+        counters=tuple(change for _, change in counters),
+        worse_exact=tuple(worse_exact),
+        kernels=_compare_kernels(profile, baseline),
+        time_tolerance_pct=tolerance_pct,
+    )
+
+
+def _compare_times(timing: Timing | None, baseline: MeasurementBaseline) -> tuple[Change | None, str]:
+    if timing is None or baseline.time is None:
+        return None, ""
+    if timing.mode != baseline.time.mode:
+        return None, f"the time was taken {timing.mode}, the baseline's {baseline.time.mode}: not compared"
+    expected = baseline.time.mean_us
+    change_pct = 100 * (timing.time_us / expected - 1)
+    return Change("time_us", expected, timing.time_us, change_pct, worse=change_pct > 0), ""
+
+
+def _compare_counter(
+    name: str, expected: MetricValue, actual: MetricValue
+) -> tuple[float, Change, bool] | None:
+    metric = catalogue.get(name)
+    tier = Tier.STATE if metric is None else metric.tier
+    exact = tier is Tier.EXACT
+    if isinstance(expected, str) or isinstance(actual, str):
+        return math.inf, Change(name, expected, actual, None, worse=None), exact
+    difference = actual - expected
+    relative = 100 * difference / abs(expected) if expected else None
+    movement = math.inf if relative is None else abs(relative)
+    if exact:
+        if abs(difference) <= _EXACT_RELATIVE * abs(expected):
+            return None
+    elif tier is Tier.NEAR_EXACT:
+        # From none at all to some is a change of kind: a kernel that spills now.
+        exact = not expected
+        if movement <= NEAR_EXACT_PCT:
+            return None
+    else:
+        if movement <= STATE_PCT:
+            return None
+        if metric is not None and metric.unit == "%":
+            movement = abs(difference)
+            if movement <= STATE_POINTS:
+                return None
+    better = metric.better if metric is not None else ""
+    worse = difference > 0 if better == "lower" else difference < 0 if better == "higher" else None
+    return movement, Change(name, expected, actual, relative, worse), exact
+
+
+def _compare_kernels(profile: Profile, baseline: MeasurementBaseline) -> str:
+    if not baseline.kernels:
+        return ""
+    actual = distinct_kernels(profile)
+    added = [name for name in actual if name not in baseline.kernels]
+    gone = [name for name in baseline.kernels if name not in actual]
+    parts = []
+    if added:
+        parts.append(f"now runs {', '.join(added)}")
+    if gone:
+        parts.append(f"no longer runs {', '.join(gone)}")
+    return "; ".join(parts)
+
+
+def distinct_kernels(profile: Profile) -> tuple[str, ...]:
+    """Names of the kernels of a profile, each once, in the order of their first launch."""
+    return tuple(dict.fromkeys(kernel.name for kernel in profile.kernels))

@@ -1,0 +1,231 @@
+"""Limits: `memory_throughput >= 60`, read with a small grammar and checked against a measurement.
+
+A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, or one of
+`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`. OP is one of `>= <= > < == !=`. VALUE is a
+number, with the metric's own unit or none behind it, or a word where the metric's value is one
+(`occupancy_limiter != registers`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.counters import catalogue
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.verdict.result import Status, show_pair, show_value
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile, Timing
+
+TIME_UNITS: Mapping[str, str] = {
+    "time_us": "us",
+    "spread_pct": "%",
+    "gb_per_s": "GB/s",
+    "tflop_per_s": "TFLOP/s",
+}
+"""What a limit can ask of a time, with its unit."""
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_BROKEN = {
+    ">=": "is below",
+    ">": "is not above",
+    "<=": "is above",
+    "<": "is not below",
+    "==": "is not at",
+    "!=": "is at",
+}
+_WORD_METRICS = frozenset({"occupancy_limiter"})
+_GRAMMAR = re.compile(
+    r"""\s* (?P<name>[\w.]+) \s* (?P<op>>=|<=|==|!=|>|<) \s*
+    (?: (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) | (?P<word>[A-Za-z]\w*) ) \s*
+    (?P<unit>[^\s\d.+-]\S*)? \s*""",
+    re.ASCII | re.VERBOSE,
+)
+_EXAMPLE = "a limit such as 'memory_throughput >= 60'"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a value must keep to."""
+
+    name: str
+    op: str
+    """One of `>= <= > < == !=`."""
+    value: float | str
+    """In the metric's unit."""
+    label: str | None = None
+    """The measurement it is for; None for all of the test that have such a value."""
+
+    def __str__(self) -> str:
+        """`memory_throughput >= 60`, which `parse_limit` reads."""
+        return f"{self.name} {self.bound}"
+
+    @property
+    def bound(self) -> str:
+        """`>= 60`."""
+        value = self.value
+        if isinstance(value, float):
+            value = repr(value).removesuffix(".0")
+        return f"{self.op} {value}"
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether it is about a time and not about a counter."""
+        return self.name in TIME_UNITS
+
+
+@lru_cache(maxsize=4096)
+def parse_limit(text: str) -> Limit:
+    """Read one limit.
+
+    Raises:
+        GpuperfError: It does not follow the grammar, or nothing has this name.
+    """
+    parts = _GRAMMAR.fullmatch(text)
+    if parts is None:
+        raise GpuperfError(f"the limit {text!r} cannot be read", expected=_EXAMPLE)
+    name, op, number, word, unit = parts.group("name", "op", "number", "word", "unit")
+    _check_name(name)
+    if number is not None and name not in _WORD_METRICS and math.isfinite(float(number)):
+        _check_unit(text, name, unit)
+        return Limit(name, op, float(number))
+    takes_words = name in _WORD_METRICS or catalogue.is_raw_name(name)
+    if word is not None and takes_words and unit is None and op in ("==", "!="):
+        return Limit(name, op, word)
+    wanted = "== or != and a word" if name in _WORD_METRICS else "a number"
+    raise GpuperfError(f"the limit {text!r} cannot be read", expected=f"{wanted} behind {name}")
+
+
+def _check_name(name: str) -> None:
+    if name in TIME_UNITS or catalogue.get(name) is not None or catalogue.is_raw_name(name):
+        return
+    near = catalogue.nearest(name, TIME_UNITS)
+    raise GpuperfError(
+        f"there is no metric {name!r}",
+        expected=f"{' or '.join(map(repr, near))}" if near else "a name of the catalogue or a raw ncu name",
+    )
+
+
+def _check_unit(text: str, name: str, unit: str | None) -> None:
+    metric = catalogue.get(name)
+    own = TIME_UNITS.get(name, metric.unit if metric is not None else "")
+    if metric is None and name not in TIME_UNITS and ("pct" in name or name.endswith("_rate")):
+        own = "%"
+    if unit is not None and unit.replace("µ", "u") != own:
+        raise GpuperfError(
+            f"the limit {text!r} has the unit {unit!r}",
+            expected=f"{own!r} or none" if own else "none",
+        )
+
+
+def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit, ...]:
+    """Read limits in any of the ways to write them.
+
+    Args:
+        limits: `{"memory_throughput": ">= 60"}`, `["memory_throughput >= 60"]`, or one limit alone.
+
+    Raises:
+        GpuperfError: One of them cannot be read.
+    """
+    if isinstance(limits, str):
+        return (parse_limit(limits),)
+    if isinstance(limits, Mapping):
+        for name, bound in limits.items():
+            if not isinstance(name, str) or not isinstance(bound, str):
+                raise GpuperfError(
+                    f"the limit of {name!r} is {bound!r}", expected="a comparison in quotes, such as '>= 60'"
+                )
+        return tuple(parse_limit(f"{name} {bound}") for name, bound in limits.items())
+    if not isinstance(limits, Iterable):
+        raise GpuperfError(f"limits are given as {limits!r}", expected="a dictionary or a list of texts")
+    texts = tuple(limits)
+    for text in texts:
+        if not isinstance(text, str):
+            raise GpuperfError(f"a limit is given as {text!r}", expected=f"a text, {_EXAMPLE}")
+    return tuple(map(parse_limit, texts))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a limit says of one measurement."""
+
+    status: Status
+    """`LIMIT`: broken. `INVALID`: could not be judged, and the user must mend the test. `PASS`: holds, or
+    could not be judged for a reason that lies with the machine."""
+    line: str = ""
+    """What there is to say; empty where it holds."""
+
+
+HOLDS = Outcome(Status.PASS)
+
+
+def check_limit(
+    limit: Limit, measurement: Measurement, *, source: str = "", baseline: MetricValue | None = None
+) -> Outcome:
+    """Compare one value with its limit.
+
+    Args:
+        limit: The limit; its label is not looked at.
+        measurement: What was measured.
+        source: Whose limit it is, as shown behind it: `of the test`.
+        baseline: The value's baseline, to be shown beside it.
+    """
+    shown = f"the limit {limit.bound}" + (f" {source}" if source else "")
+    timing, profile = measurement.timing, measurement.profile
+    if not limit.needs_time and profile is not None and profile.unavailable:
+        line = f"{limit.name} was not measured, so {shown} is not judged: {profile.unavailable}"
+        return Outcome(Status.PASS, line)
+    actual = _value(limit, timing, profile)
+    if actual is None:
+        reason = _no_time(limit.name, timing) if limit.needs_time else _no_counter(limit.name, profile)
+        return Outcome(Status.INVALID, f"{limit.name} was not measured for {shown}: {reason}")
+    if isinstance(actual, str) is not isinstance(limit.value, str):
+        kind = "a word" if isinstance(actual, str) else "a number"
+        return Outcome(
+            Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
+        )
+    if _COMPARE[limit.op](actual, limit.value):  # type: ignore[arg-type]  # both words only with == and !=
+        return HOLDS
+    value, _ = show_pair(actual, limit.value)
+    beside = "" if baseline is None else f" (baseline {show_value(baseline)})"
+    return Outcome(Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{beside}")
+
+
+def _value(limit: Limit, timing: Timing | None, profile: Profile | None) -> MetricValue | None:
+    if limit.needs_time:
+        value: float | None = getattr(timing, limit.name, None)
+        return value
+    if profile is None:
+        return None
+    combined = profile.combined.get(limit.name)
+    if combined is None and len(profile.kernels) == 1:
+        return profile.kernels[0].metrics.get(limit.name)
+    return combined
+
+
+def _no_counter(name: str, profile: Profile | None) -> str:
+    if profile is None:
+        return "the test calls no profile()"
+    if len(profile.kernels) > 1 and any(name in kernel.metrics for kernel in profile.kernels):
+        return f"{len(profile.kernels)} kernels have no common value of it; choose one with kernels="
+    near = catalogue.nearest(name, profile.combined)
+    return "the profile does not hold it" + (f"; the nearest names are {', '.join(near)}" if near else "")
+
+
+def _no_time(name: str, timing: Timing | None) -> str:
+    if timing is None:
+        return "the test calls no time()"
+    return f"the test gives time() no {'bytes' if name == 'gb_per_s' else 'flops'}="

@@ -1,0 +1,104 @@
+"""The square of a matrix in torch.compile, Triton and CUDA C++."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+import triton.language as tl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CUDA_SOURCE = r"""
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/types.h>
+
+__global__ void square_matrix_kernel(const float* __restrict__ input, float* __restrict__ output,
+                                     int64_t elements) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < elements) {
+    output[i] = input[i] * input[i];
+  }
+}
+
+torch::Tensor square_matrix(const torch::Tensor& input) {
+  TORCH_CHECK(input.is_cuda() && input.is_contiguous() && input.scalar_type() == torch::kFloat32,
+              "square_matrix takes a contiguous float32 tensor on a GPU");
+  const c10::cuda::CUDAGuard guard(input.device());
+  auto output = torch::empty_like(input);
+  const int64_t elements = input.numel();
+  if (elements > 0) {
+    constexpr int threads = 256;
+    const auto blocks = static_cast<unsigned int>((elements + threads - 1) / threads);
+    square_matrix_kernel<<<blocks, threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        input.const_data_ptr<float>(), output.mutable_data_ptr<float>(), elements);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+  return output;
+}
+"""
+"""Launches on torch's current stream: on any other, a CUDA graph would not capture it."""
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def square_kernel(output_ptr, input_ptr, output_row_stride, input_row_stride, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One program squares one row."""
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    inside = offsets < columns
+    values = tl.load(input_ptr + row * input_row_stride + offsets, mask=inside)
+    tl.store(output_ptr + row * output_row_stride + offsets, values * values, mask=inside)
+
+
+def block_of(columns: int) -> tuple[int, int]:
+    """Block size and number of warps for a row: the next power of two, and at least 4 warps."""
+    block = triton.next_power_of_2(columns)
+    return block, 4 if block < 2048 else 8 if block < 4096 else 16
+
+
+def square_triton(x: torch.Tensor) -> torch.Tensor:
+    """Square a matrix whose rows are contiguous, one program a row."""
+    rows, columns = x.shape
+    output = torch.empty_like(x)
+    block, num_warps = block_of(columns)
+    square_kernel[(rows,)](
+        output, x, output.stride(0), x.stride(0), columns, BLOCK=block, num_warps=num_warps
+    )
+    return output
+
+
+def square_compiled(x: torch.Tensor) -> torch.Tensor:
+    """Square what torch.compile generates a kernel for, one for each shape."""
+    return _compiled_square()(x)
+
+
+def square_cuda(x: torch.Tensor) -> torch.Tensor:
+    """Square a contiguous float32 tensor, one thread an element."""
+    squared: torch.Tensor = _extension().square_matrix(x)
+    return squared
+
+
+@cache
+def _compiled_square() -> Callable[[torch.Tensor], torch.Tensor]:
+    # Without dynamic=False the kernel would depend on which shapes were compiled before.
+    return torch.compile(torch.square, dynamic=False)
+
+
+@cache
+def _extension() -> Any:
+    from torch.utils.cpp_extension import load_inline
+
+    # With the architecture given, TORCH_CUDA_ARCH_LIST (often a dozen of them in containers) is not compiled.
+    major, minor = torch.cuda.get_device_capability()
+    return load_inline(  # type: ignore[no-untyped-call]
+        name="gpuperf_square_matrix",
+        cpp_sources="torch::Tensor square_matrix(const torch::Tensor& input);",
+        cuda_sources=CUDA_SOURCE,
+        functions=["square_matrix"],
+        extra_cuda_cflags=["-O3", f"-gencode=arch=compute_{major}{minor},code=sm_{major}{minor}"],
+    )

@@ -1,0 +1,117 @@
+"""Matrix products: large ones that keep the tensor cores busy, and small ones that cannot fill a GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from suites.kernels.gemm import TILES, Tile, matmul_triton
+
+if TYPE_CHECKING:
+    from pytest_gpuperf import Gpuperf
+
+CUBLAS = r"nvjet|gemm|cutlass|xmma"
+"""What cuBLAS calls its kernels, from Hopper's back to the oldest."""
+
+POWER_LIMITED_PCT = 15
+"""The tolerance of a product that draws more power than the GPU may have. Its clock, and with it the time,
+then depends on how warm the GPU is and on what ran before, by more than 10 % on an H200."""
+
+large = pytest.mark.gpuperf(limits={"tensor_active": ">= 40"}, tolerance=POWER_LIMITED_PCT)
+
+
+def matrices(gpuperf: Gpuperf, *shapes: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(shape, device=gpuperf.device, dtype=dtype) for shape in shapes]
+
+
+def exact_product(a: torch.Tensor, b: torch.Tensor, *_: object) -> torch.Tensor:
+    return a.double() @ b.double()
+
+
+def accumulation_error(k: int) -> float:
+    """Absolute error of a sum of k products of normally distributed numbers, accumulated in float32.
+
+    Each of the k additions can cut off up to 2^-23 of the running sum (tensor cores truncate instead of
+    rounding), and that is of the order of sqrt(k). One product left out would be an error of the order of 1.
+    """
+    return float(k**1.5 * 2**-23)
+
+
+BFLOAT16_RTOL = 2**-7
+"""Rounding to the 8 significant bits of bfloat16 is off by up to 2^-8; twice that."""
+
+
+@large
+@pytest.mark.gpuperf(kernels=CUBLAS)
+def test_large_cublas(gpuperf: Gpuperf) -> None:
+    n = 4096
+    a, b = matrices(gpuperf, (n, n), (n, n), dtype=torch.bfloat16)
+    gpuperf(
+        torch.mm,
+        a,
+        b,
+        expected=exact_product,
+        rtol=BFLOAT16_RTOL,
+        atol=accumulation_error(n),
+        flops=2 * n**3,
+    )
+
+
+@large
+@pytest.mark.gpuperf(kernels=r"matmul_kernel")
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_large_triton(gpuperf: Gpuperf, tile: Tile) -> None:
+    n = 4096
+    a, b = matrices(gpuperf, (n, n), (n, n), dtype=torch.bfloat16)
+    gpuperf(
+        matmul_triton,
+        a,
+        b,
+        tile,
+        expected=exact_product,
+        rtol=BFLOAT16_RTOL,
+        atol=accumulation_error(n),
+        flops=2 * n**3,
+    )
+
+
+@pytest.mark.gpuperf(kernels=r"matmul_kernel")
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_odd_triton(gpuperf: Gpuperf, tile: Tile) -> None:
+    """No dimension is a multiple of a tile's: every mask is needed, and no row starts aligned."""
+    m, n, k = 1000, 1031, 517
+    a, b = matrices(gpuperf, (m, k), (k, n), dtype=torch.bfloat16)
+    gpuperf(
+        matmul_triton,
+        a,
+        b,
+        tile,
+        expected=exact_product,
+        rtol=BFLOAT16_RTOL,
+        atol=accumulation_error(k),
+        flops=2 * m * n * k,
+    )
+
+
+@pytest.mark.gpuperf(
+    kernels=CUBLAS, limits={"tensor_active": "<= 1", "sm_throughput": "<= 50", "waves": "<= 1"}
+)
+def test_small_batched_cublas(gpuperf: Gpuperf) -> None:
+    """A block or so for each of few products: most of the GPU has nothing to do.
+
+    Products of float32 stay off the tensor cores unless TF32 is allowed, which would miss the tolerance too.
+    """
+    batch, n = 16, 64
+    a, b = matrices(gpuperf, (batch, n, n), (batch, n, n), dtype=torch.float32)
+    gpuperf(
+        torch.bmm,
+        a,
+        b,
+        expected=exact_product,
+        rtol=1.3e-6,
+        atol=accumulation_error(n),
+        flops=2 * batch * n**3,
+    )

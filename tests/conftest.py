@@ -1,0 +1,48 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+# pytester unloads what a run has imported, and torch can be loaded only once: load all of it first.
+import torch  # noqa: F401
+
+import pytest_gpuperf.report.publish
+import pytest_gpuperf.session.live
+import pytest_gpuperf.session.replay  # noqa: F401
+from pytest_gpuperf.runs import encode_run, recording_path
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests are the same in CI and out of it."""
+    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_SHA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def add_recording(pytester: pytest.Pytester) -> Callable[[Run], None]:
+    """Store a run as a recording of the project under test."""
+
+    def add(recorded: Run) -> None:
+        path = recording_path(pytester.path / "baselines", recorded)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_run(recorded))
+
+    return add
+
+
+@pytest.fixture
+def replay(add_recording: Callable[[Run], None]) -> None:
+    """A recording of `test_k.py::test_k`, so that a run without a GPU has something to replay."""
+    add_recording(run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0}))))

@@ -1,0 +1,178 @@
+"""`pytest --gpuperf` on a real GPU, with ncu where it is installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpuperf.runs import load_run
+
+needs_ncu = pytest.mark.skipif(
+    not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"
+)
+
+KERNEL = """
+import os
+import pytest, torch, triton
+import triton.language as tl
+
+@triton.jit
+def steps_kernel(o, i, steps, B: tl.constexpr):
+    k = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(i + k)
+    for _ in range(steps):
+        v = v * 0.999 + 0.5
+    tl.store(o + k, v)
+
+def steps(x, n=4000):
+    y = torch.empty_like(x)
+    steps_kernel[(x.numel() // 256,)](y, x, n, B=256)
+    return y
+
+def reference(x, n=4000):
+    y = x.double()
+    for _ in range(n):
+        y = y * 0.999 + 0.5
+    return y
+
+@pytest.fixture
+def x(gpuperf):
+    torch.manual_seed(0)
+    return torch.rand(132 * 8 * 256, device=gpuperf.device)
+"""
+
+
+def run_json(pytester: pytest.Pytester) -> Path:
+    return sorted((pytester.path / ".gpuperf" / "runs").glob("*/run.json"))[-1]
+
+
+def gpuperf(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("--gpuperf", "-p", "no:cacheprovider", *arguments)
+
+
+@needs_ncu
+def test_each_mistake_has_its_own_line_and_timing_goes_on(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k=KERNEL
+        + """
+@pytest.mark.gpuperf(kernels="steps_kernel", limits={"achieved_occupancy": ">= 1"})
+def test_good(gpuperf, x):
+    got = gpuperf(steps, x, expected=reference, bytes=2 * x.nbytes, atol=1e-3, rtol=1e-3)
+    assert got.profile.combined["kernels"] == 1
+
+@pytest.mark.gpuperf(kernels="steps_kernel")
+def test_wrong(gpuperf, x):
+    gpuperf(lambda x: steps(x) + 1, x, expected=reference)
+
+@pytest.mark.gpuperf(kernels="nothing_like_it")
+def test_no_match(gpuperf, x):
+    gpuperf.profile(steps, x)
+    gpuperf.time(steps, x)
+
+@pytest.mark.gpuperf(kernels="steps_kernel", metrics=["sm__troughput.avg.pct_of_peak_sustained_elapsed"])
+def test_unknown_metric(gpuperf, x):
+    gpuperf.profile(steps, x)
+    gpuperf.time(steps, x)
+
+@pytest.mark.gpuperf(kernels="steps_kernel", metrics=["dram__bytes_read.sum"], limits=["registers_per_thread <= 1"])
+def test_limit(gpuperf, x):
+    got = gpuperf.profile(steps, x)
+    assert got.combined["dram__bytes_read.sum"] > 0
+
+def test_chain(gpuperf, x):
+    got = gpuperf.profile(lambda: steps(steps(x)).sum())
+    assert got.combined["kernels"] >= 3
+    each = sum(kernel.metrics["duration_us"] for kernel in got.kernels)
+    assert got.combined["duration_us"] == pytest.approx(each)
+
+def test_backward(gpuperf):
+    w = torch.randn(512, 512, device=gpuperf.device, requires_grad=True)
+    got = gpuperf.profile(lambda: (w @ w).sum().backward(), kernels="gemm|nvjet|cutlass")
+    assert got.combined["kernels"] >= 3
+
+def test_unwritten(gpuperf, x):
+    def half(x):
+        y = torch.empty_like(x)
+        steps_kernel[(x.numel() // 512,)](y, x, 1, B=256)
+        return y
+    gpuperf.check(half, x, expected=lambda x: reference(x, 1))
+
+def test_compiled(gpuperf, x):
+    fn = torch.compile(lambda x: torch.relu(x) * 2)
+    got = gpuperf(fn, x, expected=lambda x: torch.relu(x) * 2, kernels="triton_", bytes=2 * x.nbytes)
+    assert got.timing.mode == "hot"
+"""
+    )
+    result = gpuperf(pytester, "-v", "--gpuperf-budget=0.05")
+    result.assert_outcomes(passed=4, failed=5)
+    result.stdout.fnmatch_lines(["*ncu *profiles 9 tests: done in*"])
+    result.stdout.fnmatch_lines(
+        ["*no kernel of steps was profiled for the regex 'nothing_like_it'*steps_kernel*"]
+    )
+    result.stdout.fnmatch_lines(["*no value for the metric 'sm__troughput*did you mean sm__throughput*"])
+    result.stdout.fnmatch_lines(["*registers_per_thread * limit <= 1*"])
+    result.stdout.fnmatch_lines(["*never written*"])
+    tests = {test.nodeid.partition("::")[2]: test for test in load_run(run_json(pytester)).tests}
+    assert tests["test_no_match"].measurements["main"].timing is not None
+    assert tests["test_unknown_metric"].measurements["main"].timing is not None
+    assert tests["test_wrong"].measurements["main"].timing is None
+    check_against_ncu_report(pytester, tests["test_good"].measurements["main"].profile)
+
+
+def check_against_ncu_report(pytester: pytest.Pytester, profile: Any) -> None:
+    """The values of the run are those that ncu_report reads from the same report."""
+    from pytest_gpuperf.counters.ncu import find_ncu
+    from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs, read_report
+
+    ncu = find_ncu()
+    assert ncu is not None
+    kernels = read_report(
+        run_json(pytester).parent / "ncu" / "report.ncu-rep", search=ncu_python_dirs(ncu.path)
+    )
+    raw = next(k for k in kernels if "gpuperf:test_k.py::test_good#main" in k.ranges).metrics
+    combined = profile.combined
+    assert combined["sm_throughput"] == raw["sm__throughput.avg.pct_of_peak_sustained_elapsed"]
+    assert combined["achieved_occupancy"] == raw["sm__warps_active.avg.pct_of_peak_sustained_active"]
+    assert combined["registers_per_thread"] == raw["launch__registers_per_thread"]
+    assert combined["duration_us"] == pytest.approx(float(raw["gpu__time_duration.sum"]) / 1e3)
+
+
+BASELINED = """
+@pytest.mark.gpuperf(kernels="steps_kernel")
+def test_steps(gpuperf, x):
+    n = int(os.environ.get("STEPS", "4000"))
+    gpuperf(lambda x: steps(x, n), x, expected=lambda x: reference(x, n), atol=1e-3, rtol=1e-3)
+"""
+
+
+def test_ten_per_cent_slower_fails_against_the_baseline(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makepyfile(test_k=KERNEL + BASELINED)
+    first = gpuperf(pytester, "--gpuperf-update=new")
+    first.assert_outcomes(passed=1)
+    files = list((pytester.path / "baselines").glob("*/test_k.json"))
+    assert len(files) == 1
+    written = files[0].read_bytes()
+    assert json.loads(written)["tests"]["test_k.py::test_steps"]
+
+    again = gpuperf(pytester, "--gpuperf-counters=off")
+    again.assert_outcomes(passed=1)
+
+    monkeypatch.setenv("STEPS", "4400")
+    slower = gpuperf(pytester, "--gpuperf-counters=off")
+    slower.assert_outcomes(failed=1)
+    slower.stdout.fnmatch_lines(["*time_us * is * % slower than the baseline * (tolerance 5 %, hot)*"])
+    assert files[0].read_bytes() == written
+
+
+def test_missing_ncu_is_one_notice_and_timing_goes_on(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=KERNEL + BASELINED)
+    result = gpuperf(pytester, "--gpuperf-ncu=/nowhere/ncu")
+    result.stderr.fnmatch_lines(["*--gpuperf-ncu names '/nowhere/ncu'*"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR

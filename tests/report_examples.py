@@ -1,0 +1,86 @@
+"""Results as the reports take them, made by hand."""
+
+from __future__ import annotations
+
+from pytest_gpuperf.records import (
+    Conditions,
+    Environment,
+    GpuInfo,
+    KernelProfile,
+    Measurement,
+    MetricValue,
+    Profile,
+    Run,
+    TestRecord,
+    Timing,
+    Toolchain,
+    WarmUp,
+)
+from pytest_gpuperf.verdict.result import Finding, Status, TestResult, TestVerdict
+
+ENVIRONMENT = Environment(
+    gpu=GpuInfo(name="NVIDIA H200", slug="nvidia-h200"),
+    toolchain=Toolchain(driver="580.95.05", torch="2.11.0+cu128", triton="3.6.0", ncu="2025.3.1.0"),
+    commit="abc1234def",
+)
+RECORDED = Run(schema=1, id="r", started_at="2026-11-20T10:00:00Z", environment=ENVIRONMENT)
+METRICS: dict[str, MetricValue] = {
+    "duration_us": 5.1,
+    "sm_throughput": 31.2,
+    "memory_throughput": 78.4,
+    "achieved_occupancy": 77.1,
+    "theoretical_occupancy": 100.0,
+    "registers_per_thread": 32.0,
+    "waves": 1.7,
+    "stall.long_scoreboard": 62.0,
+    "stall.wait": 10.0,
+}
+
+
+def timing(
+    time_us: float = 5.3,
+    *,
+    spread_pct: float = 0.4,
+    bytes: int = 0,
+    flops: int = 0,
+    steady: bool = True,
+    conditions: Conditions | None = None,
+) -> Timing:
+    return Timing(
+        mode="hot",
+        time_us=time_us,
+        spread_pct=spread_pct,
+        blocks_us=(time_us,),
+        calls_per_block=10,
+        bytes=bytes,
+        flops=flops,
+        warm_up=WarmUp(seconds=0.1, launches=10, steady=steady),
+        conditions=conditions,
+    )
+
+
+def profile(*kernels: str, metrics: dict[str, MetricValue] | None = None, unavailable: str = "") -> Profile:
+    values = METRICS if metrics is None else metrics
+    return Profile(
+        kernels=tuple(KernelProfile(name=name, metrics=values) for name in kernels),
+        combined=values,
+        unavailable=unavailable,
+    )
+
+
+def result(
+    nodeid: str = "suites/test_square.py::test_square",
+    status: Status = Status.PASS,
+    *,
+    measurements: dict[str, Measurement] | None = None,
+    change_pct: float | None = 0.3,
+    line: str = "",
+    failure: str = "",
+    replayed: bool = False,
+) -> TestResult:
+    if measurements is None:
+        measurements = {"main": Measurement(timing=timing(), profile=profile("square_kernel"))}
+    changes = {} if change_pct is None else dict.fromkeys(measurements, change_pct)
+    findings = (Finding(status, line, "main"),) if line else ()
+    record = TestRecord(nodeid=nodeid, measurements=measurements, failure=failure)
+    return TestResult(record, TestVerdict(status, findings, changes), replayed=replayed)

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.baseline.merge import Which, accept, plan
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import Run, TestRecord
+from run_builders import NODEID, measured, one_test, record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NO_CI: dict[str, str] = {}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BaselineStore:
+    return BaselineStore(tmp_path / "baselines")
+
+
+def accepted(store: BaselineStore, measured_run: Run, which: Which = "all", **kwargs: Any) -> dict[str, Any]:
+    """The one file after accepting a run."""
+    accept(measured_run, store, which, 5.0, environ=NO_CI, **kwargs)
+    found = store.load_for_update("nvidia-h200", "test_square")
+    assert found is not None
+    return found[1]
+
+
+def edit(store: BaselineStore, **hand_made: Any) -> None:
+    path = store.path("nvidia-h200", "test_square")
+    found = store.load_for_update("nvidia-h200", "test_square")
+    assert found is not None
+    found[1]["tests"][NODEID].update(hand_made)
+    store.write({path: found[1]})
+
+
+def test_first_run_makes_the_file(store: BaselineStore) -> None:
+    content = accepted(store, one_test(time_us=5.29994, counters={"sm_throughput": 77.0449}))
+    assert content == {
+        "schema": 1,
+        "gpu": {"name": "NVIDIA H200", "slug": "nvidia-h200"},
+        "runs": {
+            "20261120-173012-3f9a": {
+                "commit": "c0ffee1234",
+                "dirty": False,
+                "date": "2026-11-20T17:30:12+00:00",
+                "gpu_uuid": "GPU-1",
+                "toolchain": {"gpuperf": "0.1.0", "triton": "3.6"},
+            }
+        },
+        "tests": {
+            NODEID: {
+                "measurements": {
+                    "main": {
+                        "time": {
+                            "mode": "hot",
+                            "sessions": [{"run": "20261120-173012-3f9a", "time_us": 5.3, "spread_pct": 0.1}],
+                        },
+                        "kernels": ["square_kernel"],
+                        "counters": {"sm_throughput": 77},
+                        "counters_run": "20261120-173012-3f9a",
+                    }
+                }
+            }
+        },
+    }
+
+
+def test_tests_of_one_stem_in_two_folders_do_not_collide(store: BaselineStore) -> None:
+    content = accepted(
+        store,
+        run(
+            record("a/test_square.py::t", main=measured(1.0)),
+            record("b/test_square.py::t", main=measured(2.0)),
+        ),
+    )
+    assert list(content["tests"]) == ["a/test_square.py::t", "b/test_square.py::t"]
+
+
+def test_new_leaves_known_tests_alone(store: BaselineStore) -> None:
+    accepted(store, run(record(main=measured(1.0))))
+    content = accepted(store, run(record(main=measured(9.0), other=measured(2.0)), id="second"), which="new")
+    times = {
+        label: entry["time"]["sessions"][0]["time_us"]
+        for label, entry in content["tests"][NODEID]["measurements"].items()
+    }
+    assert times == {"main": 1, "other": 2}
+
+
+@pytest.mark.parametrize(
+    ("now", "taken"),
+    [
+        (measured(5.31, {"sm_throughput": 50.4}), False),
+        (measured(6.0, {"sm_throughput": 50.0}), True),
+        (measured(4.0, {"sm_throughput": 50.0}), True),
+        (measured(5.3, {"sm_throughput": 60.0}), True),
+        (measured(5.3, {"sm_throughput": 50.0, "waves": 1.0}), True),
+        (measured(5.3, {"sm_throughput": 50.0}, "other_kernel"), True),
+        (measured(5.3, {"sm_throughput": 50.0}, mode="cold"), True),
+    ],
+)
+def test_changed_takes_what_moved_beyond_its_tolerance(store: BaselineStore, now: Any, taken: bool) -> None:
+    accepted(store, one_test(time_us=5.3, counters={"sm_throughput": 50.0}))
+    content = accepted(store, run(record(main=now), id="second"), which="changed")
+    assert list(content["runs"]) == (["second"] if taken else ["20261120-173012-3f9a"])
+
+
+def test_tolerance_in_the_file_decides_what_changed(store: BaselineStore) -> None:
+    accepted(store, one_test(time_us=5.0))
+    edit(store, tolerance_pct=50)
+    assert plan(one_test(time_us=6.0), store, "changed", 5.0).entries == ()
+
+
+def test_plan_says_what_changes_and_writes_nothing(store: BaselineStore) -> None:
+    accepted(store, one_test(time_us=5.3, counters={"registers_per_thread": 32.0}))
+    path = store.path("nvidia-h200", "test_square")
+    before = path.read_bytes()
+    result = plan(one_test(time_us=5.84, counters={"registers_per_thread": 40.0}), store, "all", 5.0)
+    (entry,) = result.entries
+    assert entry.kind == "changed"
+    assert entry.lines == ("time 5.30 -> 5.84 µs (+10.2 %)", "registers_per_thread 32 -> 40 (+25.0 %)")
+    assert list(result.files) == [path]
+    assert path.read_bytes() == before
+
+
+def test_values_of_a_run_that_no_longer_serves_are_forgotten(store: BaselineStore) -> None:
+    accepted(store, one_test(time_us=5.3, counters={"sm_throughput": 50.0}))
+    content = accepted(store, run(record(main=measured(6.0)), id="second"))
+    # The second run had no counters, so those of the first stay, and with them its note.
+    assert sorted(content["runs"]) == ["20261120-173012-3f9a", "second"]
+    assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"sm_throughput": 50}
+    content = accepted(store, run(record(main=measured(6.0, {"sm_throughput": 50.0})), id="third"))
+    assert list(content["runs"]) == ["third"]
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        (record(main=measured(5.0, correct=False)), "the output is wrong"),
+        (record(main=measured(5.0), other=measured(5.0, correct=False)), "the output is wrong"),
+        (record(main=measured(5.0), failure="RuntimeError"), "the test failed: RuntimeError"),
+        (record(main=measured(None)), "neither a time nor counters were measured"),
+        (record(), "nothing was measured"),
+    ],
+)
+def test_what_is_wrong_is_never_accepted(store: BaselineStore, test: TestRecord, why: str) -> None:
+    result = accept(run(test), store, "all", 5.0, environ=NO_CI)
+    assert [(entry.kind, entry.lines) for entry in result.entries] == [("refused", (why,))]
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("value", ["true", "1", "yes"])
+def test_ci_is_refused_and_told_what_to_do(store: BaselineStore, value: str) -> None:
+    with pytest.raises(
+        GpuperfError, match=r"download the run.json artifact .*`gpuperf baseline accept run.json`"
+    ):
+        accept(one_test(), store, "all", 5.0, environ={"CI": value})
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("value", ["", "false", "0"])
+def test_ci_that_is_off_is_no_ci(store: BaselineStore, value: str) -> None:
+    assert accept(one_test(), store, "all", 5.0, environ={"CI": value}).files
+
+
+def test_interrupted_run_needs_a_flag(store: BaselineStore) -> None:
+    half = run(record(main=measured()), complete=False)
+    with pytest.raises(GpuperfError, match="--incomplete"):
+        accept(half, store, "all", 5.0, environ=NO_CI)
+    assert accepted(store, half, incomplete=True)["tests"]
+
+
+def test_broken_file_refuses_the_update_and_stays(store: BaselineStore) -> None:
+    path = store.path("nvidia-h200", "test_square")
+    path.parent.mkdir(parents=True)
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(GpuperfError, match="no valid JSON"):
+        accept(one_test(), store, "all", 5.0, environ=NO_CI)
+    assert path.read_text(encoding="utf-8") == "{"
+
+
+COUNTERS = st.dictionaries(
+    st.sampled_from(["sm_throughput", "instructions", "waves", "registers_per_thread", "a__raw.sum"]),
+    st.floats(0, 1e12),
+)
+MEASUREMENTS = st.builds(measured, st.floats(1e-3, 1e9), COUNTERS)
+RECORDS = st.builds(
+    lambda name, measurements: TestRecord(nodeid=f"suites/test_square.py::{name}", measurements=measurements),
+    st.text(min_size=1, max_size=5),
+    st.dictionaries(st.text(max_size=5), MEASUREMENTS, min_size=1, max_size=2),
+)
+RUNS = st.lists(RECORDS, min_size=1, max_size=3, unique_by=lambda test: test.nodeid).map(
+    lambda tests: run(*tests)
+)
+
+
+@given(RUNS)
+def test_accepting_the_same_run_again_changes_no_byte(
+    tmp_path_factory: pytest.TempPathFactory, measured_run: Run
+) -> None:
+    store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
+    accepted(store, measured_run)
+    path = store.path("nvidia-h200", "test_square")
+    before = path.read_bytes()
+    assert accept(measured_run, store, "all", 5.0, environ=NO_CI).files == {}
+    assert path.read_bytes() == before
+
+
+@given(RUNS)
+def test_nothing_has_changed_against_the_run_that_was_accepted(
+    tmp_path_factory: pytest.TempPathFactory, measured_run: Run
+) -> None:
+    store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
+    accepted(store, measured_run)
+    assert plan(measured_run, store, "changed", 0.1).entries == ()
+
+
+@given(
+    st.fixed_dictionaries(
+        {"note": st.text(), "limits": st.sampled_from([{"time_us": "<= 9"}, ["time_us <= 9"]])},
+        optional={"tolerance_pct": st.floats(1, 50), "owner": st.text(), "later": st.lists(st.integers())},
+    ),
+    st.floats(1, 100),
+)
+def test_what_a_person_wrote_survives_an_update(
+    tmp_path_factory: pytest.TempPathFactory, hand_made: dict[str, Any], time_us: float
+) -> None:
+    store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
+    accepted(store, one_test(time_us=5.0))
+    edit(store, **hand_made)
+    content = accepted(store, run(record(main=measured(time_us)), id="second"))
+    assert content["tests"][NODEID]["measurements"]["main"]["time"]["sessions"][0]["run"] == "second"
+    assert content["tests"][NODEID].items() >= hand_made.items()

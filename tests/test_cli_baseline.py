@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf._version import __version__
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.project import find_root
+from pytest_gpuperf.runs import RunStore, encode_run
+from run_builders import NODEID, measured, one_test, record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    return tmp_path
+
+
+def store(project: Path, *runs: Run) -> None:
+    for one in runs:
+        RunStore(project / ".gpuperf").write(one)
+
+
+def gpuperf(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+def test_version_is_shown() -> None:
+    assert gpuperf("--version").output == f"gpuperf {__version__}\n"
+
+
+def test_accept_makes_the_newest_run_the_baseline(project: Path) -> None:
+    store(project, one_test(time_us=5.3))
+    result = gpuperf("baseline", "accept")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20, NVIDIA H200",
+        f"  new      {NODEID}",
+        "           time 5.30 µs (hot)",
+        "1 new",
+        "wrote baselines/nvidia-h200/test_square.json (1 test)",
+    ]
+
+
+def test_accept_takes_an_artifact_from_anywhere(project: Path) -> None:
+    artifact = project / "download"
+    artifact.mkdir()
+    (artifact / "run.json").write_bytes(encode_run(one_test()))
+    assert gpuperf("baseline", "accept", "download").exit_code == 0
+    assert (project / "baselines" / "nvidia-h200" / "test_square.json").is_file()
+
+
+def test_accept_writes_where_it_is_told(project: Path) -> None:
+    store(project, one_test())
+    assert gpuperf("baseline", "accept", "--baselines", "other").exit_code == 0
+    assert (project / "other" / "nvidia-h200" / "test_square.json").is_file()
+
+
+def test_accept_of_the_same_run_says_that_nothing_changed(project: Path) -> None:
+    store(project, one_test())
+    gpuperf("baseline", "accept")
+    assert gpuperf("baseline", "accept").output.splitlines()[-2:] == [
+        "1 within the tolerance",
+        "no baseline changed",
+    ]
+
+
+def test_accept_only_new_leaves_the_rest(project: Path) -> None:
+    store(project, one_test(time_us=5.3))
+    gpuperf("baseline", "accept")
+    store(project, run(record(main=measured(9.9)), id="29990101-000000-0000"))
+    assert "no baseline changed" in gpuperf("baseline", "accept", "--only", "new").output
+
+
+def test_accept_in_ci_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    store(project, one_test())
+    result = gpuperf("baseline", "accept")
+    assert result.exit_code == 2
+    assert result.output.startswith("gpuperf: error: the baselines were left as they are, because CI is set")
+    assert not (project / "baselines").exists()
+
+
+def test_accept_of_an_interrupted_run_needs_a_flag(project: Path) -> None:
+    store(project, run(record(main=measured()), complete=False))
+    assert gpuperf("baseline", "accept").exit_code == 2
+    assert gpuperf("baseline", "accept", "--incomplete").exit_code == 0
+
+
+def test_accept_lists_what_it_refuses(project: Path) -> None:
+    store(project, run(record(main=measured(correct=False))))
+    output = gpuperf("baseline", "accept").output
+    assert f"  refused  {NODEID}\n           the output is wrong\n" in output
+
+
+def test_command_without_any_run_says_what_to_type(project: Path) -> None:
+    result = gpuperf("baseline", "diff")
+    assert result.exit_code == 2
+    assert (
+        "gpuperf: error: there is no run in .gpuperf/runs; measure one with pytest --gpuperf" in result.output
+    )
+
+
+def test_diff_shows_changes_and_writes_nothing(project: Path) -> None:
+    store(project, one_test(time_us=5.3, counters={"l2_hit_rate": 80.0}))
+    gpuperf("baseline", "accept")
+    path = project / "baselines" / "nvidia-h200" / "test_square.json"
+    before = path.read_bytes()
+    store(project, run(record(main=measured(5.84, {"l2_hit_rate": 40.0})), id="29990101-000000-0000"))
+    result = gpuperf("baseline", "diff")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[1:] == [
+        f"  changed  {NODEID}",
+        "           time 5.30 -> 5.84 µs (+10.2 %)",
+        "           l2_hit_rate 80 -> 40 (-50.0 %)",
+        "1 changed",
+    ]
+    assert path.read_bytes() == before
+
+
+def test_diff_exit_code_tells_whether_something_moved(project: Path) -> None:
+    store(project, one_test(time_us=5.3))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 1
+    gpuperf("baseline", "accept")
+    store(project, run(record(main=measured(5.4)), id="29990101-000000-0000"))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 0
+    assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "1").exit_code == 1
+
+
+def test_status_shows_stale_tests_and_tests_without_baseline(project: Path) -> None:
+    store(
+        project,
+        run(record("t/test_a.py::old", main=measured()), record("t/test_a.py::kept", main=measured())),
+    )
+    gpuperf("baseline", "accept")
+    store(
+        project,
+        run(
+            record("t/test_a.py::kept", main=measured()),
+            record("t/test_a.py::added", main=measured()),
+            record("t/test_b.py::test", main=measured()),
+            id="29990101-000000-0000",
+        ),
+    )
+    assert gpuperf("baseline", "status").output.splitlines() == [
+        "nvidia-h200: beside run 29990101-000000-0000, commit c0ffee1, 2026-11-20",
+        "  test_a: 2 tests, newest 2026-11-20 (commit c0ffee1)",
+        "    not in the run: t/test_a.py::old",
+        "    without baseline: t/test_a.py::added",
+        "  test_b: no baseline",
+        "    without baseline: t/test_b.py::test",
+    ]
+
+
+def test_status_of_an_empty_project(project: Path) -> None:
+    assert gpuperf("baseline", "status").output == "no baselines in baselines\n"
+
+
+def test_status_needs_no_run(project: Path) -> None:
+    store(project, one_test())
+    gpuperf("baseline", "accept", "--baselines", "elsewhere/baselines")
+    output = gpuperf("baseline", "status", "--root", "elsewhere").output
+    assert output.splitlines()[0] == "nvidia-h200: no run of it at hand"
+
+
+def test_names_from_a_run_cannot_steer_the_terminal(project: Path) -> None:
+    store(project, run(record("t/test_a.py::\x1b[31mred", main=measured())))
+    assert "\x1b" not in gpuperf("baseline", "diff").output
+
+
+def test_root_is_the_nearest_folder_with_runs_or_git(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "package" / ".gpuperf").mkdir(parents=True)
+    (tmp_path / "package" / "tests").mkdir()
+    (tmp_path / "docs").mkdir()
+    assert find_root(tmp_path / "package" / "tests") == tmp_path / "package"
+    assert find_root(tmp_path / "docs") == tmp_path

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.baseline.schema import MeasurementBaseline, TimeBaseline, TimeSession
+from pytest_gpuperf.records import Measurement, MetricValue
+from pytest_gpuperf.verdict.compare import Comparison, compare
+from run_builders import measured, profile
+
+
+def expected(
+    *times_us: float, counters: dict[str, MetricValue] | None = None, kernels: tuple[str, ...] = ()
+) -> MeasurementBaseline:
+    sessions = tuple(TimeSession(run=f"run{i}", time_us=time) for i, time in enumerate(times_us))
+    return MeasurementBaseline(
+        time=TimeBaseline(mode="hot", sessions=sessions) if sessions else None,
+        counters=counters or {},
+        kernels=kernels,
+    )
+
+
+def counter(name: str, baseline: MetricValue, actual: MetricValue) -> Comparison:
+    return compare(measured(None, {name: actual}), expected(counters={name: baseline}), 5.0)
+
+
+def test_time_is_compared_with_the_mean_over_the_sessions() -> None:
+    comparison = compare(measured(11.0), expected(9.0, 11.0), 5.0)
+    assert comparison.time is not None
+    assert comparison.time.change_pct == pytest.approx(10.0)
+    assert comparison.slower
+
+
+@pytest.mark.parametrize(
+    ("time_us", "slower", "faster"),
+    [(104.9, False, False), (105.1, True, False), (95.1, False, False), (94.9, False, True)],
+)
+def test_tolerance_holds_both_ways(time_us: float, slower: bool, faster: bool) -> None:
+    comparison = compare(measured(time_us), expected(100.0), 5.0)
+    assert (comparison.slower, comparison.faster) == (slower, faster)
+
+
+def test_times_of_another_mode_are_not_compared() -> None:
+    comparison = compare(measured(99.0, mode="queued"), expected(1.0), 5.0)
+    assert comparison.time is None
+    assert comparison.not_compared == "the time was taken queued, the baseline's hot: not compared"
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "actual"),
+    [
+        ("registers_per_thread", 32, 33.0),
+        ("theoretical_occupancy", 100, 93.75),
+        ("shared_memory_per_block", 65536, 65537.0),
+        ("kernels", 1, 2.0),
+        ("local_spill_instructions", 0, 8.0),
+    ],
+)
+def test_any_worsening_of_an_exact_counter_is_a_regression(
+    name: str, baseline: MetricValue, actual: MetricValue
+) -> None:
+    (change,) = counter(name, baseline, actual).worse_exact
+    assert (change.metric, change.worse) == (name, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "actual"),
+    [
+        ("registers_per_thread", 32, 31.0),
+        ("grid_size", 10, 20.0),
+        ("occupancy_limiter", "warps", "registers"),
+    ],
+)
+def test_exact_counter_that_did_not_worsen_is_only_shown(
+    name: str, baseline: MetricValue, actual: MetricValue
+) -> None:
+    comparison = counter(name, baseline, actual)
+    assert len(comparison.counters) == 1
+    assert comparison.worse_exact == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "actual", "shown"),
+    [
+        ("instructions", 1000, 1000.9, False),
+        ("instructions", 1000, 1001.1, True),
+        ("memory_throughput", 10, 10.9, False),  # 9 %, but not a point
+        ("memory_throughput", 80, 81.5, False),  # over a point, but not 2 %
+        ("memory_throughput", 80, 82.0, True),
+        ("stall.barrier", 0, 0.9, False),
+        ("stall.barrier", 0, 1.1, True),
+        ("dram_bytes", 1e6, 1.019e6, False),
+        ("dram_bytes", 1e6, 1.021e6, True),
+        ("duration_us", 0.5, 0.52, True),  # points are for per cent only
+        ("some__raw.metric", 100, 103.0, True),
+    ],
+)
+def test_counter_is_shown_beyond_the_tolerance_of_its_tier(
+    name: str, baseline: float, actual: float, shown: bool
+) -> None:
+    comparison = counter(name, baseline, actual)
+    assert bool(comparison.counters) is shown
+    assert comparison.worse_exact == ()
+
+
+def test_largest_mover_comes_first() -> None:
+    before: dict[str, MetricValue] = {"stall.barrier": 10, "stall.wait": 10, "dram_bytes": 100}
+    now: dict[str, MetricValue] = {"stall.barrier": 15.0, "stall.wait": 40.0, "dram_bytes": 110.0}
+    comparison = compare(measured(None, now), expected(counters=before), 5.0)
+    assert [change.metric for change in comparison.counters] == ["stall.wait", "dram_bytes", "stall.barrier"]
+
+
+def test_changed_kernels_are_named() -> None:
+    now = measured(None, {}, "square_v2", "reduce")
+    assert (
+        compare(now, expected(kernels=("square", "reduce")), 5.0).kernels
+        == "now runs square_v2; no longer runs square"
+    )
+
+
+def test_unavailable_counters_are_not_compared() -> None:
+    now = Measurement(profile=profile({}, unavailable="no ncu"))
+    assert not compare(now, expected(counters={"kernels": 1}, kernels=("square",)), 5.0).moved
+
+
+@given(st.floats(0.01, 1e6), st.floats(0.1, 50))
+def test_a_measurement_has_not_moved_from_itself(time_us: float, tolerance_pct: float) -> None:
+    assert not compare(measured(time_us), expected(time_us), tolerance_pct).moved

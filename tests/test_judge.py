@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from pytest_gpuperf.counters.catalogue import METRICS
+from pytest_gpuperf.records import Measurement, MetricValue, TestRecord
+from pytest_gpuperf.verdict.judge import judge
+from pytest_gpuperf.verdict.limits import parse_limit, parse_limits
+from pytest_gpuperf.verdict.result import Status, TestVerdict
+from run_builders import measured, profile, record
+
+
+def baseline(
+    time_us: float = 5.3, counters: dict[str, MetricValue] | None = None, **kwargs: Any
+) -> TestBaseline:
+    times = TimeBaseline(mode="hot", sessions=(TimeSession(run="r", time_us=time_us),))
+    known = MeasurementBaseline(time=times, counters=counters or {}, kernels=("square_kernel",))
+    return TestBaseline(measurements={"main": known}, **kwargs)
+
+
+def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
+    settings: dict[str, Any] = {
+        "limits": (),
+        "tolerance_pct": 5.0,
+        "accept_hint": "accept it with: gpuperf baseline accept",
+        "no_baseline_hint": "make one with: gpuperf baseline accept",
+        "baseline_file": "baselines/h200/test_square.json",
+    }
+    return judge(test, baseline=known, **{**settings, **kwargs})
+
+
+def test_unchanged_test_passes_without_a_word() -> None:
+    result = verdict(record(main=measured()), baseline())
+    assert (result.status, result.findings, result.message()) == (Status.PASS, (), "")
+    assert result.time_change_pct == {"main": pytest.approx(0.0)}
+
+
+def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_below() -> None:
+    now = measured(5.84, {"registers_per_thread": 40.0, "l2_hit_rate": 40.0, "sm_throughput": 50.0})
+    known = baseline(5.3, {"registers_per_thread": 32, "l2_hit_rate": 80, "sm_throughput": 50})
+    result = verdict(record(main=now), known)
+    assert result.status is Status.REGRESSED
+    assert result.message().splitlines() == [
+        "gpuperf: time_us 5.84 is 10.2 % slower than the baseline 5.30 (tolerance 5 %, hot)",
+        "    registers_per_thread 32 -> 40 (+25.0 %)",
+        "    l2_hit_rate 80 -> 40 (-50.0 %)",
+        "    accept it with: gpuperf baseline accept",
+    ]
+
+
+def test_worse_exact_counter_fails_at_unchanged_time() -> None:
+    result = verdict(
+        record(main=measured(5.3, {"registers_per_thread": 40.0})),
+        baseline(5.3, {"registers_per_thread": 32}),
+    )
+    assert result.status is Status.REGRESSED
+    assert result.findings[0].line == "registers_per_thread 40 is worse than the baseline 32 (no tolerance)"
+
+
+def test_moved_counter_alone_passes_and_is_reported() -> None:
+    result = verdict(record(main=measured(5.3, {"l2_hit_rate": 40.0})), baseline(5.3, {"l2_hit_rate": 80}))
+    assert result.status is Status.PASS
+    assert [change.metric for change in result.counter_changes["main"]] == ["l2_hit_rate"]
+
+
+def test_faster_test_is_improved() -> None:
+    result = verdict(record(main=measured(4.0)), baseline())
+    assert result.status is Status.IMPROVED
+    assert "faster than the baseline" in result.findings[0].line
+
+
+def test_tolerance_of_the_caller_counts() -> None:
+    assert verdict(record(main=measured(5.84)), baseline(), tolerance_pct=11.0).status is Status.PASS
+
+
+def test_test_without_baseline_passes_and_says_what_to_type() -> None:
+    result = verdict(record(main=measured()))
+    assert result.status is Status.UNBASELINED
+    assert result.findings[0].line == "no baseline yet; make one with: gpuperf baseline accept"
+    assert not result.status.fails
+
+
+def test_time_of_another_mode_has_no_baseline() -> None:
+    result = verdict(record(main=measured(5.3, mode="queued")), baseline())
+    assert result.status is Status.UNBASELINED
+    assert "not compared" in result.findings[0].line
+
+
+def test_wrong_output_is_all_that_is_said() -> None:
+    result = verdict(
+        record(main=measured(50.0, correct=False)), baseline(), limits=parse_limits("sm_throughput >= 1")
+    )
+    assert result.status is Status.WRONG
+    assert result.message() == "gpuperf: off by 3 at (0, 1)"
+
+
+def test_limits_of_test_and_of_baseline_file_are_told_apart() -> None:
+    now = measured(5.3, {"memory_throughput": 41.2})
+    known = baseline(5.3, {"memory_throughput": 41.2}, limits={"memory_throughput": ">= 70"})
+    result = verdict(record(main=now), known, limits=parse_limits("memory_throughput >= 60"))
+    assert result.status is Status.LIMIT
+    assert [finding.line for finding in result.findings] == [
+        "memory_throughput 41.2 is below the limit >= 60 of the test (baseline 41.2)",
+        "memory_throughput 41.2 is below the limit >= 70 in baselines/h200/test_square.json (baseline 41.2)",
+    ]
+
+
+def test_limit_is_checked_on_each_label_that_has_the_value() -> None:
+    test = record(
+        only_timed=measured(1.0),
+        a=measured(1.0, {"sm_throughput": 5.0}),
+        b=measured(1.0, {"sm_throughput": 50.0}),
+    )
+    result = verdict(test, limits=parse_limits("sm_throughput >= 10"))
+    assert [finding.label for finding in result.findings if finding.status is Status.LIMIT] == ["a"]
+    assert result.message() == "gpuperf: a: sm_throughput 5 is below the limit >= 10 of the test"
+    assert result.status is Status.LIMIT
+
+
+def test_limit_of_one_label_leaves_the_others_alone() -> None:
+    limit = replace(parse_limit("time_us <= 2"), label="fast")
+    test = record(fast=measured(1.0), slow=measured(9.0))
+    assert verdict(test, limits=[limit]).status is Status.UNBASELINED
+    assert verdict(record(slow=measured(9.0)), limits=[limit]).status is Status.INVALID
+
+
+def test_limit_without_profile_is_invalid() -> None:
+    result = verdict(record(main=measured()), baseline(), limits=parse_limits("sm_throughput >= 1"))
+    assert result.status is Status.INVALID
+    assert "calls no profile()" in result.message()
+
+
+def test_limit_of_a_test_that_measured_nothing_is_invalid() -> None:
+    assert verdict(record(), limits=parse_limits("time_us <= 1")).status is Status.INVALID
+
+
+def test_limit_on_unavailable_counters_passes_with_a_remark() -> None:
+    now = Measurement(timing=measured().timing, profile=profile({}, unavailable="no ncu"))
+    result = verdict(record(main=now), baseline(), limits=parse_limits("sm_throughput >= 1"))
+    assert result.status is Status.PASS
+    assert "no ncu" in result.findings[0].line
+
+
+def test_error_comes_first_and_is_not_repeated_by_what_it_prevented() -> None:
+    result = verdict(
+        record(main=measured(5.84)),
+        baseline(),
+        errors=["no kernel matches 'foo'"],
+        limits=parse_limits("sm_throughput >= 1"),
+    )
+    assert [finding.status for finding in result.findings] == [Status.INVALID, Status.REGRESSED]
+    assert result.message().startswith("gpuperf: no kernel matches 'foo'\n")
+
+
+def test_test_that_was_ended_by_an_exception_is_no_pass() -> None:
+    result = verdict(
+        record(main=measured(), failure="RuntimeError"), baseline(), limits=parse_limits("sm_throughput >= 1")
+    )
+    assert [finding.line for finding in result.findings] == ["the test was ended by RuntimeError"]
+    assert result.status is Status.INVALID
+
+
+def test_label_that_only_the_baseline_has_is_mentioned() -> None:
+    result = verdict(record(), baseline())
+    assert (result.status, len(result.findings)) == (Status.PASS, 1)
+
+
+def test_judging_takes_well_under_a_millisecond() -> None:
+    counters: dict[str, MetricValue] = {
+        name: 50.0 for name in METRICS if name not in ("occupancy_limiter", "kernels")
+    }
+    moved: dict[str, MetricValue] = dict.fromkeys(counters, 75.0)
+    test, known = record(main=measured(9.0, moved)), baseline(5.3, counters, limits={"time_us": "<= 6"})
+    times = []
+    for _ in range(50):
+        start = time.perf_counter()
+        verdict(test, known, limits=parse_limits(["sm_throughput >= 90"]))
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.5e-3

@@ -1,0 +1,68 @@
+"""Options and their ini twins."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.options import Settings
+
+
+def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
+    return Settings.from_config(pytester.parseconfig(*arguments))
+
+
+def test_defaults(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    found = settings(pytester)
+    assert (found.counters, found.mode, found.update, found.replay) == ("auto", "auto", "never", "auto")
+    assert (found.budget_s, found.tolerance_pct) == (0.5, 5.0)
+    assert found.baselines == pytester.path / "baselines"
+    assert found.markdown is None
+
+
+def test_an_ini_key_counts(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_tolerance = 7\ngpuperf_counters = off\n")
+    found = settings(pytester)
+    assert (found.tolerance_pct, found.counters) == (7.0, "off")
+
+
+def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_tolerance = 7\n")
+    assert settings(pytester, "--gpuperf-tolerance=3").tolerance_pct == 3.0
+
+
+def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf = true\n")
+    pytester.makepyfile("def test_k(gpuperf): pass")
+    result = pytester.runpytest("--gpuperf-replay=nowhere")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*nowhere*"])
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "nan", "inf", "soon"])
+@pytest.mark.parametrize("option", ["budget", "tolerance"])
+def test_a_number_that_cannot_be_is_named(pytester: pytest.Pytester, option: str, value: str) -> None:
+    with pytest.raises(
+        pytest.UsageError, match=f"--gpuperf-{option} is '{value}'; expected a number above 0"
+    ):
+        settings(pytester, f"--gpuperf-{option}={value}")
+
+
+def test_a_word_that_cannot_be_in_the_ini_file_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_mode = lukewarm\n")
+    with pytest.raises(
+        pytest.UsageError, match="gpuperf_mode is 'lukewarm'; expected one of auto, hot, cold, queued"
+    ):
+        settings(pytester)
+
+
+def test_the_step_summary_of_github_is_the_default_markdown(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+    assert settings(pytester).markdown == pytester.path / "summary.md"
+
+
+def test_metrics_are_separated_by_commas(pytester: pytest.Pytester) -> None:
+    found = settings(pytester, "--gpuperf-metrics=dram__bytes_read.sum, dram__bytes_write.sum,")
+    assert found.metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")

@@ -1,0 +1,223 @@
+"""`pytest --gpuperf` without a GPU."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.records import Profile
+from pytest_gpuperf.runs import encode_run
+from run_builders import measured, profile, record, run, timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+SQUARE = """
+import torch
+
+def test_k(gpuperf):
+    x = torch.ones(1000, 3, device=gpuperf.device)
+    assert x.device.type == "meta"
+    got = gpuperf(boom, x, expected=boom, bytes=2 * x.nbytes)
+    assert got.timing.time_us == 5.3
+
+def boom(x):
+    raise AssertionError("nothing is launched in a replay")
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def test_the_newest_recording_is_judged_and_every_line_says_so(
+    pytester: pytest.Pytester, replay: None
+) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*c0ffee1*2026-11-20*"])
+    result.stdout.fnmatch_lines(["test_k*5.30 µs*replayed*"])
+
+
+def test_rates_are_those_of_the_present_test(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    # 2 * 12,000 bytes in 5.3 µs
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*4.53 GB/s*"])
+
+
+def test_the_newer_of_two_recordings_counts(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    for day, time_us in (("20", 9.9), ("21", 5.3), ("19", 7.7)):
+        add_recording(
+            run(
+                record("test_k.py::test_k", main=measured(time_us, {"memory_throughput": 77.0})),
+                id=f"202611{day}-120000-aaaa",
+                started_at=f"2026-11-{day}T12:00:00Z",
+            )
+        )
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_a_test_that_is_in_no_recording_is_skipped_with_the_way_out(
+    pytester: pytest.Pytester, replay: None
+) -> None:
+    pytester.makepyfile(test_other=SQUARE)
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["SKIPPED*no recorded correctness of test_other.py::test_k*gpuperf recording add*"]
+    )
+
+
+def test_without_any_recording_the_run_ends_with_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*no CUDA GPU, and no recording below baselines/*gpuperf recording add*"])
+
+
+def test_never_insists_on_a_gpu(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=never")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--gpuperf-replay=never forbids a replay*expected a CUDA GPU*"])
+
+
+def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
+    artifact = pytester.path / "downloaded" / "run.json"
+    artifact.parent.mkdir()
+    artifact.write_bytes(
+        encode_run(run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0}))))
+    )
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf", f"--gpuperf-replay={artifact}").assert_outcomes(passed=1)
+
+
+def test_a_recorded_wrong_output_fails_before_its_time_is_looked_at(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_k.py::test_k", main=measured(correct=False))))
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*off by 3 at (0, 1)*"])
+
+
+def test_limits_are_judged_afresh(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf):
+            gpuperf.profile(print)
+            gpuperf.limit("memory_throughput >= 80")
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*memory_throughput 77 is below the limit >= 80 of the test*"])
+
+
+def test_an_error_of_the_recorded_profile_is_an_error_again(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    measurement = measured()
+    broken = Profile(regex="x", unavailable="no kernel of f was profiled for the regex 'x'")
+    add_recording(run(record("test_k.py::test_k", main=type(measurement)(timing=timing(), profile=broken))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print)\n    gpuperf.time(print)\n")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*no kernel of f was profiled for the regex 'x'*"])
+
+
+def test_another_mode_than_the_recorded_one_is_skipped(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print, mode='cold')\n")
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*has mode 'hot', the test asks for 'cold'*"])
+
+
+def test_a_replay_updates_nothing(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--gpuperf-update=all with a replay*gpuperf baseline accept RUN*"])
+
+
+def test_a_broken_baseline_ends_the_run_and_stays_as_it_is(pytester: pytest.Pytester, replay: None) -> None:
+    path = pytester.path / "baselines" / "nvidia-h200" / "test_k.json"
+    path.write_text('{"schema": 1,')
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*baselines/nvidia-h200/test_k.json*"])
+    assert path.read_text() == '{"schema": 1,'
+
+
+def test_the_parts_are_fixtures_of_their_own(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(
+        run(
+            record("test_k.py::test_time", main=measured(5.3)),
+            record(
+                "test_k.py::test_ncu", main=type(measured())(profile=profile({"registers_per_thread": 32}))
+            ),
+        )
+    )
+    pytester.makepyfile(
+        test_k="""
+        def test_time(gpu_timer):
+            assert gpu_timer(print, bytes=5300).gb_per_s == 1.0
+
+        def test_ncu(ncu):
+            assert ncu(print, kernels="square").combined["registers_per_thread"] == 32
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=2)
+
+
+def test_ten_thousand_tests_cost_under_a_millisecond_each(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    count = 10_000
+    add_recording(
+        run(
+            *(
+                record(f"test_k.py::test_k[{i}]", main=measured(5.3, {"memory_throughput": 77.0}))
+                for i in range(count)
+            )
+        )
+    )
+    body = """
+        import pytest, torch
+
+        @pytest.fixture
+        def plain(): return None
+
+        @pytest.mark.parametrize("i", range({count}))
+        @pytest.mark.gpuperf(kernels="x", limits=["memory_throughput >= 60"])
+        def test_k({fixture}, i):
+            {statement}
+        """
+    pytester.makepyfile(
+        test_k=body.format(
+            count=count, fixture="gpuperf", statement="gpuperf(print, i, expected=None, bytes=8)"
+        )
+    )
+    pytester.makepyfile(test_plain=body.format(count=count, fixture="plain", statement="pass"))
+
+    def seconds(file: str, *arguments: str) -> float:
+        begin = time.perf_counter()
+        result = pytester.runpytest_subprocess("-q", "--tb=no", "-p", "no:cacheprovider", file, *arguments)
+        result.assert_outcomes(passed=count)
+        return time.perf_counter() - begin
+
+    plain = seconds("test_plain.py")
+    assert (seconds("test_k.py", "--gpuperf") - plain) / count < 1e-3

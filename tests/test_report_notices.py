@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.records import Conditions, Measurement, Timing
+from pytest_gpuperf.report.notices import notices
+from pytest_gpuperf.verdict.result import Status, TestResult
+from report_examples import profile, result, timing
+
+
+def timed(name: str, measured: Timing) -> TestResult:
+    return result(f"suites/test_a.py::{name}", measurements={"main": Measurement(timing=measured)})
+
+
+def test_nothing_is_said_of_a_clean_run() -> None:
+    assert notices([result()], "", replayed=False) == []
+
+
+def test_missing_counters_are_said_once_for_the_session() -> None:
+    without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no ncu"))})
+    assert notices([without, without], "no ncu", replayed=False) == ["no counters: no ncu"]
+
+
+def test_missing_counters_of_some_tests_are_said_by_reason() -> None:
+    without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no match"))})
+    assert notices([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "line"),
+    [
+        (timing(steady=False), "1 test timed before the time was steady: test_x"),
+        (
+            timing(conditions=Conditions(other_processes=1)),
+            "1 test timed with other processes on the GPU: test_x",
+        ),
+        (
+            timing(conditions=Conditions(throttle_reasons=("sw_power_cap",))),
+            "1 test timed while the clocks were held back (sw_power_cap): test_x",
+        ),
+    ],
+)
+def test_doubtful_timings_are_named(doubtful: Timing, line: str) -> None:
+    assert notices([timed("test_x", doubtful), timed("test_y", timing())], "", replayed=False) == [line]
+
+
+def test_many_doubtful_timings_are_counted() -> None:
+    unsteady = [timed(f"test_{number}", timing(steady=False)) for number in range(1000)]
+    assert notices(unsteady, "", replayed=False) == [
+        "1,000 tests timed before the time was steady: test_0, test_1, test_2 and 997 more"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replayed", "command"),
+    [(False, "pytest --gpuperf --gpuperf-update=new"), (True, "gpuperf baseline accept RUN")],
+)
+def test_tests_without_a_baseline_are_counted_with_the_command_that_makes_one(
+    replayed: bool, command: str
+) -> None:
+    [line] = notices([result(status=Status.UNBASELINED)], "", replayed=replayed)
+    assert line.startswith("1 test without a baseline")
+    assert command in line

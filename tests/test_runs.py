@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import gzip
+import math
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import Correctness, GpuInfo, Measurement, Run
+from pytest_gpuperf.runs import (
+    RunStore,
+    encode_run,
+    load_run,
+    newest_recordings,
+    recording_path,
+)
+from run_builders import H200, measured, one_test, record, run, timing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime(2026, 11, 20, 19, 30, 12, tzinfo=timezone(timedelta(hours=2)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path / ".gpuperf")
+
+
+def test_ids_are_utc_stamps_that_sort() -> None:
+    first, second = RunStore.new_id(NOW), RunStore.new_id(NOW + timedelta(seconds=1))
+    assert first.startswith("20261120-173012-")
+    assert first < second
+
+
+def test_written_run_is_read_again(store: RunStore) -> None:
+    written = one_test(counters={"sm_throughput": 1.0, "occupancy_limiter": "warps"})
+    path = store.write(written)
+    assert path == store.folder / written.id / "run.json"
+    assert load_run(path) == written
+
+
+def test_git_ignores_the_state_folder(store: RunStore) -> None:
+    store.write(one_test())
+    assert (store.folder.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+def test_a_test_is_a_line(store: RunStore) -> None:
+    tests = [record(f"t.py::{name}", main=measured()) for name in "abc"]
+    assert len(store.write(run(*tests)).read_text(encoding="utf-8").splitlines()) == 2 + len(tests)
+
+
+@given(st.lists(st.floats(), min_size=2, max_size=2), st.text(max_size=5))
+def test_differences_that_json_cannot_spell_are_kept(differences: list[float], nodeid: str) -> None:
+    correctness = Correctness(
+        passed=False, max_abs_diff=differences[0], max_rel_diff=differences[1], failure="null"
+    )
+    written = run(record(nodeid, main=Measurement(correctness=correctness)))
+    read = msgspec.json.decode(encode_run(written), type=Run, strict=False)
+    assert repr(read) == repr(written)
+
+
+def test_gzipped_run_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.json.gz"
+    path.write_bytes(gzip.compress(encode_run(one_test())))
+    assert load_run(path) == one_test()
+
+
+def test_none_and_latest_are_the_newest_run(store: RunStore) -> None:
+    for run_id in ("20261120-000000-ffff", "20261121-000000-0000", "20261119-000000-aaaa"):
+        store.write(run(id=run_id))
+    assert (
+        store.resolve(None) == store.resolve("latest") == store.folder / "20261121-000000-0000" / "run.json"
+    )
+
+
+def test_unique_start_of_an_id_is_enough(store: RunStore) -> None:
+    for run_id in ("20261120-000000-ffff", "20261121-000000-0000"):
+        store.write(run(id=run_id))
+    assert store.resolve("20261120").parent.name == "20261120-000000-ffff"
+    with pytest.raises(GpuperfError, match="could be any of 20261120-000000-ffff, 20261121-000000-0000"):
+        store.resolve("2026")
+
+
+def test_id_that_starts_another_one_is_that_run(store: RunStore) -> None:
+    for run_id in ("a", "ab"):
+        store.write(run(id=run_id))
+    assert store.resolve("a").parent.name == "a"
+
+
+@pytest.mark.parametrize("place", ["run.json", "run.json.gz", "20261120-000000-ffff/run.json"])
+def test_folder_of_an_artifact_is_found(store: RunStore, tmp_path: Path, place: str) -> None:
+    path = tmp_path / "artifact" / place
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert store.resolve(str(path)) == path
+    assert store.resolve(str(tmp_path / "artifact")) == path
+
+
+def test_folder_with_two_runs_asks_which(store: RunStore, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    with pytest.raises(GpuperfError, match="more than one run"):
+        store.resolve(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("ref", "said"), [(None, "there is no run in"), ("nonsense", "there is no run 'nonsense'")]
+)
+def test_missing_run_is_an_error(store: RunStore, ref: str | None, said: str) -> None:
+    with pytest.raises(GpuperfError, match=said):
+        store.resolve(ref)
+
+
+def test_folder_without_a_run_is_an_error(store: RunStore, tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="holds no run"):
+        store.resolve(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"schema": 1', "no valid JSON: .* at line 1, column 13"),
+        (b"\x1f\x8bnot really gzip", "cannot be read"),
+        (gzip.compress(b'{"schema": 1}')[:-9], "cannot be read"),
+        (b'{"schema": 99}', "newer pytest-gpuperf .*upgrade"),
+        (b'{"schema": 1}', "not the expected form: .*`id`"),
+        (encode_run(one_test()).replace(b'"nvidia-h200"', b'"../../h200"'), "has the GPU '../../h200'"),
+        (encode_run(run(id="../x")), "has the run id '../x'"),
+        (encode_run(run(record(main=Measurement(timing=timing(0.0))))), "a time of 0.0 µs"),
+        (encode_run(run(record(main=Measurement(timing=timing(math.nan))))), "a time of nan µs"),
+    ],
+)
+def test_broken_run_is_named(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(data)
+    with pytest.raises(GpuperfError, match=said) as caught:
+        load_run(path)
+    assert "run.json" in str(caught.value)
+
+
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="cannot be read: No such file"):
+        load_run(tmp_path / "run.json")
+
+
+@given(st.one_of(st.binary(max_size=100), st.binary(max_size=30).map(lambda tail: b"\x1f\x8b\x08" + tail)))
+def test_any_bytes_are_a_run_or_an_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.json"
+    path.write_bytes(data)
+    with pytest.raises(GpuperfError):
+        load_run(path)
+
+
+def test_recordings_come_newest_first(tmp_path: Path) -> None:
+    days = {"a": "2026-01-02", "b": "2026-01-03", "c": "2026-01-01"}
+    for (run_id, day), gpu in zip(days.items(), (H200, GpuInfo(name="A100", slug="a100"), H200), strict=True):
+        recorded = run(id=run_id, started_at=day, gpu=gpu)
+        path = recording_path(tmp_path, recorded)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_run(recorded))
+    assert [recorded.id for recorded in newest_recordings(tmp_path)] == ["b", "a", "c"]
+
+
+def test_project_without_recordings_has_none(tmp_path: Path) -> None:
+    assert newest_recordings(tmp_path / "baselines") == []
