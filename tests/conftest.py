@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 # pytester unloads what a run has imported, and torch can be loaded only once: load all of it first.
+import hypothesis  # noqa: F401
+import pytest
 import torch  # noqa: F401
 
 import pytest_gpuperf.report.publish

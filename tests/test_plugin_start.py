@@ -27,7 +27,7 @@ def test_without_the_flag_nothing_heavy_is_imported(pytester: pytest.Pytester) -
 
 
 def test_importing_the_plugin_costs_under_ten_milliseconds() -> None:
-    # Python's own account of the import, with pytest there already: the best of a few, as others share the machine.
+    # Python's own account of the import, the best of a few, as others share the machine.
     def cost_us() -> int:
         code = "import pytest, argparse, pathlib, dataclasses; import pytest_gpuperf.plugin"
         done = subprocess.run(

@@ -69,7 +69,11 @@ def test_annotations_are_for_github_only(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile(
-        test_k="def test_k(gpuperf):\n    gpuperf.profile(print)\n    gpuperf.limit('memory_throughput >= 99')\n"
+        test_k="""
+        def test_k(gpuperf):
+            gpuperf.profile(print)
+            gpuperf.limit("memory_throughput >= 99")
+        """
     )
     assert "::error" not in pytester.runpytest("--gpuperf").stdout.str()
     monkeypatch.setenv("GITHUB_ACTIONS", "true")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import MetricValue
 
+NVIDIA_PACKAGES = Path("/opt/nvidia/nsight-compute")
+"""Where the packages of NVIDIA's repositories install, a folder a version."""
+
 _AXES = ("x", "y", "z")
 
 
@@ -28,7 +31,7 @@ def ncu_python_dirs(ncu: Path | None) -> tuple[Path, ...]:
 
     Returns:
         The folders that exist, the nearest to the binary first; a CUDA toolkit's `bin/ncu` is a script
-        beside `nsight-compute-<version>/`, so those are looked into too, the newest first.
+        that looks beside itself and in `/opt/nvidia`, so those are looked into too, the newest first.
     """
     if ncu is None:
         found = shutil.which("ncu")
@@ -39,6 +42,8 @@ def ncu_python_dirs(ncu: Path | None) -> tuple[Path, ...]:
     for parent in ncu.resolve().parents:
         toolkits = sorted(parent.glob("nsight-compute-*"), key=_version, reverse=True)
         dirs += [folder / "extras" / "python" for folder in (parent, *toolkits)]
+    packages = sorted(NVIDIA_PACKAGES.glob("*"), key=_version, reverse=True)
+    dirs += [folder / "extras" / "python" for folder in packages]
     return tuple(path for path in dirs if path.is_dir())
 
 

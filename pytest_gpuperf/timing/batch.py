@@ -121,13 +121,24 @@ def capture(fn: Callable[[], Any], calls: int) -> torch.cuda.CUDAGraph:
                 for _ in range(calls):
                     fn()
         except Exception as error:
-            torch.cuda.synchronize()
+            _recover()
             # Ending a broken capture fails too; the first failure is the one that says why.
             first = error.__context__ or error
             raise NotCapturableError(str(first).strip().split("\n")[0] or type(first).__name__) from error
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
         raise nothing_launched()
     return graph
+
+
+def _recover() -> None:
+    """Make torch usable after a capture that failed.
+
+    Such a capture leaves the random generators in capture mode, where `torch.randn` raises; the end of the
+    next good one takes them out of it.
+    """
+    torch.cuda.synchronize()
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+        torch.zeros(1, device="cuda")
 
 
 def block_gpu(microseconds: float) -> None:

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pytest_gpuperf.runs import load_run
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
 
 needs_ncu = pytest.mark.skipif(
     not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"
@@ -73,12 +79,12 @@ def test_no_match(gpuperf, x):
     gpuperf.profile(steps, x)
     gpuperf.time(steps, x)
 
-@pytest.mark.gpuperf(kernels="steps_kernel", metrics=["sm__troughput.avg.pct_of_peak_sustained_elapsed"])
+@pytest.mark.gpuperf(kernels="steps", metrics=["sm__troughput.avg.pct_of_peak_sustained_elapsed"])
 def test_unknown_metric(gpuperf, x):
     gpuperf.profile(steps, x)
     gpuperf.time(steps, x)
 
-@pytest.mark.gpuperf(kernels="steps_kernel", metrics=["dram__bytes_read.sum"], limits=["registers_per_thread <= 1"])
+@pytest.mark.gpuperf(kernels="steps", metrics=["dram__bytes_read.sum"], limits=["registers_per_thread <= 1"])
 def test_limit(gpuperf, x):
     got = gpuperf.profile(steps, x)
     assert got.combined["dram__bytes_read.sum"] > 0
