@@ -174,11 +174,12 @@ def _read_long(header: list[str], rows: Iterator[_Row]) -> list[RawKernel]:
 def _kernel(header: list[str], row: _Row) -> RawKernel:
     cells = dict(zip(header, row.fields, strict=False))
     demangled = cells["Kernel Name"]
-    # Each range is written as "domain:name:" and six fields of its payload, colour and message.
+    # Each range is written as "domain:name:" and six fields of its payload, colour and message; a start/end
+    # range has its number in front.
     ranges = [
-        quoted.partition(":")[2].rsplit(":", 6)[0]
+        quoted.split(":", columns[1].startswith("Start") + 1)[-1].rsplit(":", 6)[0]
         for column, cell in cells.items()
-        if _RANGE_COLUMNS.match(column)
+        if (columns := _RANGE_COLUMNS.match(column))
         for quoted in _QUOTED.findall(cell)
     ]
     return RawKernel(

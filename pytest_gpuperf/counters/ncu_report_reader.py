@@ -75,8 +75,10 @@ def read_report(
             expected="a report written by `ncu --export`",
             next_step="check the path",
         )
-    # A file that is no report loads without an error, as a report without ranges.
-    kernels = [_read(action, names) for result in ncu_report.load_report(str(path)) for action in result]
+    # A file that is no report loads without an error, as a report without ranges. Actions and metrics point
+    # into the report and do not keep it alive (seen in 2025.3.1): the name has to hold it until all is read.
+    report = ncu_report.load_report(str(path))
+    kernels = [_read(action, names) for result in report for action in result]
     if not kernels:
         raise GpuperfError(
             f"{path.name} holds no kernel",

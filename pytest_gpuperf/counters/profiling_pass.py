@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.counters.combine import combine
+from pytest_gpuperf.counters.csv_reader import read_csv
+from pytest_gpuperf.counters.isolated_reader import read_report_isolated
 from pytest_gpuperf.counters.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
 from pytest_gpuperf.counters.ncu_messages import explain
-from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs, read_report
+from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.counters.plan import PassFolder, Plan
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.options import PROFILING_PASS_ENV
@@ -43,6 +45,8 @@ class ProfilingPass:
 
     def __init__(self, folder: PassFolder, ncu: Ncu | None, unavailable: str = "") -> None:
         self.unavailable = unavailable
+        self.notice = ""
+        """What a reader of the counters should know."""
         self._ncu = ncu
         self._folder = folder
         self._ranges: dict[tuple[str, str], str] = {}
@@ -99,15 +103,25 @@ class ProfilingPass:
             if reason is not None:
                 self.unavailable = reason
             return
-        assert self._ncu is not None
         try:
-            kernels = read_report(folder.report, metrics, search=ncu_python_dirs(self._ncu.path))
+            kernels = self._kernels_of_report(metrics)
         except GpuperfError as error:
             self.unavailable = str(error)
             return
         for kernel in kernels:
             for name in kernel.ranges:
                 self._kernels.setdefault(name, []).append(kernel)
+
+    def _kernels_of_report(self, metrics: Sequence[str]) -> list[RawKernel]:
+        assert self._ncu is not None
+        report = self._folder.report
+        try:
+            return read_report_isolated(report, metrics, search=ncu_python_dirs(self._ncu.path))
+        except GpuperfError as error:
+            # ncu itself reads any report of its own; its CSV rounds to two decimals.
+            kernels = read_csv(self._ncu.report_as_csv(report))
+            self.notice = f"counters were read from ncu's CSV, rounded to two decimals: {error}"
+            return kernels
 
     def lookup(
         self, call: Call, regex: str | None, metrics: Sequence[str], list_kernels: Callable[[], list[str]]

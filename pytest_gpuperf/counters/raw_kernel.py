@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytest_gpuperf.counters.catalogue import short_metrics
-from pytest_gpuperf.records import KernelProfile
+from pytest_gpuperf.records import KernelProfile, MetricValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_gpuperf.records import MetricValue
 
-
-@dataclass(frozen=True)
-class RawKernel:
+class RawKernel(msgspec.Struct, frozen=True):
     """One launch of one kernel, by raw ncu names."""
 
     name: str
@@ -28,9 +26,9 @@ class RawKernel:
     """Threads in x, y, z; zeros where ncu did not say."""
     ranges: tuple[str, ...] = ()
     """Names of all NVTX ranges around the launch: push/pop ranges outermost first, then start/end ranges."""
-    metrics: dict[str, MetricValue] = field(default_factory=dict)
+    metrics: dict[str, MetricValue] = {}
     """In ncu's base units (`ns`, `byte`, `%`); a metric without a value is not in here."""
-    units: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = {}
     """ncu's unit of each metric, empty where it has none."""
 
     def profile(self, extra: Iterable[str] = ()) -> KernelProfile:

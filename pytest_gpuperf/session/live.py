@@ -70,6 +70,8 @@ class LiveSession(Session):
             ]
             with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
                 self._pass.run(wanted, arguments, cwd, progress)
+        if self._pass.notice:
+            self.notices.append(self._pass.notice)
         if self.settings.counters == "ncu" and self._pass.unavailable:
             for state in states:
                 state.errors.append(f"--gpuperf-counters=ncu, but {self._pass.unavailable}")

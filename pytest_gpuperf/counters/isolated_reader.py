@@ -1,0 +1,81 @@
+"""Read a report in a process of its own, where NVIDIA's library can neither disturb torch nor end the run.
+
+`ncu_report` 2025.3.1 was seen to crash in a process that has torch loaded, and damaged reports end any
+process that reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+import pytest_gpuperf
+from pytest_gpuperf.counters.ncu_report_reader import read_report
+from pytest_gpuperf.counters.raw_kernel import RawKernel
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What the reading process is to do."""
+
+    report: str
+    names: list[str]
+    search: list[str]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What it says."""
+
+    kernels: list[RawKernel] = []
+    error: str = ""
+
+
+def read_report_isolated(path: Path, names: Sequence[str], *, search: Sequence[Path] = ()) -> list[RawKernel]:
+    """Read all kernels of a report, as `ncu_report_reader.read_report` does.
+
+    Raises:
+        GpuperfError: As `read_report`, or the reading process crashed.
+    """
+    request = Request(str(path), list(names), [str(folder) for folder in search])
+    # The package may be on the path only through pytest's `pythonpath`.
+    package = str(Path(pytest_gpuperf.__file__).parent.parent)
+    python_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", __name__],
+        input=msgspec.json.encode(request),
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": python_path},
+        check=False,
+    )
+    if done.returncode != 0:
+        raise GpuperfError(
+            f"NVIDIA's ncu_report failed to read {path.name} (exit status {done.returncode})",
+            next_step="install a newer one with `pip install -U ncu-report`",
+        )
+    answer = msgspec.json.decode(done.stdout, type=Answer)
+    if answer.error:
+        raise GpuperfError(answer.error)
+    return answer.kernels
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    try:
+        search = [Path(folder) for folder in request.search]
+        answer = Answer(read_report(Path(request.report), request.names, search=search))
+    except GpuperfError as error:
+        answer = Answer(error=str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    main()
