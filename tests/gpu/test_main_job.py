@@ -152,7 +152,7 @@ def check_against_ncu_report(pytester: pytest.Pytester, profile: Any) -> None:
     ncu = find_ncu()
     assert ncu is not None
     report = run_json(pytester).parent / "ncu" / "report.ncu-rep"
-    command = [sys.executable, "-c", READ_REPORT, report, *ncu_python_dirs(ncu.path)]
+    command = [sys.executable, "-c", READ_REPORT, *map(str, (report, *ncu_python_dirs(ncu.path)))]
     raw = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     combined = profile.combined
     assert combined["sm_throughput"] == raw["sm__throughput.avg.pct_of_peak_sustained_elapsed"]

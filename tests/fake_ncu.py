@@ -1,0 +1,56 @@
+"""A stand-in for the ncu program: writes what a real ncu wrote on an H200, or fails as a real one does."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+from typing import Literal
+
+CAPTURE = Path(__file__).parent / "data" / "captures" / "profiling_pass"
+
+Behaviour = Literal["records", "is denied", "matches nothing", "writes no report it can read", "hangs"]
+
+SCRIPT = """#!{python}
+import gzip, os, pathlib, shutil, sys, time
+arguments = sys.argv[1:]
+capture = pathlib.Path({capture!r})
+if arguments == ["--version"]:
+    print("NVIDIA (R) Nsight Compute Command Line Profiler\\nVersion 2025.3.1.0 (build 36398880)")
+elif arguments == ["--query-metrics"]:
+    print("Device NVIDIA H200\\ndram__bytes_read  Counter\\nsm__throughput  Throughput")
+elif "--import" in arguments:
+    sys.stdout.write(gzip.open(capture / "raw.csv.gz", "rt").read())
+else:
+    report = pathlib.Path(arguments[arguments.index("--export") + 1])
+    log = pathlib.Path(arguments[arguments.index("--log-file") + 1])
+    report.with_name("arguments").write_text("\\n".join(arguments))
+    behaviour = {behaviour!r}
+    if behaviour == "is denied":
+        log.write_text("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access counters\\n")
+        sys.exit(1)
+    if behaviour == "hangs":
+        pathlib.Path(report.with_name("pid")).write_text(str(os.getpid()))
+        time.sleep(60)
+    shutil.copy(capture / "events.jsonl", report.with_name("events.jsonl"))
+    shutil.copy(capture / "ncu.log", log)
+    if behaviour == "records":
+        report.write_bytes(gzip.open(capture / "report.ncu-rep.gz").read())
+    elif behaviour == "writes no report it can read":
+        report.write_bytes(b"garbage")
+"""
+
+
+def install(folder: Path, behaviour: Behaviour = "records") -> Path:
+    """Write the stand-in into a folder and return its path."""
+    path = folder / "ncu"
+    path.write_text(SCRIPT.format(python=sys.executable, capture=str(CAPTURE), behaviour=behaviour))
+    path.chmod(0o755)
+    return path
+
+
+def report(folder: Path) -> Path:
+    """The captured report, unpacked."""
+    path = folder / "captured.ncu-rep"
+    path.write_bytes(gzip.decompress((CAPTURE / "report.ncu-rep.gz").read_bytes()))
+    return path

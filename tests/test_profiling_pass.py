@@ -1,0 +1,166 @@
+"""The one ncu process of a session, on a report that our own pass recorded on an H200."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fake_ncu
+from pytest_gpuperf.counters.ncu import find_ncu
+from pytest_gpuperf.counters.plan import PassFolder
+from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.instruments.base import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Profile
+
+SQUARE = "suites/test_square.py::test_square_triton[1823x781]"
+GEMM = "suites/test_gemm.py::test_odd_triton[128x128x64]"
+CHAIN = "suites/test_chain.py::test_chain"
+
+
+def run(
+    tmp_path: Path, behaviour: fake_ncu.Behaviour = "records", wanted: Sequence[Wanted] = ()
+) -> ProfilingPass:
+    ncu = find_ncu(str(fake_ncu.install(tmp_path, behaviour)))
+    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu)
+    done.run(wanted or [Wanted(SQUARE, None, ())], ["suites"], tmp_path, lambda _done, _total: None)
+    return done
+
+
+def lookup(
+    done: ProfilingPass, nodeid: str, regex: str | None = None, *metrics: str, label: str = "main"
+) -> Profile:
+    return done.lookup(Call(nodeid, label, print), regex, metrics, lambda: ["a_kernel", "b_kernel"])
+
+
+def arguments(tmp_path: Path) -> list[str]:
+    return (tmp_path / "pass" / "arguments").read_text().split("\n")
+
+
+def test_counters_of_a_call_are_those_of_its_range(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), GEMM)
+    assert [kernel.name for kernel in profile.kernels] == ["matmul_kernel"]
+    assert profile.combined["registers_per_thread"] == 238
+    assert profile.combined["occupancy_limiter"] == "shared_mem"
+    assert (profile.cache_control, profile.clock_control) == ("all", "none")
+
+
+def test_two_launches_of_one_call_are_kept_and_combined(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), CHAIN, "square", label="both")
+    durations = [kernel.metrics["duration_us"] for kernel in profile.kernels]
+    assert durations == [4.896, 4.96]
+    assert profile.combined["duration_us"] == pytest.approx(4.896 + 4.96)
+    assert profile.combined["kernels"] == 2
+
+
+def test_a_regex_that_matches_nothing_names_what_ran(tmp_path: Path) -> None:
+    with pytest.raises(
+        GpuperfError, match=r"no kernel .* for the regex 'softmax'; these ran: a_kernel, b_kernel"
+    ):
+        lookup(run(tmp_path), SQUARE, "softmax")
+
+
+def test_a_regex_is_found_anywhere_in_a_name(tmp_path: Path) -> None:
+    assert lookup(run(tmp_path), SQUARE, "are_k").kernels[0].name == "square_kernel"
+
+
+def test_an_unknown_metric_is_named_with_its_nearest(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"'dram__bytes_raed.sum'.*did you mean dram__bytes_read.sum"):
+        lookup(run(tmp_path), SQUARE, None, "dram__bytes_raed.sum")
+
+
+def test_a_raw_metric_is_kept_beside_the_short_names(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), SQUARE, None, "dram__bytes.sum")
+    assert profile.combined["dram__bytes.sum"] == 5700608
+
+
+def test_a_call_that_was_not_reached_says_so(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="did not profile print: the call was not reached"):
+        lookup(run(tmp_path), "test_other.py::test_other")
+
+
+def test_denied_counters_say_what_to_do(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path, "is denied"), SQUARE)
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in profile.unavailable
+    assert profile.kernels == ()
+
+
+def test_no_report_because_nothing_matched_is_said_of_each_call(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="these ran: a_kernel"):
+        lookup(run(tmp_path, "matches nothing"), SQUARE, "softmax")
+
+
+def test_a_report_that_cannot_be_read_is_read_as_csv(tmp_path: Path) -> None:
+    done = run(tmp_path, "writes no report it can read")
+    assert "CSV" in done.notice
+    # Rounded by ncu: 42.946054… in the report.
+    assert lookup(done, SQUARE).combined["memory_throughput"] == 42.95
+
+
+def test_plain_patterns_are_joined_into_one_filter(tmp_path: Path) -> None:
+    run(tmp_path, wanted=[Wanted(SQUARE, "square_kernel", ()), Wanted(GEMM, "matmul|gemm", ())])
+    assert "regex:(square_kernel)|(matmul|gemm)" in arguments(tmp_path)
+
+
+@pytest.mark.parametrize("regex", [None, "^square_kernel$", r"(?i)Square", r"\bsquare"])
+def test_a_test_without_a_plain_pattern_leaves_the_filter_out(tmp_path: Path, regex: str | None) -> None:
+    run(tmp_path, wanted=[Wanted(SQUARE, "square_kernel", ()), Wanted(GEMM, regex, ())])
+    assert "--kernel-name" not in arguments(tmp_path)
+
+
+def test_the_session_runs_again_with_its_own_arguments(tmp_path: Path) -> None:
+    run(tmp_path)
+    found = arguments(tmp_path)
+    assert found[found.index("pytest") + 1] == "suites"
+    assert found[found.index("--clock-control") + 1] == "none"
+    assert found[found.index("--profile-from-start") + 1] == "off"
+
+
+def test_metrics_of_all_tests_are_asked_for_once(tmp_path: Path) -> None:
+    extra = ("dram__bytes_read.sum",)
+    run(tmp_path, wanted=[Wanted(SQUARE, None, extra), Wanted(GEMM, None, extra)])
+    found = arguments(tmp_path)
+    assert found[found.index("--metrics") + 1].split(",").count("dram__bytes_read.sum") == 1
+
+
+def test_ctrl_c_leaves_no_ncu_behind(tmp_path: Path) -> None:
+    ncu = find_ncu(str(fake_ncu.install(tmp_path, "hangs")))
+    pid_file = tmp_path / "pass" / "pid"
+
+    def interrupt(_done: int, _total: int) -> None:
+        if pid_file.exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ProfilingPass(PassFolder(tmp_path / "pass"), ncu).run(
+            [Wanted(SQUARE, None, ())], ["suites"], tmp_path, interrupt
+        )
+    pid = int(pid_file.read_text())
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"process {pid} is still there")
+
+
+def test_an_ncu_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ncu").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "ncu").chmod(0o755)
+    with pytest.raises(GpuperfError, match="does not answer --version like ncu"):
+        find_ncu(str(tmp_path / "ncu"))
+
+
+def test_a_path_that_is_no_program_is_named() -> None:
+    with pytest.raises(GpuperfError, match="--gpuperf-ncu names '/nowhere/ncu', which cannot be run"):
+        find_ncu("/nowhere/ncu")
