@@ -6,6 +6,7 @@ import gzip
 import math
 import re
 import secrets
+import shutil
 import zlib
 from datetime import timezone
 from pathlib import Path
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
+
+REPORTS_KEPT = 3
+"""A report holds the code of every kernel it profiled: tens of megabytes with one of torch's."""
 
 RUN_FILES = ("run.json", "run.json.gz")
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -61,6 +65,15 @@ class RunStore:
         path = self.folder / run.id / RUN_FILES[0]
         write_files({path: encode_run(run)})
         return path
+
+    def drop_old_reports(self, keep: int = REPORTS_KEPT) -> None:
+        """Delete ncu's reports of all runs but the newest; their run files stay.
+
+        Args:
+            keep: Runs whose reports stay, for `ncu-ui` to open.
+        """
+        for folder in sorted(self.folder.glob("*/ncu"), reverse=True)[keep:]:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def resolve(self, ref: str | None = None) -> Path:
         """Find a run file.

@@ -92,6 +92,7 @@ class LiveSession(Session):
             tests=tuple(result.record for result in self.results),
         )
         path = self._runs.write(run)
+        self._runs.drop_old_reports()
         shown = path.relative_to(self.settings.root)
         self.notices.append(f"run written to {shown}")
         if self.settings.update == "never":

@@ -196,3 +196,22 @@ def test_missing_ncu_is_one_notice_and_timing_goes_on(pytester: pytest.Pytester)
     result = gpuperf(pytester, "--gpuperf-ncu=/nowhere/ncu")
     result.stderr.fnmatch_lines(["*--gpuperf-ncu names '/nowhere/ncu'*"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_ctrl_c_keeps_what_was_measured_and_leaves_the_baselines(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k=KERNEL
+        + BASELINED
+        + """
+def test_interrupted(gpuperf, x):
+    gpuperf.time(steps, x)
+    raise KeyboardInterrupt
+"""
+    )
+    result = gpuperf(pytester, "--gpuperf-counters=off", "--gpuperf-update=all")
+    assert result.ret != pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*the run was interrupted, so no baseline was updated*"])
+    run = load_run(run_json(pytester))
+    assert not run.complete
+    assert [test.nodeid for test in run.tests] == ["test_k.py::test_steps", "test_k.py::test_interrupted"]
+    assert not (pytester.path / "baselines").exists()
