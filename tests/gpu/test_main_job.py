@@ -215,3 +215,22 @@ def test_interrupted(gpuperf, x):
     assert not run.complete
     assert [test.nodeid for test in run.tests] == ["test_k.py::test_steps", "test_k.py::test_interrupted"]
     assert not (pytester.path / "baselines").exists()
+
+
+def test_torch_profiler_leaves_no_trace_in_later_times(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        def test_k(gpuperf):
+            x = torch.randn(256, 256, device=gpuperf.device)
+            before = gpuperf.time(torch.square, x, label="before").time_us
+            with profile(activities=[ProfilerActivity.CUDA]):
+                torch.square(x)
+                torch.cuda.synchronize()
+            after = gpuperf.time(torch.square, x, label="after").time_us
+            assert abs(after - before) < 0.06 * before
+        """
+    )
+    gpuperf(pytester, "--gpuperf-counters=off").assert_outcomes(passed=1)
