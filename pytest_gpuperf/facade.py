@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
+    from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Correctness, Timing, WarmUp
 
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
@@ -33,10 +34,10 @@ class Gpuperf:
     not know go to the callable. `label` names a measurement where a test measures several callables.
     """
 
-    def __init__(self, state: ItemState, instruments: Instruments, mode: str) -> None:
+    def __init__(self, state: ItemState, instruments: Instruments, settings: Settings) -> None:
         self._state = state
         self._instruments = instruments
-        self._mode = mode
+        self._settings = settings
 
     @property
     def device(self) -> torch.device:
@@ -79,7 +80,7 @@ class Gpuperf:
         rtol: float | None = None,
         atol: float | None = None,
         equal_nan: bool = False,
-        mutates: bool | Collection[int] = (),
+        mutates: bool | Collection[int | str] = (),
         label: str = "main",
         **kwargs: Any,
     ) -> Correctness:
@@ -95,7 +96,7 @@ class Gpuperf:
             rtol: Relative tolerance; by default by dtype, as in `torch.testing.assert_close`.
             atol: Absolute tolerance; give both or neither.
             equal_nan: Whether NaN equals NaN; otherwise NaN in the output fails.
-            mutates: Positions of the arguments that `fn` may write (True: all).
+            mutates: Positions of the arguments, or names of keyword arguments, that `fn` may write (True: all).
             label: Name of the measurement.
             kwargs: Keyword arguments of `fn`.
 
@@ -156,7 +157,7 @@ class Gpuperf:
         __tracebackhide__ = True
         call = self._call("timing", label, fn, args, kwargs)
         try:
-            result = self._instruments.time(call, mode=mode or self._mode, bytes=bytes, flops=flops)
+            result = self._instruments.time(call, mode=mode or self._settings.mode, bytes=bytes, flops=flops)
         except GpuperfError as error:
             self._fail(error)
         self._keep(label, timing=result)
@@ -189,12 +190,13 @@ class Gpuperf:
         """
         __tracebackhide__ = True
         call = self._call("profile", label, fn, args, kwargs)
-        marker = self._state.marker
+        regex = kernels or self._state.marker.regex
+        metrics = (*self._state.marker.metrics, *self._settings.metrics)
         try:
-            result = self._instruments.profile(call, kernels=kernels or marker.regex, metrics=marker.metrics)
+            result = self._instruments.profile(call, kernels=regex, metrics=metrics)
         except GpuperfError as error:
             self._state.errors.append(str(error))
-            result = Profile(regex=kernels or marker.regex or "", unavailable=str(error))
+            result = Profile(regex=regex or "", unavailable=str(error))
         self._keep(label, profile=result)
         return result
 

@@ -39,7 +39,7 @@ def activate(config: pytest.Config) -> None:
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
     """The façade of the test that asks."""
     session = request.config.stash[SESSION]
-    return Gpuperf(request.node.stash[STATE], session.instruments, session.settings.mode)
+    return Gpuperf(request.node.stash[STATE], session.instruments, session.settings)
 
 
 class Hooks:

@@ -14,7 +14,7 @@ from pytest_gpuperf.counters.ncu_messages import explain
             "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission",
             "NVreg_RestrictProfilingToAdminUsers=0",
         ),
-        ("==ERROR== Profiling failed because a driver resource was unavailable.", "dcgmi profiling --pause"),
+        ("==ERROR== Profiling failed because a driver resource was unavailable.", "dcgmi profile --pause"),
         ("==ERROR== Failed to create lock file /tmp/nsight-compute-lock", "TMPDIR"),
         ("==ERROR== InterprocessLockFailed", "TMPDIR"),
         ("==ERROR== Cuda driver is not compatible with Nsight Compute.", "--gpuperf-ncu"),

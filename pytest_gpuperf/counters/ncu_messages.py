@@ -26,7 +26,7 @@ KNOWN_FAILURES = (
     KnownFailure(
         r"driver resource was unavailable",
         "another profiler holds the counters (DCGM, another ncu or a CUPTI client)",
-        "pause DCGM's profiling (dcgmi profiling --pause) or stop the other profiler, and run again",
+        "pause DCGM's profiling (dcgmi profile --pause) or stop the other profiler, and run again",
     ),
     KnownFailure(
         r"Failed to (open|create) lock file|InterprocessLockFailed",

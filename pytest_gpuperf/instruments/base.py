@@ -42,8 +42,8 @@ class Reference:
     rtol: float | None = None
     atol: float | None = None
     equal_nan: bool = False
-    mutates: bool | Collection[int] = ()
-    """Positions of the arguments that the callable may write."""
+    mutates: bool | Collection[int | str] = ()
+    """Positions or names of the arguments that the callable may write."""
 
 
 class Instruments(Protocol):

@@ -73,6 +73,7 @@ def test_each_mistake_has_its_own_line_and_timing_goes_on(pytester: pytest.Pytes
 def test_good(gpuperf, x):
     got = gpuperf(steps, x, expected=reference, bytes=2 * x.nbytes, atol=1e-3, rtol=1e-3)
     assert got.profile.combined["kernels"] == 1
+    assert got.profile.combined["dram__bytes_write.sum"] > 0
 
 @pytest.mark.gpuperf(kernels="steps_kernel")
 def test_wrong(gpuperf, x):
@@ -117,7 +118,7 @@ def test_compiled(gpuperf, x):
     assert got.timing.mode == "hot"
 """
     )
-    result = gpuperf(pytester, "-v", "--gpuperf-budget=0.05")
+    result = gpuperf(pytester, "-v", "--gpuperf-budget=0.05", "--gpuperf-metrics=dram__bytes_write.sum")
     result.assert_outcomes(passed=4, failed=5)
     result.stdout.fnmatch_lines(["*ncu *profiles 9 tests: done in*"])
     result.stdout.fnmatch_lines(

@@ -1,0 +1,1 @@
+"""The documentation, and the scripts that fill it with real output."""

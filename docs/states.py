@@ -1,0 +1,144 @@
+"""Copies of the project in which things go wrong, so that the pages can show what is said then.
+
+No figure is made up: each function rearranges what was recorded, or has the plugin's own code make a record.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from pytest_gpuperf.correctness import check
+from pytest_gpuperf.counters.plan import PassFolder
+from pytest_gpuperf.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.instruments.base import Call
+from pytest_gpuperf.records import Profile
+from pytest_gpuperf.runs import RunStore, encode_run, newest_recordings, recording_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Measurement, Run
+
+SQUARE = "suites/test_square.py::test_square_"
+
+
+def copy_project(root: Path, project: Path) -> None:
+    """The suites with their baselines and recordings; the newest recording also as the newest run."""
+    project.mkdir()
+    for folder in ("suites", "baselines"):
+        shutil.copytree(root / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(root / "pyproject.toml", project)
+    RunStore(project / ".gpuperf").write(newest_recordings(project / "baselines")[0])
+
+
+def only_largest(project: Path) -> None:
+    """Only the largest squares are in the baseline and in the run."""
+    _keep(project, "8192x8192")
+
+
+def slower_kernel(project: Path) -> None:
+    """As if the Triton kernel, which has the baseline, had been replaced by the CUDA kernel, which runs."""
+    _keep(project, "cuda[8192x8192]", "triton[8192x8192]")
+
+    def edit(tests: dict[str, Any]) -> None:
+        tests[f"{SQUARE}cuda[8192x8192]"] = tests[f"{SQUARE}triton[8192x8192]"]
+
+    _edit_baseline(project, edit)
+
+
+def broken_limit(project: Path) -> None:
+    """A limit in the baseline file that the CUDA kernel does not reach."""
+
+    def edit(tests: dict[str, Any]) -> None:
+        tests[f"{SQUARE}cuda[8192x8192]"]["limits"] = {"memory_throughput": ">= 80"}
+
+    _edit_baseline(project, edit)
+
+
+def no_baseline(project: Path) -> None:
+    """The suite of squares has no baseline yet."""
+    next(project.glob("baselines/*/test_square.json")).unlink()
+    _keep(project, "8192x8192")
+
+
+def wrong_kernel(project: Path) -> None:
+    """The check of a square that leaves out its last column, made on the CPU."""
+
+    def square(x: torch.Tensor) -> torch.Tensor:
+        output = torch.empty_like(x)
+        output[:, :-1] = x[:, :-1] * x[:, :-1]
+        return output
+
+    x = torch.arange(1823 * 781).reshape(1823, 781) / 1024
+    result = check(square, (x,), {}, expected=lambda x: x.double().square())
+    _edit_recording(
+        project, "triton[1823x781]", lambda _: {"correctness": result, "timing": None, "profile": None}
+    )
+
+
+def no_kernel_matched(project: Path) -> None:
+    """The counters of a call none of whose kernels matches a misspelled regex."""
+
+    def edit(measured: Measurement) -> dict[str, Any]:
+        assert measured.profile is not None
+        names = [kernel.name for kernel in measured.profile.kernels]
+        nodeid = f"{SQUARE}triton[8192x8192]"
+        counters = ProfilingPass(PassFolder(project), None)
+        counters._ranges[nodeid, "main"] = "profiled"
+        try:
+            counters.lookup(Call(nodeid, "main", square_triton), "sqaure_kernel", (), lambda: names)
+        except GpuperfError as error:
+            return {"profile": Profile(unavailable=str(error))}
+        raise AssertionError
+
+    def square_triton() -> None:
+        """Names the callable."""
+
+    _edit_recording(project, "triton[8192x8192]", edit)
+
+
+def _keep(project: Path, *names: str) -> None:
+    def wanted(nodeid: str) -> bool:
+        return any(name in nodeid for name in names)
+
+    for path in project.glob("baselines/*/test_*.json"):
+        content = json.loads(path.read_bytes())
+        content["tests"] = {nodeid: test for nodeid, test in content["tests"].items() if wanted(nodeid)}
+        path.write_text(json.dumps(content), encoding="utf-8")
+        if not content["tests"]:
+            path.unlink()
+    run = newest_recordings(project / "baselines")[0]
+    _write(
+        project, msgspec.structs.replace(run, tests=tuple(test for test in run.tests if wanted(test.nodeid)))
+    )
+
+
+def _edit_baseline(project: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    path = next(project.glob("baselines/*/test_square.json"))
+    content = json.loads(path.read_bytes())
+    edit(content["tests"])
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _edit_recording(project: Path, name: str, edit: Callable[[Measurement], dict[str, Any]]) -> None:
+    run = newest_recordings(project / "baselines")[0]
+    tests = []
+    for test in run.tests:
+        if test.nodeid == SQUARE + name:
+            measured = test.measurements["main"]
+            changed = msgspec.structs.replace(measured, **edit(measured))
+            test = msgspec.structs.replace(test, measurements={"main": changed})
+        tests.append(test)
+    _write(project, msgspec.structs.replace(run, tests=tuple(tests)))
+
+
+def _write(project: Path, run: Run) -> None:
+    recording_path(project / "baselines", run).write_bytes(encode_run(run))
+    RunStore(project / ".gpuperf").write(run)
