@@ -96,7 +96,7 @@ class Gpuperf:
             rtol: Relative tolerance; by default by dtype, as in `torch.testing.assert_close`.
             atol: Absolute tolerance; give both or neither.
             equal_nan: Whether NaN equals NaN; otherwise NaN in the output fails.
-            mutates: Positions of the arguments, or names of keyword arguments, that `fn` may write (True: all).
+            mutates: Positions, or names of keyword arguments, that `fn` may write to; True for all.
             label: Name of the measurement.
             kwargs: Keyword arguments of `fn`.
 
