@@ -28,7 +28,7 @@ def options(_: Path) -> str:
     for option in OPTIONS:
         value = ",".join(option.choices)
         flag = f"{option.flag}={{{value}}}" if value else f"{option.flag}={option.metavar}"
-        default = f"`{option.default}`" if option.default else "unset"
+        default = f"`{option.default}`" if option.default else option.unset
         rows.append((f"`{flag}`", f"`{option.ini}`", default, option.help))
     return _table(("option", "ini key", "default", "what it does"), rows)
 

@@ -54,20 +54,33 @@ class Gpuperf:
         flops: int = 0,
         rtol: float | None = None,
         atol: float | None = None,
+        equal_nan: bool = False,
+        mutates: bool | Collection[int | str] = (),
+        mode: str | None = None,
         kernels: str | None = None,
         label: str = "main",
         **kwargs: Any,
     ) -> Measurement:
         """Check, time and profile in one line.
 
-        Takes the arguments of `check`, `time` and `profile` that are named here.
+        Takes the arguments of `check`, `time` and `profile`.
 
         Returns:
             All three records.
         """
         __tracebackhide__ = True
-        self.check(fn, *args, expected=expected, rtol=rtol, atol=atol, label=label, **kwargs)
-        self.time(fn, *args, bytes=bytes, flops=flops, label=label, **kwargs)
+        self.check(
+            fn,
+            *args,
+            expected=expected,
+            rtol=rtol,
+            atol=atol,
+            equal_nan=equal_nan,
+            mutates=mutates,
+            label=label,
+            **kwargs,
+        )
+        self.time(fn, *args, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs)
         self.profile(fn, *args, kernels=kernels, label=label, **kwargs)
         return self._state.measurements[label]
 
@@ -157,7 +170,12 @@ class Gpuperf:
         __tracebackhide__ = True
         call = self._call("timing", label, fn, args, kwargs)
         try:
-            result = self._instruments.time(call, mode=mode or self._settings.mode, bytes=bytes, flops=flops)
+            result = self._instruments.time(
+                call,
+                mode=mode or self._settings.mode,
+                bytes=_count("bytes", bytes),
+                flops=_count("flops", flops),
+            )
         except GpuperfError as error:
             self._fail(error)
         self._keep(label, timing=result)
@@ -191,9 +209,8 @@ class Gpuperf:
         __tracebackhide__ = True
         call = self._call("profile", label, fn, args, kwargs)
         regex = kernels or self._state.marker.regex
-        metrics = (*self._state.marker.metrics, *self._settings.metrics)
         try:
-            result = self._instruments.profile(call, kernels=regex, metrics=metrics)
+            result = self._instruments.profile(call, kernels=regex, metrics=self._state.metrics)
         except GpuperfError as error:
             self._state.errors.append(str(error))
             result = Profile(regex=regex or "", unavailable=str(error))
@@ -241,3 +258,14 @@ class Gpuperf:
         __tracebackhide__ = True
         self._state.errors.append(str(error))
         raise pytest.fail.Exception(f"gpuperf: {error}") from None
+
+
+def _count(name: str, value: Any) -> int:
+    """A number of bytes or operations, which may be numpy's, or a float without a fraction."""
+    try:
+        count = int(value)
+    except (TypeError, ValueError, OverflowError):
+        count = -1
+    if count < 0 or count != value:
+        raise GpuperfError(f"{name}={value!r}", expected=f"how many {name} one call has, a whole number")
+    return count

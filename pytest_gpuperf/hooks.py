@@ -22,89 +22,125 @@ FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
 
 
 def activate(config: pytest.Config) -> None:
-    """Start a session for this run and listen to it."""
-    if getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"):
+    """Check the options, and wait for tests that measure."""
+    option = config.option
+    spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
+    if spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput"):
         raise pytest.UsageError(
             "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
             "run --gpuperf without -n (or with -n 0)"
         )
-    try:
-        session = start(Settings.from_config(config))
-    except GpuperfError as error:
-        raise pytest.UsageError(f"gpuperf: {error}") from None
-    config.stash[SESSION] = session
-    config.pluginmanager.register(Hooks(session), "gpuperf-hooks")
+    settings = Settings.from_config(config)
+    if settings.profiling_pass is not None:
+        from pytest_gpuperf.session.profiling import prepare_child
+
+        prepare_child(config, settings.profiling_pass)
+    config.pluginmanager.register(Hooks(settings), "gpuperf-hooks")
 
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
     """The façade of the test that asks."""
+    state = request.node.stash.get(STATE, None)
+    if state is None:
+        raise pytest.fail.Exception(
+            "gpuperf: this test asks for its fixture while it runs; expected it among the test's arguments, "
+            "so that the test can be profiled ahead",
+            pytrace=False,
+        )
     session = request.config.stash[SESSION]
-    return Gpuperf(request.node.stash[STATE], session.instruments, session.settings)
+    return Gpuperf(state, session.instruments, session.settings)
 
 
 class Hooks:
-    """Connects one `Session` to pytest."""
+    """Connects a `Session` to pytest, once there is a test that measures."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session: Session | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Read markers and baselines before anything is measured; a mistake in them ends the run here."""
-        only = self._session.only
-        if only is not None:
-            dropped = [item for item in items if item.nodeid not in only]
-            items[:] = [item for item in items if item.nodeid in only]
-            config.hook.pytest_deselected(items=dropped)
+        measuring = [item for item in items if FIXTURES.intersection(getattr(item, "fixturenames", ()))]
+        if not measuring:
+            return
         try:
-            for item in items:
-                if FIXTURES.intersection(getattr(item, "fixturenames", ())):
-                    item.stash[STATE] = ItemState(item.nodeid, Marker.of(item))
-                    self._session.expect(item.nodeid)
+            session = start(self._settings)
+            for item in measuring:
+                item.stash[STATE] = ItemState(item.nodeid, Marker.of(item))
+                session.expect(item.nodeid)
+                session.lines[item.nodeid] = (item.location[1] or 0) + 1
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
+        self._session = config.stash[SESSION] = session
+        if session.only is not None:
+            dropped = [item for item in items if item.nodeid not in session.only]
+            items[:] = [item for item in items if item.nodeid in session.only]
+            config.hook.pytest_deselected(items=dropped)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Read the counters of all selected tests at once, before the first of them runs."""
         config = session.config
-        if config.option.collectonly or (
-            session.testsfailed and not config.option.continue_on_collection_errors
-        ):
+        if self._session is None or config.option.collectonly:
+            return
+        if session.testsfailed and not config.option.continue_on_collection_errors:
             return
         states = [item.stash[STATE] for item in session.items if STATE in item.stash]
         reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
         invocation = config.invocation_params
         self._session.read_counters(states, [str(arg) for arg in invocation.args], invocation.dir, reporter)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Begin with nothing measured, also where a plugin runs a test again."""
+        if STATE in item.stash:
+            item.stash[STATE] = item.stash[STATE].fresh()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Judge what the test has measured, as part of the test."""
         state = item.stash.get(STATE, None)
-        if state is None:
+        if state is None or self._session is None:
             return (yield)
         try:
             outcome = yield
-        except pytest.skip.Exception:
+        except (pytest.skip.Exception, pytest.xfail.Exception):
             raise
         except BaseException as error:
             self._session.keep_failed(state, error)
             raise
+        # unittest's runner keeps what a test raised for pytest to find later.
+        raised = getattr(item, "_excinfo", None)
+        if raised:
+            self._session.keep_failed(state, raised[-1].value)
+            return outcome
         result = self._session.judge(state)
         item.user_properties.extend(self._session.properties(result))
         if result.verdict.status.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
         return outcome
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Learn which failures are expected ones."""
+        if self._session is not None and hasattr(report, "wasxfail"):
+            self._session.expected_failures.add(report.nodeid)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the run, and the baselines where the user asked for it."""
+        """Write the run, the summary for CI, and the baselines where the user asked for it."""
+        if self._session is None:
+            return
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        complete = ended and not session.shouldfail and not session.shouldstop
         try:
-            self._session.finish(complete=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
-        except GpuperfError as error:
+            self._session.write_markdown()
+            self._session.finish(complete=complete)
+        except (GpuperfError, OSError) as error:
             self._session.notices.append(f"error: {error}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
-        self._session.report(terminalreporter)
+        if self._session is not None:
+            self._session.report(terminalreporter)

@@ -107,11 +107,20 @@ class ItemState:
 
     nodeid: str
     marker: Marker
+    metrics: tuple[str, ...] = ()
+    """Raw ncu metrics to keep besides the catalogue's: the marker's, the options' and those of limits."""
+    unavailable: str = ""
+    """Why the counters that the user insists on cannot be had."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
     limits: list[Limit] = field(default_factory=list)
     """Added by `gpuperf.limit()`."""
     errors: list[str] = field(default_factory=list)
     """What the user must mend before the test can be judged."""
+
+    def fresh(self) -> ItemState:
+        """The same test before it has run."""
+        errors = [self.unavailable] if self.unavailable else []
+        return ItemState(self.nodeid, self.marker, self.metrics, self.unavailable, errors=errors)
 
 
 STATE = pytest.StashKey[ItemState]()

@@ -26,6 +26,13 @@ class Option:
     help: str
     metavar: str = ""
     choices: Sequence[str] = ()
+    unset: str = ""
+    """What counts where the default is empty."""
+
+    @property
+    def shown_default(self) -> str:
+        """The default as `--help` shows it."""
+        return self.default or self.unset
 
     @property
     def flag(self) -> str:
@@ -55,7 +62,10 @@ OPTIONS = (
         choices=("auto", "hot", "cold", "queued"),
     ),
     Option(
-        "budget", "0.5", "seconds of GPU time for one time() call, warm-up not counted", metavar="SECONDS"
+        "budget",
+        "0.5",
+        "seconds that one time() call may measure, warm-up not counted; at least ten blocks are measured",
+        metavar="SECONDS",
     ),
     Option(
         "tolerance",
@@ -78,15 +88,20 @@ OPTIONS = (
         "the newest recording where there is no GPU; 'never' insists on one",
         metavar="RUN",
     ),
+    Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
     Option(
-        "ncu", "", "the ncu to use (default: the one on PATH or in the CUDA installation)", metavar="PATH"
+        "metrics",
+        "",
+        "raw ncu metrics to read for every test, separated by commas",
+        metavar="NAMES",
+        unset="none",
     ),
-    Option("metrics", "", "raw ncu metrics to read for every test, separated by commas", metavar="NAMES"),
     Option(
         "markdown",
         "",
-        "write the summary as Markdown to this file (default: $GITHUB_STEP_SUMMARY where set)",
+        "append the summary as Markdown to this file",
         metavar="FILE",
+        unset="$GITHUB_STEP_SUMMARY",
     ),
 )
 
@@ -104,14 +119,13 @@ def add_options(parser: pytest.Parser) -> None:
     )
     parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
     for option in OPTIONS:
-        shown = option.default or "unset"
         group.addoption(
             option.flag,
             dest=option.ini,
             default=None,
             metavar=option.metavar or None,
             choices=option.choices or None,
-            help=f"{option.help} (default: {shown}; ini: {option.ini})".replace("%", "%%"),
+            help=f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%"),
         )
         parser.addini(option.ini, f"same as {option.flag}", default=option.default)
 
@@ -131,7 +145,7 @@ class Settings:
     mode: str
     """`auto`, `hot`, `cold` or `queued`."""
     budget_s: float
-    """Seconds of GPU time for one `time()` call."""
+    """Seconds that one `time()` call may measure."""
     tolerance_pct: float
     """By how much a time may exceed its baseline, in per cent."""
     baselines: Path

@@ -123,7 +123,7 @@ class Timing(Record, frozen=True, kw_only=True):
     calls_per_block: int
     l2_flushed: bool = False
     not_captured: str = ""
-    """Why no CUDA graph could be captured, where `mode` is `queued`."""
+    """Why no CUDA graph could be captured, where `mode` fell back to `queued`; else empty."""
     bytes: int = 0
     """Bytes a call has to move, as the caller says; 0 where unsaid."""
     flops: int = 0
@@ -190,6 +190,8 @@ class TestRecord(Record, frozen=True, kw_only=True):
     """By label; a test that measures one callable has the one label `main`."""
     failure: str = ""
     """Type of the exception that ended the test; what such a test measured is never accepted as baseline."""
+    tolerance_pct: float = 0.0
+    """The test's own: by how much the time may exceed its baseline, in per cent; 0 where it says none."""
 
 
 class Run(Record, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import re
 import secrets
@@ -14,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import decode_versioned, show_path, write_files
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
+
+    from pytest_gpuperf.records import MetricValue, TestRecord
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
@@ -31,6 +35,9 @@ REPORTS_KEPT = 3
 RUN_FILES = ("run.json", "run.json.gz")
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """What a GPU's slug and a run's id look like; both become names of files."""
+
+UNPACKED_BYTES = 256 * 2**20
+"""A gzipped run that holds more is refused: a small file can hold terabytes."""
 
 # Not strict, so that the words for numbers that JSON has no spelling for read as numbers again.
 _DECODER = msgspec.json.Decoder(Run, strict=False)
@@ -172,13 +179,19 @@ def load_run(path: Path) -> Run:
     """Read a run file, gzipped or not.
 
     Raises:
-        GpuperfError: The file cannot be read, is no run, or was written by a newer version.
+        GpuperfError: The file cannot be read, is no run, was written by a newer version, or holds a number
+            that no run can have measured.
     """
     shown = show_path(path)
     try:
         data = path.read_bytes()
         if data.startswith(b"\x1f\x8b"):
-            data = gzip.decompress(data)
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = stream.read(UNPACKED_BYTES + 1)
+            if len(data) > UNPACKED_BYTES:
+                raise GpuperfError(
+                    f"{shown} unpacks to more than {UNPACKED_BYTES // 2**20} MiB", expected="a run.json"
+                )
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise GpuperfError(f"{shown} cannot be read: {reason}", expected="a run.json") from None
@@ -188,14 +201,53 @@ def load_run(path: Path) -> Run:
             raise GpuperfError(
                 f"{shown} has the {what} {name!r}", expected="letters, digits, '-', '_' and '.'"
             )
+    seen: set[str] = set()
     for test in run.tests:
-        for measurement in test.measurements.values():
-            if measurement.timing is not None and not 0 < measurement.timing.time_us < math.inf:
-                raise GpuperfError(
-                    f"{shown} has a time of {measurement.timing.time_us} µs for {test.nodeid}",
-                    expected="a time above 0",
-                )
+        if test.nodeid in seen:
+            raise GpuperfError(f"{shown} has two records of {test.nodeid}", expected="one record a test")
+        seen.add(test.nodeid)
+        _check_numbers(test, shown)
     return run
+
+
+def _check_numbers(test: TestRecord, shown: str) -> None:
+    for measurement in test.measurements.values():
+        timing = measurement.timing
+        if timing is not None and not 0 < timing.time_us < math.inf:
+            raise GpuperfError(
+                f"{shown} has a time of {timing.time_us} µs for {test.nodeid}", expected="a time above 0"
+            )
+        # A block can be below 0: the flushes that are taken off a cold one may have taken longer.
+        if timing is not None and not all(map(math.isfinite, timing.blocks_us)):
+            raise GpuperfError(
+                f"{shown} has {timing.blocks_us} as blocks_us of {test.nodeid}", expected="times"
+            )
+    for name, value in _numbers(test):
+        if isinstance(value, str) or not 0 <= value < math.inf:
+            raise GpuperfError(
+                f"{shown} has {value!r} as {name} of {test.nodeid}", expected="a number, 0 or above"
+            )
+
+
+def _numbers(test: TestRecord) -> Iterator[tuple[str, MetricValue]]:
+    yield "tolerance_pct", test.tolerance_pct
+    for measurement in test.measurements.values():
+        timing, profile = measurement.timing, measurement.profile
+        for record in (timing, measurement.warm_up, *((timing.warm_up, timing.conditions) if timing else ())):
+            for name in record.__struct_fields__ if record is not None else ():
+                value = getattr(record, name)
+                if isinstance(value, (int, float)):
+                    yield name, value
+        if profile is not None:
+            for metrics in (profile.combined, *(kernel.metrics for kernel in profile.kernels)):
+                yield from _counters(metrics)
+
+
+def _counters(metrics: Mapping[str, MetricValue]) -> Iterator[tuple[str, MetricValue]]:
+    """Those that are known to be numbers; of a raw metric nothing is known."""
+    for name, value in metrics.items():
+        if name != "occupancy_limiter" and catalogue.get(name) is not None:
+            yield name, value
 
 
 def recording_path(baselines: Path, run: Run) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 # pytester unloads what a run has imported, and torch can be loaded only once: load all of it first.
 import hypothesis  # noqa: F401
 import pytest
-import torch  # noqa: F401
+import torch
 
 import pytest_gpuperf.report.publish
 import pytest_gpuperf.session.live
@@ -28,6 +28,14 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests are the same in CI and out of it."""
     for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_SHA"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU tests the same as one without, but for the tests that are marked."""
+    if request.node.get_closest_marker("gpu") is None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
 @pytest.fixture

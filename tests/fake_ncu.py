@@ -9,10 +9,18 @@ from typing import Literal
 
 CAPTURE = Path(__file__).parent / "data" / "captures" / "profiling_pass"
 
-Behaviour = Literal["records", "is denied", "matches nothing", "writes no report it can read", "hangs"]
+Behaviour = Literal[
+    "records",
+    "is denied",
+    "matches nothing",
+    "writes no report it can read",
+    "hangs",
+    "crashes",
+    "runs the program",
+]
 
 SCRIPT = """#!{python}
-import gzip, os, pathlib, shutil, sys, time
+import gzip, os, pathlib, shutil, subprocess, sys, time
 arguments = sys.argv[1:]
 capture = pathlib.Path({capture!r})
 if arguments == ["--version"]:
@@ -32,6 +40,10 @@ else:
     if behaviour == "hangs":
         pathlib.Path(report.with_name("pid")).write_text(str(os.getpid()))
         time.sleep(60)
+    if behaviour == "runs the program":
+        sys.exit(subprocess.call(arguments[arguments.index(sys.executable):]))
+    if behaviour == "crashes":
+        os.kill(os.getpid(), 11)
     shutil.copy(capture / "events.jsonl", report.with_name("events.jsonl"))
     shutil.copy(capture / "ncu.log", log)
     if behaviour == "records":

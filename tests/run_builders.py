@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pytest_gpuperf.records import (
     RUN_SCHEMA,
     Correctness,
@@ -60,6 +62,11 @@ def measured(
         timing=None if time_us is None else timing(time_us, mode),
         profile=None if counters is None else profile(counters, *kernels),
     )
+
+
+def queued(not_captured: str, time_us: float = 5.3) -> Measurement:
+    timed = msgspec.structs.replace(timing(time_us, "queued"), not_captured=not_captured)
+    return Measurement(timing=timed)
 
 
 def record(nodeid: str = NODEID, failure: str = "", **measurements: Measurement) -> TestRecord:

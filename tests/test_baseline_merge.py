@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from pytest_gpuperf.baseline.merge import Which, accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Run, TestRecord
-from run_builders import NODEID, measured, one_test, record, run
+from pytest_gpuperf.records import Measurement, Run, TestRecord
+from run_builders import NODEID, measured, one_test, queued, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,6 +109,49 @@ def test_changed_takes_what_moved_beyond_its_tolerance(store: BaselineStore, now
     accepted(store, one_test(time_us=5.3, counters={"sm_throughput": 50.0}))
     content = accepted(store, run(record(main=now), id="second"), which="changed")
     assert list(content["runs"]) == (["second"] if taken else ["20261120-173012-3f9a"])
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (measured(None, {"sm_throughput": 50.0}), measured(5.3, {"sm_throughput": 50.0})),
+        (measured(5.3), measured(5.3, {"sm_throughput": 50.0})),
+        (measured(5.3), measured(9.0, mode="cold")),
+        (measured(5.3), queued("")),
+    ],
+    ids=["no time", "no counters", "cold", "queued"],
+)
+def test_new_takes_what_had_nothing_to_be_compared_with(
+    store: BaselineStore, before: Measurement, now: Measurement
+) -> None:
+    accepted(store, run(record(main=before)))
+    second = run(record(main=now), id="second")
+    assert [entry.kind for entry in plan(second, store, "all", 5.0).entries] == ["new"]
+    assert "second" in accepted(store, second, which="new")["runs"]
+
+
+def test_new_takes_the_new_part_only_and_so_hides_no_regression(store: BaselineStore) -> None:
+    accepted(store, one_test(time_us=5.3))
+    second = run(record(main=measured(9.0, {"sm_throughput": 50.0})), id="second")
+    main = accepted(store, second, which="new")["tests"][NODEID]["measurements"]["main"]
+    assert (main["time"]["sessions"][0]["time_us"], main["counters"]) == (5.3, {"sm_throughput": 50})
+
+
+def test_new_does_not_take_a_time_that_fell_back_to_queued(store: BaselineStore) -> None:
+    accepted(store, one_test(time_us=5.3))
+    second = run(record(main=queued("it synchronises")), id="second")
+    assert plan(second, store, "new", 5.0).entries == ()
+    assert [entry.kind for entry in plan(second, store, "changed", 5.0).entries] == ["changed"]
+
+
+def test_tolerance_of_the_test_comes_before_that_of_the_session_and_after_the_file(
+    store: BaselineStore,
+) -> None:
+    accepted(store, one_test(time_us=5.0))
+    tolerant = run(msgspec.structs.replace(record(main=measured(6.0)), tolerance_pct=25.0))
+    assert plan(tolerant, store, "changed", 5.0).entries == ()
+    edit(store, tolerance_pct=10)
+    assert len(plan(tolerant, store, "changed", 5.0).entries) == 1
 
 
 def test_tolerance_in_the_file_decides_what_changed(store: BaselineStore) -> None:

@@ -80,6 +80,27 @@ def test_exact_counter_that_did_not_worsen_is_only_shown(
     assert comparison.worse_exact == ()
 
 
+def test_faster_kernel_may_pay_with_registers() -> None:
+    known = expected(5.3, counters={"registers_per_thread": 32})
+    faster = compare(measured(2.0, {"registers_per_thread": 40.0}), known, 5.0)
+    assert ([change.metric for change in faster.counters], faster.worse_exact) == (
+        ["registers_per_thread"],
+        (),
+    )
+    assert compare(measured(5.3, {"registers_per_thread": 40.0}), known, 5.0).worse_exact
+
+
+def test_other_kernel_may_pay_with_registers() -> None:
+    known = expected(counters={"registers_per_thread": 32}, kernels=("square",))
+    comparison = compare(measured(None, {"registers_per_thread": 40.0}, "square_v2"), known, 5.0)
+    assert (len(comparison.counters), comparison.worse_exact) == (1, ())
+
+
+def test_limit_of_occupancy_that_is_not_the_limiter_is_only_shown() -> None:
+    comparison = counter("occupancy_limit.shared_mem", 28, 20.0)
+    assert (len(comparison.counters), comparison.worse_exact) == (1, ())
+
+
 @pytest.mark.parametrize(
     ("name", "baseline", "actual", "shown"),
     [

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import weakref
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
 from pytest_gpuperf.correctness import check
+from pytest_gpuperf.correctness.poison import poisoned_memory
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
@@ -230,6 +233,80 @@ def test_accumulation_into_an_argument_is_not_called_unwritten() -> None:
 
     for reference in (accumulate, lambda total, x: total + x):
         assert checked(accumulate, data(6), torch.ones(6), expected=reference, mutates=(0,)).passed
+
+
+def backward(x: torch.Tensor) -> torch.Tensor:
+    (x * x).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    return x.grad
+
+
+def test_gradients_of_one_call_are_not_added_to_those_of_the_next() -> None:
+    x = data(4).requires_grad_()
+    assert checked(backward, x, expected=2 * data(4)).passed
+    assert x.grad is None
+
+
+def test_gradient_that_was_there_before_is_seen_by_each_call_and_put_back() -> None:
+    x, before = data(4).requires_grad_(), torch.ones(4)
+    x.grad = before
+    assert checked(backward, x, expected=lambda x: 2 * x.detach() + x.grad).passed
+    assert x.grad is before
+    assert torch.equal(before, torch.ones(4))
+
+
+SPARSE = {"coo": torch.Tensor.to_sparse, "csr": torch.Tensor.to_sparse_csr}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("layout", SPARSE)
+def test_sparse_argument_is_refused(layout: str) -> None:
+    sparse: Any = SPARSE[layout]
+    with pytest.raises(GpuperfError, match=rf"argument 0 is of layout sparse_{layout}.*\.to_dense\(\)"):
+        checked(torch.square, sparse(torch.eye(3)), expected=torch.square)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("layout", SPARSE)
+def test_sparse_output_is_refused(layout: str) -> None:
+    sparse: Any = SPARSE[layout]
+    with pytest.raises(GpuperfError, match=rf"output is of layout sparse_{layout}.*\.to_dense\(\)"):
+        checked(sparse, torch.eye(3), expected=torch.square)
+
+
+class LiveCopies:
+    """Counts the most copies of outputs that are alive at once."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._made: list[weakref.ref[torch.Tensor]] = []
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        made = tensor.detach().clone()
+        self._made.append(weakref.ref(made))
+        self.most = max(self.most, sum(reference() is not None for reference in self._made))
+        return made
+
+
+def test_no_more_than_three_copies_of_an_output_are_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def square_into(out: torch.Tensor, x: torch.Tensor) -> None:
+        torch.mul(x, x, out=out)
+
+    copies = LiveCopies()
+    monkeypatch.setattr("pytest_gpuperf.correctness.copy", copies)
+    assert checked(square_into, torch.empty(5), data(5), expected=square_into, mutates=(0,)).passed
+    assert copies.most == 3
+
+
+def test_allocator_that_shows_no_free_blocks_leaves_memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses() -> None:
+        raise RuntimeError("cudaMallocAsync does not yet support snapshot")
+
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", refuses)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    with poisoned_memory(0xFF, [torch.device("cuda", 0)]):
+        pass
 
 
 @pytest.mark.parametrize("position", [1, 2, -1, "out"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_gpuperf.correctness import check
@@ -68,6 +68,9 @@ def test_verdict_is_that_of_assert_close(dtype: torch.dtype, expected: list[floa
     right = torch.tensor(expected, dtype=torch.float64).to(dtype)
     rtol, atol = Tolerance().between(dtype, dtype)
     actual = (right.double() + nudge * (atol + rtol * right.double().abs())).to(dtype)
+    limit = atol + rtol * right.double().abs()
+    # torch rounds the limit to the type at hand, so right beside it the two may differ.
+    assume(not (((actual.double() - right.double()).abs() - limit).abs() < 0.02 * limit).any())
     assert compare(actual, right, Tolerance()).passed == allowed(actual, right)
 
 
@@ -106,6 +109,47 @@ def test_infinity_equals_only_the_same_infinity() -> None:
         result = checked(torch.tensor(wrong).clone, expected=expected)
         assert (result.passed, result.mismatched) == (False, 1)
         assert result.max_abs_diff == 0.0, "a record has to be finite: JSON knows no infinity"
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("-inf")])
+def test_single_infinity_shows_its_place_beside_differences_within_the_tolerance(wrong: float) -> None:
+    expected = torch.ones(2, 3)
+    actual = expected.clone()
+    actual[0, 0] += 1e-7
+    actual[1, 2] = wrong
+    lines = checked(actual.clone, expected=expected).failure.splitlines()
+    assert lines[1] == (
+        f"1 of 6 elements is off by no finite amount, the first at [1, 2] (actual {wrong}, expected 1)"
+    )
+
+
+def test_difference_that_overflows_shows_its_place() -> None:
+    expected = torch.tensor([0.0, -1.7e308], dtype=torch.float64)
+    failure = checked(lambda: -expected, expected=expected).failure
+    assert "off by no finite amount, the first at [1] (actual 1.7e+308, expected -1.7e+308)" in failure
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+def test_number_in_place_of_nan_shows_its_place(equal_nan: bool) -> None:
+    expected = torch.tensor([0.0, float("nan")])
+    failure = checked(lambda: torch.zeros(2), expected=expected, equal_nan=equal_nan).failure
+    assert "the first at [1] (actual 0, expected nan)" in failure
+
+
+def test_nan_is_named_once() -> None:
+    failure = checked(lambda: torch.tensor([float("nan")]), expected=torch.ones(1)).failure
+    assert failure.splitlines()[1:] == ["1 of 1 elements is NaN, the first at [0]"]
+
+
+def test_infinities_in_all_pieces_are_counted_and_the_first_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pytest_gpuperf.correctness.comparison._CHUNK", 4)
+    actual = torch.zeros(3, 5)
+    actual[1, 2] = actual[2, 4] = float("inf")
+    assert "2 of 15 elements are off by no finite amount, the first at [1, 2]" in (
+        compare(actual, torch.zeros(3, 5), Tolerance()).failure
+    )
 
 
 def test_integers_are_compared_exactly_beyond_the_reach_of_float64() -> None:

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.records import Measurement, MetricValue, TestRecord
 from pytest_gpuperf.verdict.judge import judge
-from pytest_gpuperf.verdict.limits import parse_limit, parse_limits
-from pytest_gpuperf.verdict.result import Status, TestVerdict
-from run_builders import measured, profile, record
+from pytest_gpuperf.verdict.limits import parse_limits
+from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict
+from run_builders import measured, profile, queued, record
 
 
 def baseline(
@@ -62,6 +63,23 @@ def test_worse_exact_counter_fails_at_unchanged_time() -> None:
     assert result.findings[0].line == "registers_per_thread 40 is worse than the baseline 32 (no tolerance)"
 
 
+def test_other_kernel_at_the_same_time_passes_with_a_remark_that_shows_the_counters() -> None:
+    now = measured(5.3, {"registers_per_thread": 40.0}, "square_v2")
+    result = verdict(record(main=now), baseline(5.3, {"registers_per_thread": 32}))
+    assert result.status is Status.PASS
+    assert result.findings == (
+        Finding(
+            Status.PASS,
+            "other kernels run, so exact counters are not judged",
+            "main",
+            (
+                "registers_per_thread 32 -> 40 (+25.0 %)",
+                "now runs square_v2; no longer runs square_kernel",
+            ),
+        ),
+    )
+
+
 def test_moved_counter_alone_passes_and_is_reported() -> None:
     result = verdict(record(main=measured(5.3, {"l2_hit_rate": 40.0})), baseline(5.3, {"l2_hit_rate": 80}))
     assert result.status is Status.PASS
@@ -85,10 +103,27 @@ def test_test_without_baseline_passes_and_says_what_to_type() -> None:
     assert not result.status.fails
 
 
-def test_time_of_another_mode_has_no_baseline() -> None:
-    result = verdict(record(main=measured(5.3, mode="queued")), baseline())
+@pytest.mark.parametrize("now", [measured(5.3, mode="cold"), queued("")])
+def test_time_of_another_mode_that_was_asked_for_has_no_baseline(now: Measurement) -> None:
+    result = verdict(record(main=now), baseline())
     assert result.status is Status.UNBASELINED
-    assert "not compared" in result.findings[0].line
+    assert "not compared; make one with: gpuperf baseline accept" in result.findings[0].line
+
+
+def test_callable_that_can_no_longer_be_captured_fails() -> None:
+    result = verdict(record(main=queued("operation not permitted when stream is capturing")), baseline())
+    assert result.status is Status.REGRESSED
+    assert result.message().splitlines() == [
+        "gpuperf: the time could not be compared: measured queued (cannot be captured: operation not "
+        "permitted when stream is capturing), the baseline is hot",
+        "    accept it with: gpuperf baseline accept",
+    ]
+
+
+def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
+    times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
 
 
 def test_wrong_output_is_all_that_is_said() -> None:
@@ -120,13 +155,6 @@ def test_limit_is_checked_on_each_label_that_has_the_value() -> None:
     assert [finding.label for finding in result.findings if finding.status is Status.LIMIT] == ["a"]
     assert result.message() == "gpuperf: a: sm_throughput 5 is below the limit >= 10 of the test"
     assert result.status is Status.LIMIT
-
-
-def test_limit_of_one_label_leaves_the_others_alone() -> None:
-    limit = replace(parse_limit("time_us <= 2"), label="fast")
-    test = record(fast=measured(1.0), slow=measured(9.0))
-    assert verdict(test, limits=[limit]).status is Status.UNBASELINED
-    assert verdict(record(slow=measured(9.0)), limits=[limit]).status is Status.INVALID
 
 
 def test_limit_without_profile_is_invalid() -> None:
@@ -163,6 +191,23 @@ def test_test_that_was_ended_by_an_exception_is_no_pass() -> None:
     )
     assert [finding.line for finding in result.findings] == ["the test was ended by RuntimeError"]
     assert result.status is Status.INVALID
+
+
+@given(st.lists(st.sampled_from(["::error::", ":", "##[error]", "\n", "\r", " ", "\x1b[2J", "\u2028", "x"])))
+def test_no_line_of_a_message_is_a_command_or_steers_the_terminal(parts: list[str]) -> None:
+    text = "".join(parts)
+    findings = (Finding(Status.WRONG, text, text, (text,)), Finding(Status.WRONG, "next"))
+    lines = TestVerdict(Status.WRONG, findings).message().split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
+    assert lines[-1] == "gpuperf: next"
+
+
+def test_message_of_several_lines_keeps_them() -> None:
+    findings = (Finding(Status.WRONG, "output differs\nlargest difference 3"),)
+    assert TestVerdict(Status.WRONG, findings).message() == (
+        "gpuperf: output differs\n    largest difference 3"
+    )
 
 
 def test_label_that_only_the_baseline_has_is_mentioned() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,8 +192,3 @@ def test_value_of_the_only_kernel_counts_where_there_is_no_combined_one() -> Non
 
 def replace_kernels(one: Profile, times: int) -> Profile:
     return Profile(kernels=one.kernels * times)
-
-
-def test_label_is_no_part_of_the_text() -> None:
-    limit = replace(parse_limit("time_us <= 5"), label="torch")
-    assert str(limit) == "time_us <= 5"

@@ -26,22 +26,22 @@ def test_without_the_flag_nothing_heavy_is_imported(pytester: pytest.Pytester) -
     pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:hypothesispytest").assert_outcomes(passed=1)
 
 
-def test_importing_the_plugin_costs_under_ten_milliseconds() -> None:
-    # Python's own account of the import, the best of a few, as others share the machine.
-    def cost_us() -> int:
-        code = "import pytest, argparse, pathlib, dataclasses; import pytest_gpuperf.plugin"
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True
-        )
-        lines = [
-            line
-            for line in done.stderr.splitlines()
-            if line.split("|")[-1].strip() == "pytest_gpuperf.plugin"
-        ]
-        assert lines, done.stderr[-500:]
-        return int(lines[0].split("|")[1])
+START = """
+import time
+from _pytest.config import get_config
+config = get_config([])
+begin = time.perf_counter()
+import pytest_gpuperf.plugin
+config.pluginmanager.register(pytest_gpuperf.plugin)  # declares the options too
+print(time.perf_counter() - begin)
+"""
 
-    assert min(cost_us() for _ in range(3)) < 10_000
+
+def test_the_plugin_adds_under_ten_milliseconds_to_the_start() -> None:
+    # The best of a few, as others share the machine.
+    command = [sys.executable, "-c", START]
+    seconds = [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(5)]
+    assert min(seconds) < 0.010
 
 
 @pytest.mark.parametrize("fixture", ["gpuperf", "gpu_warmup", "gpu_timer", "ncu"])
@@ -55,9 +55,8 @@ def test_a_test_that_measures_is_skipped_with_the_flag_named(pytester: pytest.Py
 def test_help_shows_every_option_with_its_default_and_ini_key(pytester: pytest.Pytester) -> None:
     text = re.sub(r"\s+", " ", "\n".join(pytester.runpytest("--help").outlines))
     for option in OPTIONS:
-        shown = option.default or "unset"
         assert option.flag in text
-        assert f"(default: {shown}; ini: {option.ini})" in text or option.name == "markdown"
+        assert f"(default: {option.shown_default}; ini: {option.ini})" in text
     assert "(default: off; ini: gpuperf)" in text
 
 

@@ -82,9 +82,48 @@ def test_a_raw_metric_is_kept_beside_the_short_names(tmp_path: Path) -> None:
     assert profile.combined["dram__bytes.sum"] == 5700608
 
 
+@pytest.mark.parametrize("name", ["dram_throughput", "stall.barrier"])
+def test_a_short_name_may_stand_among_the_raw_metrics(tmp_path: Path, name: str) -> None:
+    profile = lookup(run(tmp_path, wanted=[Wanted(SQUARE, None, (name,))]), SQUARE, None, name)
+    assert name in profile.combined
+    found = arguments(tmp_path)
+    assert name not in found[found.index("--metrics") + 1].split(",")
+
+
+def test_only_raw_names_are_suggested_for_an_unknown_metric(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"did you mean sm__throughput\?$"):
+        lookup(run(tmp_path), SQUARE, None, "sm_throughputt")
+
+
 def test_a_call_that_was_not_reached_says_so(tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match="did not profile print: the call was not reached"):
+    with pytest.raises(GpuperfError, match="did not profile print: it ended with exit status 0 before; see"):
         lookup(run(tmp_path), "test_other.py::test_other")
+
+
+def test_a_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
+    unavailable = run(tmp_path, "crashes").unavailable
+    assert "was ended by signal 11 (Segmentation fault) before any test had run" in unavailable
+    assert unavailable.endswith("see pass/pytest.log")
+
+
+def test_a_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
+    # The report holds the kernel, as where the marker of another test has widened the filter.
+    done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ()), Wanted(GEMM, None, ())])
+    with pytest.raises(
+        GpuperfError, match=r"'square' of print finds square_kernel, which the marker's kernels='gemm' leaves"
+    ):
+        lookup(done, SQUARE, "square")
+
+
+def test_a_kernel_that_the_marker_kept_from_ncu_gives_the_same_error(tmp_path: Path) -> None:
+    done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ())])
+    with pytest.raises(GpuperfError, match=r"finds a_kernel, which .* leaves out; .*add it to the marker's"):
+        lookup(done, SQUARE, "a_k")
+
+
+def test_a_call_within_its_marker_is_profiled(tmp_path: Path) -> None:
+    done = run(tmp_path, wanted=[Wanted(SQUARE, "square|gemm", ())])
+    assert [kernel.name for kernel in lookup(done, SQUARE, "square").kernels] == ["square_kernel"]
 
 
 def test_denied_counters_say_what_to_do(tmp_path: Path) -> None:

@@ -30,11 +30,6 @@ def boom(x):
 """
 
 
-@pytest.fixture(autouse=True)
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-
-
 def test_the_newest_recording_is_judged_and_every_line_says_so(
     pytester: pytest.Pytester, replay: None
 ) -> None:
@@ -81,7 +76,9 @@ def test_without_any_recording_the_run_ends_with_one_line(pytester: pytest.Pytes
     pytester.makepyfile(test_k=SQUARE)
     result = pytester.runpytest("--gpuperf")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*no CUDA GPU, and no recording below baselines/*gpuperf recording add*"])
+    result.stderr.fnmatch_lines(
+        ["*there is no recording below baselines/ to replay instead*gpuperf recording add*"]
+    )
 
 
 def test_never_insists_on_a_gpu(pytester: pytest.Pytester, replay: None) -> None:
@@ -221,3 +218,48 @@ def test_ten_thousand_tests_cost_under_a_millisecond_each(
 
     plain = seconds("test_plain.py")
     assert (seconds("test_k.py", "--gpuperf") - plain) / count < 1e-3
+
+
+def test_why_nothing_is_measured_is_said(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["gpuperf: nothing was measured: *"])
+
+
+def test_a_test_that_ran_out_of_memory_fails_again(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(
+        run(
+            record(
+                "test_k.py::test_k", failure="OutOfMemoryError", main=measured(5.3, {"sm_throughput": 7.0})
+            )
+        )
+    )
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*OutOfMemoryError*"])
+
+
+def test_a_test_that_ended_before_a_part_fails_there(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_k.py::test_k", failure="OutOfMemoryError", main=measured(None))))
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the recorded test was ended by OutOfMemoryError before its timing*"])
+
+
+def test_the_hint_names_the_run_that_is_replayed(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_k.py::test_k", main=measured(5.3))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    words = " ".join(pytester.runpytest("--gpuperf", "-v").stdout.str().split())
+    assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
+
+
+def test_a_run_without_tests_that_measure_needs_no_recording(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_plain(): pass")
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)

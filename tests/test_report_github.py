@@ -21,6 +21,11 @@ def test_a_test_without_a_known_line_is_shown_beside_its_file() -> None:
     assert command.startswith("::error file=t.py,title=")
 
 
+def test_files_are_named_from_the_top_of_the_repository() -> None:
+    [command] = error_annotations([result("t.py::test_x", Status.WRONG, line="x")], prefix="packages/kernels")
+    assert command.startswith("::error file=packages/kernels/t.py,title=")
+
+
 def test_tests_that_did_not_fail_are_not_annotated() -> None:
     assert error_annotations([result(status=s) for s in Status if not s.fails]) == []
 

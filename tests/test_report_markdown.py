@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 
-def markdown_of(results: Sequence[TestResult], *, replayed: bool = False) -> str:
+def markdown_of(results: Sequence[TestResult], *, replayed: bool = False, updated: bool = False) -> str:
     return summary_markdown(
         results,
         environment=ENVIRONMENT,
         replayed_from=RECORDED if replayed else None,
         counters_unavailable="",
+        updated=updated,
     )
 
 
@@ -47,6 +48,12 @@ def test_a_replay_says_so() -> None:
     text = markdown_of([result(replayed=True)], replayed=True)
     assert "replayed from NVIDIA H200, commit abc1234, 2026-11-20" in text
     assert "pass (replayed)" in text
+
+
+def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+    lacking = [result(status=Status.UNBASELINED)]
+    assert "without a baseline" in markdown_of(lacking)
+    assert "without a baseline" not in markdown_of(lacking, updated=True)
 
 
 def test_a_name_cannot_leave_its_cell() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pytest_gpuperf.records import Conditions, Measurement, Timing
@@ -49,6 +50,19 @@ def test_many_doubtful_timings_are_counted() -> None:
     assert notices(unsteady, "", replayed=False) == [
         "1,000 tests timed before the time was steady: test_0, test_1, test_2 and 997 more"
     ]
+
+
+def test_timings_that_fell_back_to_queued_are_named_with_the_reason() -> None:
+    fell_back = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
+    asked_for = msgspec.structs.replace(timing(), mode="queued", not_captured="")
+    results = [timed("test_x", fell_back), timed("test_y", asked_for), timed("test_z", timing())]
+    assert notices(results, "", replayed=False) == [
+        "1 test timed queued because it cannot be captured: test_x: it synchronises"
+    ]
+
+
+def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+    assert notices([result(status=Status.UNBASELINED)], "", replayed=False, updated=True) == []
 
 
 @pytest.mark.parametrize(

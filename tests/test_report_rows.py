@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pytest_gpuperf.records import Measurement
@@ -56,6 +57,11 @@ def test_a_test_that_measured_nothing_has_a_row_with_its_verdict() -> None:
 )
 def test_a_time_is_shown_with_the_unit_that_keeps_it_short(time_us: float, shown: str) -> None:
     assert show_time(time_us) == shown
+
+
+def test_a_mode_that_is_not_the_usual_one_is_shown() -> None:
+    cold = msgspec.structs.replace(timing(5.3), mode="cold")
+    assert row_of(result(measurements={"main": Measurement(timing=cold)})).time == "5.30 µs cold ±0.2 %"
 
 
 @pytest.mark.parametrize(

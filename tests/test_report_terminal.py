@@ -4,6 +4,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from rich.cells import cell_len
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.report.layout import cut_middle
 from pytest_gpuperf.report.terminal import summary_lines
-from pytest_gpuperf.verdict.result import Status, TestResult
+from pytest_gpuperf.verdict.result import Finding, Status, TestResult, TestVerdict
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def lines_of(
     colour: bool = False,
     replayed: bool = False,
     counters_unavailable: str = "",
+    updated: bool = False,
 ) -> list[str]:
     return summary_lines(
         results,
@@ -40,6 +42,7 @@ def lines_of(
         environment=ENVIRONMENT,
         replayed_from=RECORDED if replayed else None,
         counters_unavailable=counters_unavailable,
+        updated=updated,
     )
 
 
@@ -135,6 +138,27 @@ def test_verbose_shows_remarks_of_tests_that_did_not_fail() -> None:
     assert "    limit stall.barrier could not be judged" in lines
 
 
+def test_verbose_says_why_a_time_is_queued() -> None:
+    queued = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
+    lines = lines_of([result(measurements={"main": Measurement(timing=queued)})], verbosity=1)
+    assert "    timed queued because it cannot be captured: it synchronises" in lines
+
+
+def test_verbose_shows_what_stands_below_a_remark() -> None:
+    improved = result(status=Status.IMPROVED)
+    finding = Finding(Status.IMPROVED, "faster", "main", ("registers_per_thread 32 -> 40 (+25.0 %)",))
+    verdict = TestVerdict(Status.IMPROVED, (finding,))
+    lines = lines_of([TestResult(improved.record, verdict)], verbosity=1)
+    below = lines[lines.index("    faster") + 1]
+    assert below == "      registers_per_thread 32 -> 40 (+25.0 %)"
+
+
+def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+    lacking = [result(status=Status.UNBASELINED)]
+    assert any("without a baseline" in line for line in lines_of(lacking))
+    assert not any("without a baseline" in line for line in lines_of(lacking, updated=True))
+
+
 def test_of_many_tests_only_those_that_did_not_simply_pass_are_shown() -> None:
     results = [result(f"t.py::test_x[{number}]") for number in range(100)]
     results[42] = result("t.py::test_x[42]", Status.REGRESSED)
@@ -187,6 +211,12 @@ def test_names_of_a_foreign_run_cannot_bring_escape_sequences() -> None:
     lines = lines_of(results, verbosity=1)
     assert all(line.isprintable() for line in lines)
     assert not any(line.lstrip().startswith("::") for line in lines)
+
+
+def test_wrapping_cannot_bring_a_workflow_command_to_the_start_of_a_line() -> None:
+    lines = lines_of([result()], width=40, counters_unavailable="because " * 5 + "::error::x ##[error]y")
+    assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
+    assert any("error::x" in line for line in lines)
 
 
 @given(st.text(), st.integers(min_value=5, max_value=40))

@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_gpuperf import runs
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Correctness, GpuInfo, Measurement, Run
+from pytest_gpuperf.records import (
+    Conditions,
+    Correctness,
+    GpuInfo,
+    Measurement,
+    Run,
+    TestRecord,
+    WarmUp,
+)
 from pytest_gpuperf.runs import (
     RunStore,
     encode_run,
@@ -143,6 +152,53 @@ def test_broken_run_is_named(tmp_path: Path, data: bytes, said: str) -> None:
     with pytest.raises(GpuperfError, match=said) as caught:
         load_run(path)
     assert "run.json" in str(caught.value)
+
+
+def hostile(**changes: object) -> bytes:
+    """A run whose one timing has these fields."""
+    return encode_run(run(record(main=Measurement(timing=msgspec.structs.replace(timing(), **changes)))))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (hostile(spread_pct=math.nan), "has nan as spread_pct of suites/test_square"),
+        (hostile(spread_pct=math.inf), "has inf as spread_pct"),
+        (hostile(spread_pct=-1.0), "has -1.0 as spread_pct"),
+        (hostile(blocks_us=(1.0, math.nan)), "as blocks_us of"),
+        (hostile(bytes=-1), "has -1 as bytes"),
+        (hostile(warm_up=WarmUp(seconds=math.nan, launches=1, steady=True)), "has nan as seconds"),
+        (hostile(conditions=Conditions(power_w=-math.inf)), "has -inf as power_w"),
+        (encode_run(one_test(counters={"sm_throughput": math.nan})), "has 'nan' as sm_throughput"),
+        (encode_run(one_test(counters={"instructions": -3.0})), "has -3.0 as instructions"),
+        (
+            encode_run(run(TestRecord(nodeid="t.py::t", measurements={}, tolerance_pct=math.inf))),
+            "has inf as tolerance_pct of t.py::t",
+        ),
+        (encode_run(run(record(), record())), "has two records of suites/test_square"),
+    ],
+)
+def test_run_that_nobody_can_have_measured_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(data)
+    with pytest.raises(GpuperfError, match=said):
+        load_run(path)
+
+
+def test_cold_block_below_zero_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(hostile(mode="cold", blocks_us=(1.0, -0.1)))
+    assert load_run(path).tests
+
+
+def test_gzipped_run_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "UNPACKED_BYTES", 2**20)
+    path = tmp_path / "run.json.gz"
+    path.write_bytes(gzip.compress(bytes(2**22)))
+    with pytest.raises(GpuperfError, match="unpacks to more than 1 MiB"):
+        load_run(path)
 
 
 def test_missing_file_is_an_error(tmp_path: Path) -> None:

@@ -78,3 +78,143 @@ def test_annotations_are_for_github_only(
     assert "::error" not in pytester.runpytest("--gpuperf").stdout.str()
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert "::error file=test_k.py" in pytester.runpytest("--gpuperf").stdout.str()
+
+
+@pytest.mark.parametrize("arguments", [["-d", "--tx=2*popen"], ["--dist=each", "--tx=2*popen"]])
+def test_every_way_to_spread_tests_is_refused(
+    pytester: pytest.Pytester, replay: None, arguments: list[str]
+) -> None:
+    pytest.importorskip("xdist")
+    pytester.makepyfile("def test_k(gpuperf): pass")
+    result = pytester.runpytest_subprocess("--gpuperf", *arguments, timeout=30)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize("value", ["-4", "2.5", "None", "'many'", "float('nan')", "float('inf')"])
+def test_bytes_are_a_whole_number(pytester: pytest.Pytester, replay: None, value: str) -> None:
+    pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.time(print, bytes={value})\n")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*bytes=*expected how many bytes one call has, a whole number*"])
+
+
+@pytest.mark.parametrize("value", ["np.prod((64, 64))", "4096.0", "np.float32(4096)"])
+def test_numbers_of_numpy_are_fine(pytester: pytest.Pytester, replay: None, value: str) -> None:
+    pytester.makepyfile(
+        test_k=f"""
+        import numpy as np
+
+        def test_k(gpuperf):
+            timing = gpuperf.time(print, flops={value})
+            assert type(timing.flops) is int
+            assert timing.flops == 4096
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_the_one_line_takes_what_its_parts_take(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf):
+            gpuperf(print, expected=print, mutates=(0,), equal_nan=True, mode="hot")
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_a_failed_unittest_is_no_pass(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import unittest
+        import pytest
+
+        class TestK(unittest.TestCase):
+            @pytest.fixture(autouse=True)
+            def take(self, gpuperf):
+                self.gpuperf = gpuperf
+
+            def test_k(self):
+                self.fail("on purpose")
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    assert "= gpuperf =" not in result.stdout.str()
+
+
+def test_an_expected_failure_is_no_annotation(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import pytest
+
+        @pytest.mark.xfail(strict=True)
+        def test_k(gpuperf):
+            gpuperf.profile(print)
+            gpuperf.limit("memory_throughput >= 99")
+        """
+    )
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(xfailed=1)
+    assert "::error" not in result.stdout.str()
+
+
+def test_an_annotation_stands_beside_the_test(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(
+        test_k="""
+        # one line above
+
+        def test_k(gpuperf):
+            gpuperf.profile(print)
+            gpuperf.limit("memory_throughput >= 99")
+        """
+    )
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path.parent))
+    folder = pytester.path.name
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines([f"::error file={folder}/test_k.py,line=3,*"])
+
+
+def test_a_fixture_asked_for_while_the_test_runs_is_refused(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf): pass
+        def test_late(request): request.getfixturevalue("gpuperf")
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*expected it among the test's arguments*"])
+
+
+def test_a_test_that_runs_again_begins_afresh(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            runtestprotocol(item, nextitem=nextitem, log=False)
+            runtestprotocol(item, nextitem=nextitem)
+            return True
+        """
+    )
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_markdown_that_cannot_be_written_is_one_line(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=nowhere/x.md")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["gpuperf: error: *nowhere/x.md*"])
+
+
+def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "--gpuperf-markdown=x.md")
+    assert "5.30 µs" in (pytester.path / "x.md").read_text()

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement, Run, TestRecord
 
 Which = Literal["new", "changed", "all"]
-"""`new`: what has no baseline; `changed`: also what moved beyond its tolerance; `all`: everything."""
+"""`new`: what has nothing to be compared with, be it only the time or the counters of a test; `changed`: also
+what moved beyond its tolerance; `all`: everything."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def plan(run: Run, store: BaselineStore, which: Which, tolerance_pct: float) -> 
         store: The baselines to change; read from the disk.
         which: What to take over.
         tolerance_pct: By how much a time may move before it counts as changed, in per cent; the
-            tolerance of a test in the baseline file comes first.
+            tolerance of a test in the baseline file comes first, then the one in its record.
 
     Raises:
         GpuperfError: A baseline file is broken.
@@ -94,11 +95,19 @@ def plan(run: Run, store: BaselineStore, which: Which, tolerance_pct: float) -> 
             entries.append(Entry(test.nodeid, "", "refused", (refusal,)))
             continue
         baseline = known[path].get(test.nodeid, TestBaseline())
+        tolerance = baseline.tolerance_pct or test.tolerance_pct or tolerance_pct
         for label, measurement in test.measurements.items():
-            entry = _entry(test.nodeid, label, measurement, baseline, tolerance_pct)
-            if entry.kind == "refused" or _wanted(entry, which):
-                if entry.kind != "refused":
-                    _put(after[path], run, test.nodeid, label, measurement)
+            if not _has_values(measurement):
+                why = "neither a time nor counters were measured"
+                entries.append(Entry(test.nodeid, label, "refused", (why,)))
+                continue
+            expected = baseline.measurements.get(label)
+            taken = _only_new(measurement, expected) if which == "new" else measurement
+            if not _has_values(taken):
+                continue
+            entry = _entry(test.nodeid, label, taken, expected, tolerance)
+            if _wanted(entry, which):
+                _put(after[path], run, test.nodeid, label, taken)
                 entries.append(entry)
     files = {path: _finished(content, run) for path, content in after.items() if content != before[path]}
     return Plan(files, tuple(entries))
@@ -168,28 +177,54 @@ def _has_counters(measurement: Measurement) -> bool:
     return measurement.profile is not None and bool(measurement.profile.combined)
 
 
+def _has_values(measurement: Measurement) -> bool:
+    return measurement.timing is not None or _has_counters(measurement)
+
+
+def _only_new(measurement: Measurement, known: MeasurementBaseline | None) -> Measurement:
+    """Without the parts that the baseline can judge, so that taking it over hides no regression."""
+    if known is None:
+        return measurement
+    timing = measurement.timing
+    # A time that fell back to another mode is no new quantity, but one that was lost.
+    judged = timing and known.time and (timing.mode == known.time.mode or timing.not_captured)
+    return msgspec.structs.replace(
+        measurement,
+        timing=None if judged else timing,
+        profile=None if known.counters else measurement.profile,
+    )
+
+
 def _entry(
-    nodeid: str, label: str, measurement: Measurement, baseline: TestBaseline, tolerance_pct: float
+    nodeid: str,
+    label: str,
+    measurement: Measurement,
+    known: MeasurementBaseline | None,
+    tolerance_pct: float,
 ) -> Entry:
     timing = measurement.timing
-    if timing is None and not _has_counters(measurement):
-        return Entry(nodeid, label, "refused", ("neither a time nor counters were measured",))
-    known = baseline.measurements.get(label)
     if known is None:
         shown = f"time {show_value(timing.time_us)} µs ({timing.mode})" if timing else "counters"
         return Entry(nodeid, label, "new", (shown,))
-    comparison = compare(measurement, known, baseline.tolerance_pct or tolerance_pct)
+    comparison = compare(measurement, known, tolerance_pct)
     lines = [*_time_lines(measurement, known), *map(str, comparison.counters)]
     if comparison.kernels:
         lines.append(comparison.kernels)
     added = []
     if timing is not None and known.time is None:
         added.append("time")
-    if measurement.profile is not None:
+    if not known.counters and _has_counters(measurement):
+        added.append("counters")
+    elif measurement.profile is not None:
         added += sorted(measurement.profile.combined.keys() - known.counters.keys())
     if added:
         lines.append(f"new: {', '.join(added)}")
-    return Entry(nodeid, label, "changed" if comparison.moved or added else "refreshed", tuple(lines))
+    kind: Literal["new", "changed", "refreshed"] = "changed" if added else "refreshed"
+    if comparison.moved:
+        kind = "changed"
+    elif _has_values(_only_new(measurement, known)):
+        kind = "new"
+    return Entry(nodeid, label, kind, tuple(lines))
 
 
 def _time_lines(measurement: Measurement, known: MeasurementBaseline) -> list[str]:

@@ -122,14 +122,14 @@ class BaselineStore:
             self._lock.release()
 
     def write(self, changes: Mapping[Path, dict[str, Any]]) -> None:
-        """Write baseline files: all of them, or after Ctrl-C or a crash none.
+        """Write baseline files, each of which is either its old or its new self, whatever happens.
 
         Args:
             changes: The whole new JSON object of each file.
 
         Raises:
             GpuperfError: Another process holds the lock.
-            OSError: As the file system says; the files are as they were.
+            OSError: As the file system says; no file has changed where the disk had no room for all.
         """
         with self.locked():
             write_files({path: encode_baseline(content) for path, content in changes.items()})

@@ -10,7 +10,7 @@ from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli.baseline import baseline
 from pytest_gpuperf.cli.recording import recording
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.report.rows import printable
+from pytest_gpuperf.verdict.result import printable
 
 
 class _UserError(click.ClickException):

@@ -12,7 +12,6 @@ from pytest_gpuperf.cli.project import Project, count_tests, echo, project_optio
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.runs import load_run, newest_recordings
-from pytest_gpuperf.verdict.compare import DEFAULT_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.merge import Entry, Plan
@@ -30,9 +29,8 @@ ONLY = click.option(
 TOLERANCE = click.option(
     "--tolerance",
     type=click.FloatRange(min=0, min_open=True),
-    default=DEFAULT_TOLERANCE_PCT,
-    show_default=True,
-    help="By how much a time may move before it counts as changed, in per cent.",
+    help="By how much a time may move before it counts as changed, in per cent, where neither the baseline "
+    "file nor the run says (default: gpuperf_tolerance of pytest's configuration, else 5).",
 )
 
 
@@ -48,7 +46,7 @@ def baseline() -> None:
 @click.option("--incomplete", is_flag=True, help="Take a run that was interrupted.")
 @project_options
 def accept_command(
-    project: Project, run: str | None, only: Which, tolerance: float, incomplete: bool
+    project: Project, run: str | None, only: Which, tolerance: float | None, incomplete: bool
 ) -> None:
     """Make RUN the baseline of its GPU.
 
@@ -56,8 +54,8 @@ def accept_command(
     left out. Limits and notes made by hand stay. Refused where CI is set.
     """
     measured = project.load(run)
-    result = accept(measured, project.store, only, tolerance, incomplete=incomplete)
-    _show_entries(measured, result)
+    result = accept(measured, project.store, only, tolerance or project.tolerance_pct, incomplete=incomplete)
+    _show_entries(project, measured, result)
     for path, content in result.files.items():
         echo(f"wrote {show_path(path)} ({count_tests(content['tests'])})")
     if not result.files:
@@ -72,11 +70,13 @@ def accept_command(
     "--exit-code", is_flag=True, help="Exit with 1 where something is new or moved beyond its tolerance."
 )
 @project_options
-def diff_command(project: Project, run: str | None, only: Which, tolerance: float, exit_code: bool) -> None:
+def diff_command(
+    project: Project, run: str | None, only: Which, tolerance: float | None, exit_code: bool
+) -> None:
     """Show what `gpuperf baseline accept RUN` would change; writes nothing."""
     measured = project.load(run)
-    result = plan(measured, project.store, only, tolerance)
-    _show_entries(measured, result)
+    result = plan(measured, project.store, only, tolerance or project.tolerance_pct)
+    _show_entries(project, measured, result)
     if exit_code and result.of_kind("new", "changed"):
         raise click.exceptions.Exit(1)
 
@@ -104,8 +104,9 @@ def status_command(project: Project, run: str | None) -> None:
         echo(f"no baselines in {show_path(project.baselines)}")
 
 
-def _show_entries(run: Run, result: Plan) -> None:
-    echo(f"{_show_run(run)}, {run.environment.gpu.name}")
+def _show_entries(project: Project, run: Run, result: Plan) -> None:
+    gpu = run.environment.gpu
+    echo(f"{_show_run(run)}, {gpu.name}, beside {show_path(project.baselines / gpu.slug)}")
     for entry in result.entries:
         if entry.kind != "refreshed":
             _show_entry(entry)

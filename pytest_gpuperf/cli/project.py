@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.report.rows import printable
+from pytest_gpuperf.cli.pytest_config import find_config
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run
+from pytest_gpuperf.verdict.compare import DEFAULT_TOLERANCE_PCT
+from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
@@ -25,10 +29,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Project:
-    """The folders that a command works on."""
+    """The folders that a command works on, and how it compares."""
 
     root: Path
     baselines: Path
+    tolerance_pct: float
 
     @property
     def runs(self) -> RunStore:
@@ -56,11 +61,41 @@ def count_tests(tests: Sized) -> str:
 
 
 def find_root(start: Path) -> Path:
-    """The nearest folder upwards that has run files or is the top of a git checkout, else `start`."""
+    """The nearest folder upwards that has run files or is the top of a project, else `start`."""
     for folder in (start, *start.parents):
-        if (folder / STATE_FOLDER).is_dir() or (folder / ".git").exists():
+        if any((folder / name).exists() for name in (STATE_FOLDER, "pyproject.toml", "setup.py", ".git")):
             return folder
     return start
+
+
+def find_project(root: Path | None = None, baselines: Path | None = None) -> Project:
+    """The project that pytest would find, with its `gpuperf_baselines` and `gpuperf_tolerance`.
+
+    Args:
+        root: pytest's rootdir where it is not the folder of its configuration.
+        baselines: Replaces `gpuperf_baselines`.
+
+    Raises:
+        GpuperfError: pytest's configuration is broken.
+    """
+    config = find_config(root or Path.cwd())
+    values = config.values if config else {}
+    found = root or (config.folder if config else find_root(Path.cwd()))
+    return Project(
+        root=found,
+        baselines=baselines or found / values.get("gpuperf_baselines", "baselines"),
+        tolerance_pct=_above_zero(values.get("gpuperf_tolerance", str(DEFAULT_TOLERANCE_PCT))),
+    )
+
+
+def _above_zero(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise GpuperfError(f"gpuperf_tolerance is {text!r}", expected="a number above 0")
+    return value
 
 
 def project_options(command: Callable[Concatenate[Project, P], R]) -> Callable[P, R]:
@@ -69,19 +104,22 @@ def project_options(command: Callable[Concatenate[Project, P], R]) -> Callable[P
     @click.option(
         "--root",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="pytest's rootdir (default: the nearest folder upwards with .gpuperf or .git).",
+        help="pytest's rootdir (default: the folder of pytest's configuration, as pytest finds it; without "
+        "one the nearest folder upwards with .gpuperf, pyproject.toml, setup.py or .git).",
     )
     @click.option(
         "--baselines",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Folder of the baseline files (default: baselines below the root).",
+        help="Folder of the baseline files (default: gpuperf_baselines of pytest's configuration, else "
+        "baselines, below the root).",
     )
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         root = kwargs.pop("root", None)
         baselines = kwargs.pop("baselines", None)
-        found = root if isinstance(root, Path) else find_root(Path.cwd())
-        folder = baselines if isinstance(baselines, Path) else found / "baselines"
-        return command(Project(found, folder), *args, **kwargs)
+        project = find_project(
+            root if isinstance(root, Path) else None, baselines if isinstance(baselines, Path) else None
+        )
+        return command(project, *args, **kwargs)
 
     return wrapper

@@ -12,6 +12,9 @@ real call; what the tensors held is put back after each call. The calls are:
    the patterns themselves: memory that the caller allocated is not free memory.
 
 A function that returns what it computed in a former call is not caught.
+
+At the most three copies of the outputs are alive (the reference's and those of both runs), beside a copy of
+the arguments and what the call at hand takes by itself; comparing goes over them in pieces.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ def check(
 
     Args:
         fn: The function under test.
-        args: Its positional arguments. Tensors in them hold the same values afterwards as before.
+        args: Its positional arguments. Tensors in them hold the same values afterwards as before, and so do
+            their gradients.
         kwargs: Its keyword arguments, likewise.
         expected: The reference: a callable that takes the same arguments, or its result.
         rtol: Relative tolerance. An element is close if |actual - expected| <= atol + rtol * |expected|.
@@ -80,7 +84,8 @@ def check(
         The largest finite differences and, where it failed, why.
 
     Raises:
-        GpuperfError: One tolerance without the other, no such argument in `mutates`, or no tensor put out.
+        GpuperfError: One tolerance without the other, no such argument in `mutates`, no tensor put out, or
+            a sparse one among arguments and outputs.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)
     try:
@@ -90,22 +95,28 @@ def check(
 
 
 def _check(call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance) -> Correctness:
-    first = call.run(fn)
+    result = _check_outputs(call, fn, expected, tolerance)
+    if result.passed and callable(expected) and call.puts_out_arguments:
+        return _check_arguments_written(call, fn, expected) or result
+    return result
+
+
+def _check_outputs(
+    call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance
+) -> Correctness:
+    names = list(call.run(fn))
     reference = call.refer(expected)
-    if len(first) != len(reference):
-        failure = f"the function put out {', '.join(first)}; the reference put out {', '.join(reference)}"
+    if len(names) != len(reference):
+        failure = f"the function put out {', '.join(names)}; the reference put out {', '.join(reference)}"
         return Correctness(passed=False, failure=failure)
 
     runs = [call.run(fn, byte) for byte in PATTERNS]
     results = []
-    for name, target in _matched(reference, first).items():
+    for name, target in _matched(reference, names).items():
         unwritten = _held([run[name] for run in runs])
         of_runs = [compare(run[name], target, tolerance, name, unwritten) for run in runs]
         results.append(next((result for result in of_runs if not result.passed), of_runs[-1]))
-    result = merge(results)
-    if result.passed and callable(expected) and call.puts_out_arguments:
-        return _check_arguments_written(call, fn, expected) or result
-    return result
+    return merge(results)
 
 
 def _check_arguments_written(
@@ -115,23 +126,27 @@ def _check_arguments_written(
 
     An element that the reference leaves alone too, or that depends on its former value, may hold a pattern.
     """
-    runs = [call.run(fn, byte, fill_arguments=True) for byte in PATTERNS]
-    references = [call.refer(expected, byte) for byte in PATTERNS]
-    for name, actual in runs[0].items():
-        of_reference = [_matched(reference, runs[0])[name] for reference in references]
-        unwritten = _held([run[name] for run in runs])
-        for target, byte in zip(of_reference, PATTERNS, strict=True):
-            unwritten &= ~holds(target, byte)
+    first, second = (_left_alone(call, fn, expected, byte) for byte in PATTERNS)
+    for name, unwritten in first.items():
+        unwritten &= second[name]
         if unwritten.any():
-            failure = f"{name} differs from the reference: {never_written(unwritten)}"
             return Correctness(
                 passed=False,
-                dtype=dtype_name(actual),
-                elements=actual.numel(),
+                dtype=dtype_name(call.arguments.written[name]),
+                elements=unwritten.numel(),
                 mismatched=int(unwritten.sum()),
-                failure=failure,
+                failure=f"{name} differs from the reference: {never_written(unwritten)}",
             )
     return None
+
+
+def _left_alone(
+    call: _Call, fn: Callable[..., object], expected: Callable[..., object], byte: int
+) -> _Outputs:
+    """Where arguments filled with `byte` still hold it, unless the reference has it there too."""
+    outputs = call.run(fn, byte, fill_arguments=True)
+    reference = _matched(call.refer(expected, byte), outputs)
+    return {name: holds(output, byte) & ~holds(reference[name], byte) for name, output in outputs.items()}
 
 
 def _held(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -142,11 +157,11 @@ def _held(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return held
 
 
-def _matched(reference: _Outputs, outputs: _Outputs) -> _Outputs:
+def _matched(reference: _Outputs, names: Collection[str]) -> _Outputs:
     """The reference's tensors by the names of the outputs: by name where they agree, else in order."""
-    if reference.keys() == outputs.keys():
+    if reference.keys() == set(names):
         return reference
-    return dict(zip(outputs, reference.values(), strict=True))
+    return dict(zip(names, reference.values(), strict=True))
 
 
 class _Call:
@@ -157,8 +172,8 @@ class _Call:
     ) -> None:
         self._args = args
         self._kwargs = kwargs
-        self._arguments = Arguments(args, kwargs, mutates)
-        self._devices = self._arguments.devices
+        self.arguments = Arguments(args, kwargs, mutates)
+        self._devices = self.arguments.devices
         self.puts_out_arguments = False
         """Whether the function under test returned None."""
 
@@ -167,19 +182,19 @@ class _Call:
     ) -> _Outputs:
         """Outputs of the function under test, with memory filled with `byte` before."""
         if byte is not None:
-            with self._arguments.put_back():
+            with self.arguments.put_back():
                 # A rehearsal: it leaves all memory that the call takes where poison reaches it. That of the
                 # calls before may since hold copies of outputs.
                 fn(*self._args, **self._kwargs)
-        with self._arguments.put_back():
+        with self.arguments.put_back():
             if byte is not None and fill_arguments:
-                self._arguments.fill_written(byte)
+                self.arguments.fill_written(byte)
             with poisoned_memory(byte, self._devices):
                 value = fn(*self._args, **self._kwargs)
             self.puts_out_arguments = value is None
             outputs = self._outputs(value, "the function")
             self._devices = self._devices | {output.device for output in outputs.values()}
-            changed = self._arguments.change()
+            changed = self.arguments.change()
         if changed:
             raise _ArgumentChangedError(changed)
         return outputs
@@ -188,13 +203,13 @@ class _Call:
         """Outputs of the reference, on arguments filled with `byte` where one is given."""
         if not callable(expected):
             return self._outputs(expected, "the reference")
-        with self._arguments.put_back():
+        with self.arguments.put_back():
             if byte is not None:
-                self._arguments.fill_written(byte)
+                self.arguments.fill_written(byte)
             return self._outputs(expected(*self._args, **self._kwargs), "the reference")
 
     def _outputs(self, value: object, who: str) -> _Outputs:
-        tensors = self._arguments.written if value is None else dict(named_tensors(value, "output"))
+        tensors = self.arguments.written if value is None else dict(named_tensors(value, "output"))
         if not tensors:
             found = "None" if value is None else f"a {type(value).__name__} without tensors"
             raise GpuperfError(

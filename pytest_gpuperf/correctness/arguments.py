@@ -14,8 +14,19 @@ from pytest_gpuperf.errors import GpuperfError
 
 
 def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors in nested tuples, lists and dicts, each with its place: `output[1]`, `output['lse']`."""
+    """The tensors in nested tuples, lists and dicts, each with its place: `output[1]`, `output['lse']`.
+
+    Raises:
+        GpuperfError: One of them is sparse.
+    """
     if isinstance(tree, torch.Tensor):
+        if tree.layout != torch.strided:
+            layout = str(tree.layout).removeprefix("torch.")
+            raise GpuperfError(
+                f"{name} is of layout {layout}: sparse tensors are not compared",
+                expected="strided tensors",
+                next_step="convert with .to_dense() in the callable, which may hold a sparse input by itself",
+            )
         yield name, tree
     elif isinstance(tree, Mapping):
         for key, value in tree.items():
@@ -54,7 +65,10 @@ class _Memory:
 
 
 class Arguments:
-    """Remembers what the tensors among a call's arguments held.
+    """Remembers what the tensors among a call's arguments and their gradients held.
+
+    A gradient is state of the call, not an output: a backward pass may add to it, and each call begins with
+    the gradient that the caller's tensor had, most often none.
 
     Args:
         args: Positional arguments.
@@ -62,7 +76,8 @@ class Arguments:
         mutates: Positions or names of those that may be written to; True for all.
 
     Raises:
-        GpuperfError: `mutates` names an argument that does not exist or holds no tensor.
+        GpuperfError: `mutates` names an argument that does not exist or holds no tensor, or a tensor is
+            sparse.
     """
 
     def __init__(
@@ -85,6 +100,10 @@ class Arguments:
         by_name = {name: tensor for found in tensors.values() for name, tensor in found.items()}
         self.devices = frozenset(tensor.device for tensor in by_name.values())
         self._memory = _memory_of(by_name)
+        # A leaf of the graph is what a backward pass leaves a gradient with.
+        self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
+        of_gradients = {f"gradient {at}": grad for at, (_, grad) in enumerate(self._gradients)}
+        self._gradient_memory = _memory_of(dict(named_tensors(of_gradients, "gradients")))
 
     def fill_written(self, byte: int) -> None:
         """Fill the tensors of floating type that may be written to."""
@@ -100,12 +119,14 @@ class Arguments:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Put back on leaving what the tensors held when this object was made."""
+        """Put back on leaving what the tensors and their gradients held when this object was made."""
         try:
             yield
         finally:
-            for memory in self._memory.values():
+            for memory in (*self._memory.values(), *self._gradient_memory.values()):
                 memory.storage.copy_(memory.before)
+            for tensor, gradient in self._gradients:
+                tensor.grad = gradient
 
 
 def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Memory]:

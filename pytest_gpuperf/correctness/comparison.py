@@ -150,6 +150,10 @@ class _Tally:
     mismatched: int = 0
     largest_abs: _Largest = field(default_factory=_Largest)
     largest_rel: _Largest = field(default_factory=_Largest)
+    unbounded: int = 0
+    """Elements whose difference is no finite number, without those that are NaN or never written."""
+    unbounded_at: int | None = None
+    """Index of the first of them into the flattened output."""
 
     def add(self, start: int, actual: torch.Tensor, expected: torch.Tensor, unwritten: torch.Tensor) -> None:
         """Take in a non-empty piece that begins at `start`, all flat."""
@@ -161,6 +165,13 @@ class _Tally:
         finite = difference.isfinite()
         close = same | (finite & (difference <= self.atol + self.rtol * size))
         self.mismatched += int((~close | unwritten).sum())
+        unbounded = ~(close | finite | unwritten)
+        if not self.equal_nan:
+            unbounded &= ~actual.isnan()
+        if unbounded.any():
+            self.unbounded += int(unbounded.sum())
+            if self.unbounded_at is None:
+                self.unbounded_at = start + int(unbounded.nonzero()[0])
         difference = difference.where(finite & ~same, 0.0)
         self.largest_abs.offer(difference, start)
         # Divided by a subnormal number the quotient can overflow, and JSON has no infinity.
@@ -211,6 +222,12 @@ def _failure(
         lines.append(f"{_how_many(nan)} NaN, {_first(nan)}")
     if unwritten.any():
         lines.append(never_written(unwritten))
+    if tally.unbounded_at is not None:
+        at = _unravel(tally.unbounded_at, actual.shape)
+        lines.append(
+            f"{_of(tally.unbounded, actual.numel())} off by no finite amount, the first at {list(at)} "
+            f"(actual {_show(actual[at])}, expected {_show(expected[at])})"
+        )
     for kind, largest in (("absolute", tally.largest_abs), ("relative", tally.largest_rel)):
         if largest.at is not None:
             at = _unravel(largest.at, actual.shape)
@@ -222,8 +239,11 @@ def _failure(
 
 
 def _how_many(mask: torch.Tensor) -> str:
-    count = int(mask.sum())
-    return f"{count} of {mask.numel()} elements {'is' if count == 1 else 'are'}"
+    return _of(int(mask.sum()), mask.numel())
+
+
+def _of(count: int, elements: int) -> str:
+    return f"{count} of {elements} elements {'is' if count == 1 else 'are'}"
 
 
 def _first(mask: torch.Tensor) -> str:

@@ -65,7 +65,9 @@ def poisoned_memory(byte: int | None, devices: Collection[torch.device]) -> Iter
 
     On CUDA the free blocks that the caching allocator keeps for the current stream are filled, so it does not
     matter who allocates: the function, an extension, or code that torch.compile made. Memory that the
-    allocator has to ask the driver for is not filled; a call that ran before needs none.
+    allocator has to ask the driver for is not filled; a call that ran before needs none. Allocators other
+    than torch's own (`PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync`) do not show their free blocks; with
+    them nothing is filled.
 
     Without CUDA, memory is filled as `torch.empty` and its kin hand it out. That takes a dispatch mode, and
     below one torch.compile stands aside, so CUDA does without.
@@ -74,8 +76,9 @@ def poisoned_memory(byte: int | None, devices: Collection[torch.device]) -> Iter
     if byte is None:
         yield
     elif cuda:
-        for device in cuda:
-            _fill_free_blocks(device, byte)
+        if torch.cuda.get_allocator_backend() == "native":
+            for device in cuda:
+                _fill_free_blocks(device, byte)
         yield
     else:
         with _FilledAllocations(byte):

@@ -45,17 +45,18 @@ def read_report_isolated(path: Path, names: Sequence[str], *, search: Sequence[P
         GpuperfError: As `read_report`, or the reading process crashed.
     """
     request = Request(str(path), list(names), [str(folder) for folder in search])
-    # The package may be on the path only through pytest's `pythonpath`.
+    # The package may be on the path only through pytest's `pythonpath`. Its folder comes last and the working
+    # directory not at all, for either may hold modules named as those of the standard library.
     package = str(Path(pytest_gpuperf.__file__).parent.parent)
-    python_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    search_path = "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-c", f"{search_path}; from {__name__} import main; main()", package],
         input=msgspec.json.encode(request),
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": python_path},
         check=False,
     )
-    if done.returncode != 0:
+    # A library may end its process with success, too.
+    if done.returncode != 0 or not done.stdout:
         raise GpuperfError(
             f"NVIDIA's ncu_report failed to read {path.name} (exit status {done.returncode})",
             next_step="install a newer one with `pip install -U ncu-report`",
@@ -68,14 +69,17 @@ def read_report_isolated(path: Path, names: Sequence[str], *, search: Sequence[P
 
 def main() -> None:
     """Answer the request on standard input."""
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    # What the library prints must not get into the answer.
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)
+        out.write(_answer(sys.stdin.buffer.read()))
+
+
+def _answer(question: bytes) -> bytes:
+    request = msgspec.json.decode(question, type=Request)
     try:
         search = [Path(folder) for folder in request.search]
         answer = Answer(read_report(Path(request.report), request.names, search=search))
     except GpuperfError as error:
         answer = Answer(error=str(error))
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
-
-
-if __name__ == "__main__":
-    main()
+    return msgspec.json.encode(answer)

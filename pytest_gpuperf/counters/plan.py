@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.runs import STATE_FOLDER
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -25,7 +27,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     range: str = ""
     """Name of the NVTX range around that call."""
     failure: str = ""
-    """Why the test ended early."""
+    """How its set-up, call or teardown ended early; a line of a node id alone says that the test has run."""
 
 
 class PassFolder:
@@ -38,6 +40,12 @@ class PassFolder:
         self.child_log = path / "pytest.log"
         self._plan = path / "plan.json"
         self._events = path / "events.jsonl"
+
+    @property
+    def shown_log(self) -> str:
+        """What the child printed, as messages name it: from `.gpuperf` on, for records hold no other path."""
+        parts = self.child_log.parts
+        return "/".join(parts[parts.index(STATE_FOLDER) :] if STATE_FOLDER in parts else parts[-2:])
 
     def write_plan(self, plan: Plan) -> None:
         """Say what the child has to run."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
+import signal
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ from pytest_gpuperf.options import PROFILING_PASS_ENV
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.counters.raw_kernel import RawKernel
@@ -34,6 +36,7 @@ class Wanted:
 
     nodeid: str
     regex: str | None
+    """Its marker's: what it leaves out is not profiled, whatever a call asks for. None for all kernels."""
     metrics: tuple[str, ...]
 
 
@@ -50,7 +53,10 @@ class ProfilingPass:
         self._ncu = ncu
         self._folder = folder
         self._ranges: dict[tuple[str, str], str] = {}
+        self._markers: dict[str, str | None] = {}
         self._failures: dict[str, str] = {}
+        self._finished: set[str] = set()
+        self._ending = ""
         self._kernels: dict[str, list[RawKernel]] = {}
 
     def run(
@@ -71,11 +77,12 @@ class ProfilingPass:
         assert self._ncu is not None
         folder = self._folder
         folder.write_plan(Plan([test.nodeid for test in wanted]))
-        extra = [name for test in wanted for name in test.metrics]
+        self._markers = {test.nodeid: test.regex for test in wanted}
+        extra = [name for test in wanted for name in _raw_only(test.metrics)]
         metrics = list(dict.fromkeys([*catalogue.ncu_metric_names(), *extra]))
         command = [
             *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
-            *(sys.executable, "-m", "pytest", *arguments, "--maxfail=0", "--color=no"),
+            *(sys.executable, "-m", "pytest", *arguments),
         ]
         env = {**os.environ, PROFILING_PASS_ENV: str(folder.path), "LC_ALL": "C"}
 
@@ -83,14 +90,19 @@ class ProfilingPass:
             progress(len({event.nodeid for event in folder.events()}), len(wanted))
 
         status = run_under_ncu(command, cwd=cwd, env=env, log=folder.child_log, poll=poll)
+        self._ending = f"ended with exit status {status}"
+        if status < 0:
+            self._ending = f"was ended by signal {-status} ({signal.strsignal(-status)})"
         for event in folder.events():
             if event.range:
                 self._ranges[event.nodeid, event.label] = event.range
-            if event.failure:
-                self._failures[event.nodeid] = event.failure
-        self._read(metrics, status)
+            elif event.failure:
+                self._failures.setdefault(event.nodeid, event.failure)
+            else:
+                self._finished.add(event.nodeid)
+        self._read(metrics)
 
-    def _read(self, metrics: Sequence[str], status: int) -> None:
+    def _read(self, metrics: Sequence[str]) -> None:
         folder = self._folder
         output = "".join(
             path.read_text(errors="replace") for path in (folder.ncu_log, folder.child_log) if path.exists()
@@ -98,8 +110,8 @@ class ProfilingPass:
         if not folder.report.exists():
             # ncu's errors explain why there is no report; without one, no kernel matched in any test.
             reason = explain(output)
-            if reason is None and not self._ranges:
-                reason = f"the run under ncu ended with exit status {status} before any call was profiled"
+            if reason is None and not (self._ranges or self._failures or self._finished):
+                reason = f"the run under ncu {self._ending} before any test had run; see {folder.shown_log}"
             if reason is not None:
                 self.unavailable = reason
             return
@@ -131,7 +143,7 @@ class ProfilingPass:
         Args:
             call: The call as the session sees it.
             regex: Chooses among the kernels of the call; None for all.
-            metrics: Raw names to keep besides the catalogue's.
+            metrics: Raw names to keep besides the catalogue's; short names are there anyway.
             list_kernels: Names the kernels that the call launches; asked only when none matched.
 
         Raises:
@@ -141,20 +153,19 @@ class ProfilingPass:
             return Profile(regex=regex or "", unavailable=self.unavailable)
         name = self._ranges.get((call.nodeid, call.label))
         if name is None:
-            failure = self._failures.get(call.nodeid, "the call was not reached")
-            raise GpuperfError(
-                f"the run under ncu did not profile {call}: {failure}",
-                expected="a test that runs in a process of its own as it does here",
-            )
-        kernels = [
-            kernel
-            for kernel in self._kernels.get(name, ())
-            if regex is None or re.search(regex, kernel.name) or re.search(regex, kernel.demangled)
-        ]
+            raise self._not_reached(call)
+        marker = self._markers.get(call.nodeid)
+        chosen = [kernel for kernel in self._kernels.get(name, ()) if _matches(regex, kernel)]
+        kernels = [kernel for kernel in chosen if _matches(marker, kernel)]
         if not kernels:
-            raise _nothing_matched(call, regex, list_kernels())
-        self._check_metrics(kernels, metrics)
-        profiles = tuple(kernel.profile(metrics) for kernel in kernels)
+            launched = list_kernels()
+            named = [kernel.name for kernel in chosen] or [k for k in launched if re.search(regex or "", k)]
+            if regex != marker and marker is not None and named:
+                raise _left_out(call, regex, marker, named)
+            raise _nothing_matched(call, regex, launched)
+        extra = _raw_only(metrics)
+        self._check_metrics(kernels, extra)
+        profiles = tuple(kernel.profile(extra) for kernel in kernels)
         return Profile(
             kernels=profiles,
             combined=combine(profiles),
@@ -162,6 +173,20 @@ class ProfilingPass:
             source="ncu",
             cache_control=CACHE_CONTROL,
             clock_control=CLOCK_CONTROL,
+        )
+
+    def _not_reached(self, call: Call) -> GpuperfError:
+        expected = "a test that does the same there, whatever values it reads"
+        if call.nodeid in self._failures:
+            why = self._failures[call.nodeid]
+        elif call.nodeid in self._finished:
+            why = "the test ended there without this call"
+        else:
+            why, expected = f"it {self._ending} before", ""
+        return GpuperfError(
+            f"the run under ncu did not profile {call}: {why}",
+            expected=expected,
+            next_step=f"see {self._folder.shown_log}",
         )
 
     def _check_metrics(self, kernels: Sequence[RawKernel], metrics: Sequence[str]) -> None:
@@ -172,12 +197,29 @@ class ProfilingPass:
             assert self._ncu is not None
             suffix = metric.partition(".")[2]
             known = [f"{name}.{suffix}" if suffix else name for name in self._ncu.base_metrics()]
-            near = catalogue.nearest(metric, known)
+            near = difflib.get_close_matches(metric, known)
             raise GpuperfError(
                 f"ncu has no value for the metric {metric!r}",
                 expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
                 next_step=f"did you mean {' or '.join(near)}?" if near else "",
             )
+
+
+def _raw_only(metrics: Iterable[str]) -> list[str]:
+    return [name for name in metrics if catalogue.get(name) is None]
+
+
+def _matches(regex: str | None, kernel: RawKernel) -> bool:
+    return regex is None or any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
+
+
+def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:
+    names = ", ".join(dict.fromkeys(named))
+    return GpuperfError(
+        f"the regex {regex!r} of {call} finds {names}, which the marker's kernels={marker!r} leaves out",
+        expected="kernels= in a call to choose among the kernels of the marker's",
+        next_step="add it to the marker's kernels=",
+    )
 
 
 def _nothing_matched(call: Call, regex: str | None, launched: list[str]) -> GpuperfError:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
 from pytest_gpuperf.records import Conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Value = TypeVar("_Value")
 
 THROTTLE_REASONS = {
     "sw_power_cap": 0x4,
@@ -22,7 +28,8 @@ THROTTLE_REASONS = {
 class Nvml:
     """Reads clocks, temperature, power and throttle reasons of one GPU.
 
-    Where NVML cannot be used (a container without it), `conditions` returns None.
+    Where NVML cannot be used (a container without it), `conditions` returns None. What a GPU or its
+    driver does not tell (the power of a laptop, of a MIG slice or below WSL) keeps the record's default.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -33,22 +40,39 @@ class Nvml:
 
     def conditions(self) -> Conditions | None:
         """The GPU's state now."""
-        if self._handle is None:
+        if (gpu := self._handle) is None:
             return None
-        reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
-        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        reasons = _throttle_bits(gpu)
+        processes: list[Any] = _read(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(gpu), [])
         # In a container our own process may be listed under the host's number, but it is one of them.
         own = 1 if processes else 0
         if any(process.pid == os.getpid() for process in processes):
             own = sum(process.pid == os.getpid() for process in processes)
         return Conditions(
-            sm_clock_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
-            memory_clock_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
-            temperature_c=pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU),
-            power_w=round(pynvml.nvmlDeviceGetPowerUsage(self._handle) / 1e3, 1),
+            sm_clock_mhz=_read(lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0),
+            memory_clock_mhz=_read(lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM), 0),
+            temperature_c=_read(lambda: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU), 0),
+            power_w=round(_read(lambda: pynvml.nvmlDeviceGetPowerUsage(gpu), 0) / 1e3, 1),
             throttle_reasons=tuple(name for name, bit in THROTTLE_REASONS.items() if reasons & bit),
             other_processes=len(processes) - own,
         )
+
+
+def _read(read: Callable[[], _Value], default: _Value) -> _Value:
+    """What `read` returns; the default where NVML does not tell."""
+    try:
+        return read()
+    except pynvml.NVMLError:
+        return default
+
+
+def _throttle_bits(gpu: object) -> int:
+    """Bits of what holds the clocks back, 0 where NVML does not tell."""
+    # The older name is the only one that drivers before 535 know.
+    for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+        with suppress(pynvml.NVMLError, AttributeError):
+            return int(getattr(pynvml, name)(gpu))
+    return 0
 
 
 def driver_version() -> str:

@@ -9,11 +9,6 @@ import torch
 from pytest_gpuperf.records import GpuInfo
 
 
-def has_gpu() -> bool:
-    """Whether torch can use a CUDA GPU."""
-    return torch.cuda.is_available()
-
-
 def slug(name: str) -> str:
     """A GPU's name as a folder: `NVIDIA H200` -> `nvidia-h200`."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

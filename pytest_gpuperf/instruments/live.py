@@ -24,7 +24,7 @@ class LiveInstruments:
     Args:
         counters: Answers for the counters of each call.
         l2_bytes: Size of the GPU's L2, in bytes.
-        budget_s: Seconds of GPU time for one timing.
+        budget_s: Seconds that the blocks of one timing may take, by the wall clock.
         conditions: Reads the state of the GPU.
     """
 

@@ -69,6 +69,10 @@ class ReplayInstruments:
         test, _ = self._tests.get(call.nodeid, (None, None))
         measured = test.measurements.get(call.label) if test else None
         found = getattr(measured, part, None)
+        if found is None and test is not None and test.failure:
+            raise GpuperfError(
+                f"the recorded test was ended by {test.failure} before its {part.replace('_', '-')}"
+            )
         if not isinstance(found, kind):
             pytest.skip(
                 f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}); "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.report.rows import failure_message, failures, overall_status, split_names
@@ -17,19 +18,22 @@ NAMES_SHOWN = 20
 """Tests named in the annotation that sums up the rest."""
 
 
-def error_annotations(results: Sequence[TestResult], *, lines: Mapping[str, int] | None = None) -> list[str]:
+def error_annotations(
+    results: Sequence[TestResult], *, lines: Mapping[str, int] | None = None, prefix: str = ""
+) -> list[str]:
     """`::error` commands for failed tests, the worst first, the last of ten summing up what is left.
 
     Names and messages may come from a pull request; they are escaped as GitHub's own toolkit does it, so that
     none of them can start a command of its own.
 
     Args:
-        results: What was measured and judged.
+        results: What was measured and judged, without tests that pytest expected to fail.
         lines: Line of a test in its file, counted from 1, by node id.
+        prefix: Folder of pytest's rootdir in the repository, as `packages/kernels`; empty for its top.
     """
     failed = failures(results)
     single = failed if len(failed) <= MOST else failed[: MOST - 1]
-    commands = [_annotation(result, (lines or {}).get(result.record.nodeid)) for result in single]
+    commands = [_annotation(result, (lines or {}).get(result.record.nodeid), prefix) for result in single]
     rest = failed[len(single) :]
     if rest:
         _, names = split_names([result.record.nodeid for result in rest])
@@ -40,11 +44,11 @@ def error_annotations(results: Sequence[TestResult], *, lines: Mapping[str, int]
     return commands
 
 
-def _annotation(result: TestResult, line: int | None) -> str:
+def _annotation(result: TestResult, line: int | None, prefix: str) -> str:
     file, _, name = result.record.nodeid.partition("::")
     status = overall_status(result).value
     properties = {
-        "file": file,
+        "file": posixpath.join(prefix, file),
         "line": "" if line is None else str(line),
         "title": f"gpuperf: {status}: {name}",
     }

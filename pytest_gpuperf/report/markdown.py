@@ -15,9 +15,8 @@ from pytest_gpuperf.report.rows import (
     failures,
     header_lines,
     overall_status,
-    printable,
 )
-from pytest_gpuperf.verdict.result import Status
+from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +51,7 @@ def summary_markdown(
     environment: Environment,
     replayed_from: Run | None,
     counters_unavailable: str,
+    updated: bool = False,
 ) -> str:
     """Headline, environment, table, notices and the failure messages, together below 1 MiB.
 
@@ -63,12 +63,13 @@ def summary_markdown(
         environment: Where the results were measured.
         replayed_from: The recorded run that was judged again, None where the results were measured now.
         counters_unavailable: Why the session has no counters; empty where it has.
+        updated: Whether the results have become the baseline, so that nothing need be said of what had none.
     """
     counts = ", ".join(f"{count:,} {status.value}" for status, count in counts_by_status(results).items())
     parts = [f"## gpuperf: {counts or 'no tests'}"]
     parts += [_text(line) for line in header_lines(environment, replayed_from)]
     parts += _table(results)
-    remarks = notices(results, counters_unavailable, replayed=replayed_from is not None)
+    remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
     if remarks:
         parts.append("\n".join(f"- {_text(remark)}" for remark in remarks))
     parts += _failures(results)

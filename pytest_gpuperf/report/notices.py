@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.report.rows import printable, split_names
-from pytest_gpuperf.verdict.result import Status
+from pytest_gpuperf.report.rows import split_names
+from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +14,20 @@ if TYPE_CHECKING:
     from pytest_gpuperf.verdict.result import TestResult
 
 SHOWN = 3
-"""Tests that a notice names, and reasons for missing counters, before it says how many more there are."""
+"""Tests that a notice names, and reasons that are told, before it says how many more there are."""
 
 
-def notices(results: Sequence[TestResult], counters_unavailable: str, *, replayed: bool) -> list[str]:
-    """One line for each kind of thing to know, the most serious first."""
+def notices(
+    results: Sequence[TestResult], counters_unavailable: str, *, replayed: bool, updated: bool = False
+) -> list[str]:
+    """One line for each kind of thing to know, the most serious first.
+
+    Args:
+        results: What was measured and judged.
+        counters_unavailable: Why the session has no counters; empty where it has.
+        replayed: Whether the results were recorded earlier.
+        updated: Whether they have become the baseline, so that nothing need be said of what had none.
+    """
     lines = [f"no counters: {printable(counters_unavailable)}"] if counters_unavailable else []
     if not counters_unavailable:
         lines.extend(_missing_profiles(results))
@@ -34,8 +43,9 @@ def notices(results: Sequence[TestResult], counters_unavailable: str, *, replaye
         )
     )
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
+    lines.extend(_not_captured(results))
     new = sum(result.verdict.status is Status.UNBASELINED for result in results)
-    if new:
+    if new and not updated:
         how = (
             "gpuperf baseline accept RUN takes what that run measured"
             if replayed
@@ -67,15 +77,38 @@ def _unsteady(timing: Timing) -> bool:
 
 
 def _missing_profiles(results: Sequence[TestResult]) -> list[str]:
-    tests_of: dict[str, list[TestResult]] = {}
-    for result in results:
-        profiles = [m.profile for m in result.record.measurements.values() if m.profile]
-        for reason in {profile.unavailable for profile in profiles if profile.unavailable}:
-            tests_of.setdefault(reason, []).append(result)
-    by_count = sorted(tests_of.items(), key=lambda entry: -len(entry[1]))
+    by_count = _by_reason(
+        results,
+        lambda result: (m.profile.unavailable for m in result.record.measurements.values() if m.profile),
+    )
     lines = [printable(f"no counters for {_names(tests)}: {reason}") for reason, tests in by_count[:SHOWN]]
     rest = sum(len(tests) for _, tests in by_count[SHOWN:])
     return [*lines, f"no counters for {_tests(rest)} more, for other reasons"] if rest else lines
+
+
+def _not_captured(results: Sequence[TestResult]) -> list[str]:
+    by_count = _by_reason(results, lambda result: (timing.not_captured for timing in _timings(result)))
+    lines = [
+        printable(f"{_queued(len(tests))} cannot be captured: {_names(tests)}: {reason}")
+        for reason, tests in by_count[:SHOWN]
+    ]
+    rest = sum(len(tests) for _, tests in by_count[SHOWN:])
+    return [*lines, f"{_queued(rest)} cannot be captured for other reasons"] if rest else lines
+
+
+def _queued(count: int) -> str:
+    return f"{_tests(count)} timed queued because {'it' if count == 1 else 'they'}"
+
+
+def _by_reason(
+    results: Sequence[TestResult], reasons_of: Callable[[TestResult], Iterable[str]]
+) -> list[tuple[str, list[TestResult]]]:
+    """Tests by each reason they have, that of most tests first."""
+    tests_of: dict[str, list[TestResult]] = {}
+    for result in results:
+        for reason in dict.fromkeys(filter(None, reasons_of(result))):
+            tests_of.setdefault(reason, []).append(result)
+    return sorted(tests_of.items(), key=lambda entry: -len(entry[1]))
 
 
 def _tests(count: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import top_stall
-from pytest_gpuperf.verdict.result import Status
+from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Row:
     test: str
     """Node id without what all tests of the report have in common; the label behind it unless `main`."""
     time: str
-    """`5.30 µs ±0.2 %`: half the interquartile range of the blocks on either side."""
+    """`5.30 µs ±0.2 %`: half the interquartile range of the blocks on either side; `5.30 µs cold ±0.2 %`."""
     rate: str
     """`3.20 TB/s`, `412 GB/s` or `640 TFLOP/s`."""
     sol: str
@@ -65,13 +65,6 @@ def split_names(nodeids: Sequence[str]) -> tuple[str, list[str]]:
     return printable(folder), [printable(name[len(folder) :]) for name in nodeids]
 
 
-def printable(text: str) -> str:
-    """`text` on one line and without control characters: names come from pull requests and files."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
 def counts_by_status(results: Sequence[TestResult]) -> dict[Status, int]:
     """How many tests have each verdict, the worst first, those without any left out."""
     counts = Counter(map(overall_status, results))
@@ -92,7 +85,7 @@ def failures(results: Sequence[TestResult]) -> list[TestResult]:
 
 def failure_message(result: TestResult) -> str:
     """Why a test failed, the first line the shortest way to say it."""
-    return result.verdict.message() or f"gpuperf: the test ended with {result.record.failure}"
+    return result.verdict.message() or f"gpuperf: the test ended with {printable(result.record.failure)}"
 
 
 def label_status(result: TestResult, label: str) -> Status:
@@ -187,7 +180,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         shown_change = "new" if timing and status is Status.UNBASELINED else ""
     return Row(
         test=name,
-        time=f"{show_time(timing.time_us)} ±{timing.spread_pct / 2:.1f} %" if timing else "",
+        time=_show_timing(timing) if timing else "",
         rate=_show_rate(timing) if timing else "",
         sol=show_sol(metrics),
         occupancy=show_occupancy(metrics),
@@ -196,6 +189,11 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         verdict=f"{status.value} (replayed)" if result.replayed else status.value,
         status=status,
     )
+
+
+def _show_timing(timing: Timing) -> str:
+    mode = "" if timing.mode == "hot" else f" {timing.mode}"
+    return f"{show_time(timing.time_us)}{mode} ±{timing.spread_pct / 2:.1f} %"
 
 
 def _show_rate(timing: Timing) -> str:

@@ -14,14 +14,13 @@ from pytest_gpuperf.report.rows import (
     counts_by_status,
     header_lines,
     overall_status,
-    printable,
     show_occupancy,
     show_sol,
     show_stall,
     show_time,
     three_digits,
 )
-from pytest_gpuperf.verdict.result import Status
+from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +50,7 @@ def summary_lines(
     environment: Environment,
     replayed_from: Run | None,
     counters_unavailable: str,
+    updated: bool = False,
 ) -> list[str]:
     """The lines of the terminal summary; none where there are no results.
 
@@ -62,6 +62,7 @@ def summary_lines(
         environment: Where the results were measured.
         replayed_from: The recorded run that was judged again, None where the results were measured now.
         counters_unavailable: Why the session has no counters; empty where it has.
+        updated: Whether the results have become the baseline, so that nothing need be said of what had none.
     """
     if not results:
         return []
@@ -71,7 +72,7 @@ def summary_lines(
         lines += ["", *_table(shown, width=width, details=verbosity >= 1, colour=colour)]
     if len(shown) < len(results):
         lines += ["", _left_out(results, shown)]
-    remarks = notices(results, counters_unavailable, replayed=replayed_from is not None)
+    remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
     return [*lines, "", *_wrapped(remarks, width)] if remarks else lines
 
 
@@ -180,5 +181,10 @@ def _shown(metrics: Mapping[str, MetricValue], name: str, show: Callable[[float]
 
 def _remarks(result: TestResult, width: int) -> list[str]:
     """What the verdict says besides failures, which pytest shows with the test."""
-    lines = [printable(finding.line) for finding in result.verdict.findings if not finding.status.fails]
+    timings = [m.timing for m in result.record.measurements.values() if m.timing]
+    reasons = dict.fromkeys(filter(None, (timing.not_captured for timing in timings)))
+    lines = [printable(f"timed queued because it cannot be captured: {reason}") for reason in reasons]
+    for finding in result.verdict.findings:
+        if not finding.status.fails:
+            lines += [printable(finding.line), *(f"  {printable(detail)}" for detail in finding.details)]
     return [" " * INDENT + line for line in _wrapped(lines, width - INDENT)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.session.base import Session
 
 if TYPE_CHECKING:
@@ -22,12 +23,19 @@ def start(settings: Settings) -> Session:
         from pytest_gpuperf.session.profiling import ProfilingSession
 
         return ProfilingSession(settings, settings.profiling_pass)
+    reason = ""
     if settings.replay in ("auto", "never"):
-        from pytest_gpuperf.session.live import LiveSession, live_or_none
+        from pytest_gpuperf.session.live import LiveSession, why_not_live
 
-        live: LiveSession | None = live_or_none(settings)
-        if live is not None:
-            return live
+        reason = why_not_live()
+        if not reason:
+            return LiveSession(settings)
+        if settings.replay == "never":
+            raise GpuperfError(
+                f"{reason}, and --gpuperf-replay=never forbids a replay",
+                expected="a CUDA GPU",
+                next_step="look at `nvidia-smi` and at the CUDA version of your torch",
+            )
     from pytest_gpuperf.session.replay import ReplaySession
 
-    return ReplaySession(settings)
+    return ReplaySession(settings, reason)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
 from pytest_gpuperf.verdict.judge import judge
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Environment, Run
-
-
-ACCEPT_HINT = "where this is meant: gpuperf baseline accept"
 
 
 class Session:
@@ -51,11 +49,22 @@ class Session:
         self.environment = environment
         self.replayed_from = replayed_from
         self.counters_unavailable = ""
-        self.results: list[TestResult] = []
         self.notices: list[str] = []
+        self.updated = False
+        """Whether this run has become the baseline."""
+        self.expected_failures: set[str] = set()
+        """Tests that failed as they were expected to."""
+        self.lines: dict[str, int] = {}
+        """Line of each selected test in its file."""
+        self._results: dict[str, TestResult] = {}
         self.only: frozenset[str] | None = None
         """Node ids to which the run is restricted; None for all that pytest selects."""
         self._store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
+
+    @property
+    def results(self) -> list[TestResult]:
+        """What was judged, in the order of the run; of a test that ran again the last."""
+        return list(self._results.values())
 
     def expect(self, nodeid: str) -> None:
         """Learn of a selected test; reads its suite's baseline.
@@ -81,29 +90,39 @@ class Session:
             state: What it measured.
             failure: Type of the exception that ended it.
         """
-        record = TestRecord(nodeid=state.nodeid, measurements=dict(state.measurements), failure=failure)
         baseline = self._baseline(state.nodeid)
         tolerance = state.marker.tolerance_pct or self.settings.tolerance_pct
         if baseline is not None and baseline.tolerance_pct is not None:
             tolerance = baseline.tolerance_pct
+        record = TestRecord(
+            nodeid=state.nodeid,
+            measurements=dict(state.measurements),
+            failure=failure,
+            tolerance_pct=state.marker.tolerance_pct or 0.0,
+        )
         verdict = judge(
             record,
             limits=(*state.marker.limits, *state.limits),
             baseline=baseline,
             tolerance_pct=tolerance,
             errors=state.errors,
-            accept_hint=ACCEPT_HINT,
+            accept_hint=f"where this is meant: {self.accept_command}",
             no_baseline_hint=self._no_baseline_hint,
-            baseline_file=f"{self.settings.baselines.name}/{self.environment.gpu.slug}/{suite_of(state.nodeid)}.json",
+            baseline_file=show_path(self._store.path(self.environment.gpu.slug, suite_of(state.nodeid))),
         )
         result = TestResult(record, verdict, replayed=self.replayed_from is not None)
-        self.results.append(result)
+        self._results[state.nodeid] = result
         return result
 
     def keep_failed(self, state: ItemState, error: BaseException) -> None:
         """Keep what a test measured before an exception ended it."""
         if state.measurements:
             self.judge(state, type(error).__name__)
+
+    @property
+    def accept_command(self) -> str:
+        """What to type to make this run the baseline."""
+        return "gpuperf baseline accept"
 
     def properties(self, result: TestResult) -> list[tuple[str, object]]:
         """What JUnit files say of a test."""
@@ -114,8 +133,18 @@ class Session:
     def finish(self, *, complete: bool) -> None:
         """Write what is to be kept of the run."""
 
+    def write_markdown(self) -> None:
+        """Append the summary as Markdown to the file that the user or GitHub names.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        from pytest_gpuperf.report.publish import write_markdown
+
+        write_markdown(self)
+
     def report(self, terminal: TerminalReporter) -> None:
-        """Write the summary to the terminal, and for GitHub."""
+        """Write the summary to the terminal, and GitHub's annotations."""
         from pytest_gpuperf.report.publish import publish
 
         publish(self, terminal)
@@ -126,7 +155,7 @@ class Session:
         others = [other for other in self._store.slugs() if other != slug]
         known = f" (there are baselines for {', '.join(others)}, not for {slug})" if others else ""
         if self.replayed_from is not None:
-            return f"gpuperf baseline accept RUN makes one{known}"
+            return f"{self.accept_command} makes one{known}"
         return f"pytest --gpuperf --gpuperf-update=new makes one{known}"
 
     def _baseline(self, nodeid: str) -> TestBaseline | None:

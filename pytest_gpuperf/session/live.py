@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
+from pytest_gpuperf.counters.catalogue import is_raw_name
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
@@ -14,6 +15,7 @@ from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore
 from pytest_gpuperf.session.base import Session, now
 from pytest_gpuperf.session.progress import Progress
+from pytest_gpuperf.verdict.limits import parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,19 +70,24 @@ class LiveSession(Session):
         elif self._ncu is None:
             self._pass.unavailable = NO_NCU
         elif states:
-            wanted = [
-                Wanted(state.nodeid, state.marker.regex, (*state.marker.metrics, *self.settings.metrics))
-                for state in states
-            ]
+            for state in states:
+                state.metrics = (*state.marker.metrics, *self.settings.metrics, *self._raw_limits(state))
+            wanted = [Wanted(state.nodeid, state.marker.regex, state.metrics) for state in states]
             with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
                 self._pass.run(wanted, arguments, cwd, progress)
         if self._pass.notice:
             self.notices.append(self._pass.notice)
         if self.settings.counters == "ncu" and self._pass.unavailable:
             for state in states:
-                state.errors.append(f"--gpuperf-counters=ncu, but {self._pass.unavailable}")
+                state.unavailable = f"--gpuperf-counters=ncu, but {self._pass.unavailable}"
         if self.settings.counters != "off":
             self.counters_unavailable = self._pass.unavailable
+
+    def _raw_limits(self, state: ItemState) -> list[str]:
+        """Raw ncu metrics that the baseline file has limits on."""
+        baseline = self._baseline(state.nodeid)
+        limits = parse_limits(baseline.limits) if baseline is not None else ()
+        return [limit.name for limit in limits if is_raw_name(limit.name)]
 
     def finish(self, *, complete: bool) -> None:
         """Write the run file, and update baselines where that was asked for and the run is complete."""
@@ -107,6 +114,7 @@ class LiveSession(Session):
                 next_step=f"accept what it measured with `gpuperf baseline accept {self._id} --incomplete`",
             )
         plan = accept(run, self._store, self.settings.update, self.settings.tolerance_pct)
+        self.updated = True
         taken = len(plan.of_kind("new", "changed", "refreshed"))
         refused = len(plan.of_kind("refused"))
         self.notices.append(
@@ -115,24 +123,12 @@ class LiveSession(Session):
         )
 
 
-def live_or_none(settings: Settings) -> LiveSession | None:
-    """A live session where there is a GPU.
-
-    Raises:
-        GpuperfError: There is none and `--gpuperf-replay=never` insists on one.
-    """
+def why_not_live() -> str:
+    """Why nothing can be measured here; empty where it can."""
     try:
         import torch
     except ModuleNotFoundError:
-        reason = "torch is not installed"
-    else:
-        if torch.cuda.is_available():
-            return LiveSession(settings)
-        reason = "torch sees no CUDA GPU" if torch.version.cuda else "this torch was built without CUDA"
-    if settings.replay == "never":
-        raise GpuperfError(
-            f"{reason}, and --gpuperf-replay=never forbids a replay",
-            expected="a CUDA GPU",
-            next_step="look at `nvidia-smi` and `python -c 'import torch; print(torch.cuda.is_available())'`",
-        )
-    return None
+        return "torch is not installed"
+    if torch.cuda.is_available():
+        return ""
+    return "torch sees no CUDA GPU" if torch.version.cuda else "this torch was built without CUDA"

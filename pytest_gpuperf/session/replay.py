@@ -6,19 +6,25 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.replay import ReplayInstruments
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run, newest_recordings
+from pytest_gpuperf.json_files import show_path
+from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
 from pytest_gpuperf.session.base import Session
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Run
+    from pytest_gpuperf.verdict.result import TestResult
+
+JUDGED_AGAIN = ("", "AssertionError", "Failed")
+"""Exceptions of a test's own assertions and of the plugin: the replay comes to its own ones."""
 
 
 class ReplaySession(Session):
     """Answers from one run, or from the recordings of the GPU that was recorded last."""
 
-    def __init__(self, settings: Settings) -> None:
-        runs = recorded(settings)
+    def __init__(self, settings: Settings, reason: str) -> None:
+        runs = recorded(settings, reason)
         if settings.update != "never":
             raise GpuperfError(
                 f"--gpuperf-update={settings.update} with a replay, which measures nothing",
@@ -27,10 +33,32 @@ class ReplaySession(Session):
         newest = runs[0]
         super().__init__(settings, ReplayInstruments(runs), newest.environment, replayed_from=newest)
         self.counters_unavailable = newest.counters_unavailable
+        self._failures = {test.nodeid: test.failure for run in reversed(runs) for test in run.tests}
+        if reason:
+            self.notices.append(f"nothing was measured: {reason}")
+
+    @property
+    def accept_command(self) -> str:
+        """What to type to make the replayed run the baseline."""
+        replay = self.settings.replay
+        if replay == "auto" and self.replayed_from is not None:
+            replay = show_path(recording_path(self.settings.baselines, self.replayed_from))
+        return f"gpuperf baseline accept {replay}"
+
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge afresh; only what ended the test for another reason than its values is taken as it was."""
+        recorded = self._failures.get(state.nodeid, "")
+        if not failure and recorded not in JUDGED_AGAIN:
+            failure = recorded
+        return super().judge(state, failure)
 
 
-def recorded(settings: Settings) -> list[Run]:
+def recorded(settings: Settings, reason: str) -> list[Run]:
     """The runs to replay, of one GPU model, the newest first.
+
+    Args:
+        settings: The options.
+        reason: Why nothing can be measured.
 
     Raises:
         GpuperfError: There is none, or it cannot be read.
@@ -40,7 +68,7 @@ def recorded(settings: Settings) -> list[Run]:
     runs = newest_recordings(settings.baselines)
     if not runs:
         raise GpuperfError(
-            f"there is no CUDA GPU, and no recording below {settings.baselines.name}/ to replay instead",
+            f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
             next_step="run on a GPU, then store the run with `gpuperf recording add`",
         )
     slug = runs[0].environment.gpu.slug

@@ -26,7 +26,7 @@ from pytest_gpuperf.timing.estimate import interquartile_range, trimmed_mean
 from pytest_gpuperf.timing.warm_up import until_steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 BLOCK_US = 5_000
 """Long enough that the ends of a block do not count, short enough for many of them."""
@@ -36,6 +36,8 @@ QUEUED_CALLS = 50
 """Pairs that are queued at once; the GPU is blocked while the host queues them."""
 LEAST_BLOCKS = 10
 MOST_BLOCKS = 100
+MOST_COLD_SPREAD_PCT = 100.0
+"""A cold time is a difference, and the noise of the flushes does not shrink with it."""
 WARM_UP_CAP_S = 3.0
 
 
@@ -44,7 +46,8 @@ class Timer:
 
     Args:
         l2_bytes: Size of the device's L2, in bytes; a cold timing flushes twice as much.
-        budget_s: Seconds of GPU time for the blocks of one timing.
+        budget_s: Seconds that the blocks of one timing may take, by the wall clock: flushes and kernels that
+            block the GPU count, the warm-up does not. At least `LEAST_BLOCKS` blocks are taken all the same.
         conditions: Reads the state of the GPU after a timing.
     """
 
@@ -68,8 +71,8 @@ class Timer:
             flops: Operations of a call, kept in the record.
 
         Raises:
-            GpuperfError: Unknown mode, a mode that needs a capture and gets none, or a callable that
-                launches nothing.
+            GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
+                launches nothing, or one too short to be timed cold.
         """
         batch, used, reason = self._batch(fn, mode)
         warm_up = until_steady(batch, WARM_UP_CAP_S)
@@ -77,11 +80,11 @@ class Timer:
         end = time.perf_counter() + self._budget_s
         while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and time.perf_counter() < end):
             blocks.append(batch.run())
-        mean = trimmed_mean(blocks)
+        time_us, spread_pct = _estimate(blocks, used)
         return Timing(
             mode=used,
-            time_us=mean,
-            spread_pct=100 * interquartile_range(blocks) / mean,
+            time_us=time_us,
+            spread_pct=spread_pct,
             blocks_us=tuple(round(block, 6) for block in blocks),
             calls_per_block=batch.calls,
             l2_flushed=used == "cold",
@@ -93,12 +96,12 @@ class Timer:
         )
 
     def _batch(self, fn: Callable[[], Any], mode: str) -> tuple[Batch, TimingMode, str]:
-        """The batch for a mode, the mode it came to, and why nothing could be captured."""
+        """The batch for a mode, the mode it came to, and why it fell back to that."""
         if mode not in ("auto", "hot", "cold", "queued"):
             raise GpuperfError(f"the timing mode is {mode!r}", expected="auto, hot, cold or queued")
         call_us, enqueue_us = probe(fn)
         calls = max(1, min(MAX_CALLS, round(BLOCK_US / call_us)))
-        reason = "mode 'queued' was asked for"
+        reason = ""
         try:
             # A few calls tell whether it can be captured, and whether it launches anything.
             capture(fn, 2)
@@ -112,8 +115,26 @@ class Timer:
                     f"mode {mode!r} needs a callable that a CUDA graph can capture: {error}",
                     next_step="use mode='queued', or keep host synchronisation out of the callable",
                 ) from error
-            reason = str(error)
+            # Where `queued` was asked for, nothing fell back to it.
+            reason = str(error) if mode == "auto" else ""
         return QueuedBatch(fn, min(calls, QUEUED_CALLS), enqueue_us), "queued", reason
+
+
+def _estimate(blocks: Sequence[float], mode: TimingMode) -> tuple[float, float]:
+    """Time in microseconds a call and spread in per cent of it.
+
+    Raises:
+        GpuperfError: A cold time that is lost in the noise of the flushes.
+    """
+    mean, spread = trimmed_mean(blocks), interquartile_range(blocks)
+    if mode == "cold" and (mean <= 0 or 100 * spread > MOST_COLD_SPREAD_PCT * mean):
+        raise GpuperfError(
+            f"the callable is too short to be timed cold: {mean:.3g} µs a call, with a spread of "
+            f"{spread:.3g} µs from the flushes that are taken off",
+            expected="a time above that spread",
+            next_step="use mode='hot'",
+        )
+    return mean, 100 * spread / mean
 
 
 def probe(fn: Callable[[], Any]) -> tuple[float, float]:

@@ -12,31 +12,35 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.timing.batch import Batch
 
-WINDOW = 5
-"""Blocks that must agree before the time counts as steady."""
+WINDOW_S = 0.1
+"""Least length of a window, in seconds. Clocks need tens of milliseconds of load before they move, and a
+matrix product at the power limit drifts slowly, for a second: shorter windows do not see it."""
 STEADY_PCT = 0.5
 """By how much the means of two windows in a row may differ, in per cent."""
-LEAST_SECONDS = 0.1
-"""Clocks need tens of milliseconds of load before they move."""
 
 
 def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = time.perf_counter) -> WarmUp:
     """Run blocks until two windows of them in a row agree, or until `cap_s` seconds have passed.
+
+    A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
 
     Args:
         batch: What is warmed up, and later measured.
         cap_s: When to give up, in seconds.
         clock: Seconds; replaced in tests.
     """
-    begin = clock()
-    blocks: list[float] = []
+    begin = opened = clock()
+    launches = 0
+    before: float | None = None
+    window: list[float] = []
     while True:
-        blocks.append(batch.run())
-        elapsed = clock() - begin
-        if len(blocks) >= 2 * WINDOW and elapsed >= LEAST_SECONDS:
-            before = sum(blocks[-2 * WINDOW : -WINDOW]) / WINDOW
-            now = sum(blocks[-WINDOW:]) / WINDOW
-            if abs(now - before) <= STEADY_PCT / 100 * before:
-                return WarmUp(seconds=round(elapsed, 3), launches=len(blocks) * batch.calls, steady=True)
-        if elapsed >= cap_s:
-            return WarmUp(seconds=round(elapsed, 3), launches=len(blocks) * batch.calls, steady=False)
+        window.append(batch.run())
+        launches += batch.calls
+        at = clock()
+        steady = False
+        if at - opened >= WINDOW_S:
+            now = sum(window) / len(window)
+            steady = before is not None and abs(now - before) <= STEADY_PCT / 100 * before
+            before, window, opened = now, [], at
+        if steady or at - begin >= cap_s:
+            return WarmUp(seconds=round(at - begin, 3), launches=launches, steady=steady)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters import catalogue
@@ -35,6 +35,8 @@ class Comparison:
     """Time in microseconds a call; None where one side has none of that mode."""
     not_compared: str = ""
     """Why the times were not compared; empty where they were, or where one side has none."""
+    fell_back: bool = False
+    """Whether that is because the callable can no longer be captured: a regression."""
     counters: tuple[Change, ...] = ()
     """Counters that moved beyond their tolerance, the largest mover first."""
     worse_exact: tuple[Change, ...] = ()
@@ -55,8 +57,8 @@ class Comparison:
 
     @property
     def moved(self) -> bool:
-        """Whether anything at all is beyond its tolerance."""
-        return bool(self.slower or self.faster or self.not_compared or self.counters or self.kernels)
+        """Whether anything is beyond its tolerance; a time of another mode that was asked for is not."""
+        return bool(self.slower or self.faster or self.fell_back or self.counters or self.kernels)
 
     @property
     def _time_pct(self) -> float:
@@ -69,17 +71,18 @@ def compare(measurement: Measurement, baseline: MeasurementBaseline, tolerance_p
     The time is compared with the mean over the baseline's sessions, if they have the same mode. Counters
     have three tiers: an exact one (registers, occupancy, launches) has no tolerance, nor has a count that
     was 0; a near-exact one is shown beyond 0.1 %; one that depends on the GPU's state is shown beyond 2 %,
-    and one in per cent only beyond 1 point too.
+    and one in per cent only beyond 1 point too. Where the time improved beyond its tolerance or other
+    kernels run, no exact counter is a regression: they may pay with registers for what they gain.
 
     Args:
         measurement: What was measured.
         baseline: What is expected.
         tolerance_pct: By how much the time may move, in per cent.
     """
-    time, not_compared = _compare_times(measurement.timing, baseline)
+    times = _compare_times(measurement.timing, baseline, tolerance_pct)
     profile = measurement.profile
     if profile is None or profile.unavailable:
-        return Comparison(time, not_compared, time_tolerance_pct=tolerance_pct)
+        return times
     counters: list[tuple[float, Change]] = []
     worse_exact: list[Change] = []
     for name, actual in profile.combined.items():
@@ -90,27 +93,35 @@ def compare(measurement: Measurement, baseline: MeasurementBaseline, tolerance_p
         if found is not None:
             movement, change, exact = found
             counters.append((movement, change))
-            if exact and change.worse:
+            # What allows fewer blocks without being the limiter costs nothing: theoretical occupancy tells.
+            if exact and change.worse and not name.startswith("occupancy_limit."):
                 worse_exact.append(change)
     counters.sort(key=lambda entry: -entry[0])
-    return Comparison(
-        time=time,
-        not_compared=not_compared,
+    kernels = _compare_kernels(profile, baseline)
+    return replace(
+        times,
         counters=tuple(change for _, change in counters),
-        worse_exact=tuple(worse_exact),
-        kernels=_compare_kernels(profile, baseline),
-        time_tolerance_pct=tolerance_pct,
+        worse_exact=() if times.faster or kernels else tuple(worse_exact),
+        kernels=kernels,
     )
 
 
-def _compare_times(timing: Timing | None, baseline: MeasurementBaseline) -> tuple[Change | None, str]:
+def _compare_times(timing: Timing | None, baseline: MeasurementBaseline, tolerance_pct: float) -> Comparison:
     if timing is None or baseline.time is None:
-        return None, ""
+        return Comparison(time_tolerance_pct=tolerance_pct)
     if timing.mode != baseline.time.mode:
-        return None, f"the time was taken {timing.mode}, the baseline's {baseline.time.mode}: not compared"
+        reason = timing.not_captured
+        line = (
+            f"the time could not be compared: measured queued (cannot be captured: {reason}), "
+            f"the baseline is {baseline.time.mode}"
+            if reason
+            else f"the time was taken {timing.mode}, the baseline's {baseline.time.mode}: not compared"
+        )
+        return Comparison(not_compared=line, fell_back=bool(reason), time_tolerance_pct=tolerance_pct)
     expected = baseline.time.mean_us
     change_pct = 100 * (timing.time_us / expected - 1)
-    return Change("time_us", expected, timing.time_us, change_pct, worse=change_pct > 0), ""
+    change = Change("time_us", expected, timing.time_us, change_pct, worse=change_pct > 0)
+    return Comparison(change, time_tolerance_pct=tolerance_pct)
 
 
 def _compare_counter(

@@ -66,8 +66,6 @@ class Limit:
     """One of `>= <= > < == !=`."""
     value: float | str
     """In the metric's unit."""
-    label: str | None = None
-    """The measurement it is for; None for all of the test that have such a value."""
 
     def __str__(self) -> str:
         """`memory_throughput >= 60`, which `parse_limit` reads."""
@@ -178,7 +176,7 @@ def check_limit(
     """Compare one value with its limit.
 
     Args:
-        limit: The limit; its label is not looked at.
+        limit: The limit.
         measurement: What was measured.
         source: Whose limit it is, as shown behind it: `of the test`.
         baseline: The value's baseline, to be shown beside it.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue, TestRecord
+
+_COMMAND = re.compile(r"(?<!\S):{2,}|##\[")
 
 
 class Status(str, Enum):
@@ -51,6 +54,17 @@ class Change:
         change = "" if self.change_pct is None else f" ({self.change_pct:+.1f} %)"
         baseline, actual = show_pair(self.baseline, self.actual)
         return f"{self.metric} {baseline} -> {actual}{change}"
+
+
+def printable(text: str) -> str:
+    """`text` on one line, without control characters and without commands for GitHub.
+
+    Names and messages come from pull requests and files. GitHub's runner takes a line that starts with `::`,
+    spaces before it left out, for a workflow command, and the older `##[` anywhere in a line.
+    """
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return _COMMAND.sub(lambda match: " ".join(match[0]), text)
 
 
 def show_value(value: MetricValue, digits: int = 3) -> str:
@@ -100,13 +114,14 @@ class TestVerdict:
     """By label: counters that moved beyond their tolerance, the largest mover first."""
 
     def message(self) -> str:
-        """What a failed test shows: one line a finding, its details indented below."""
+        """What a failed test shows: one line a finding, its details indented below, each `printable`."""
         lines: list[str] = []
         for finding in self.findings:
             if finding.status.fails:
                 label = "" if finding.label in ("", "main") else f"{finding.label}: "
-                lines.append(f"gpuperf: {label}{finding.line}")
-                lines.extend(f"    {detail}" for detail in finding.details)
+                first, *more = f"gpuperf: {label}{finding.line}".splitlines()
+                lines.append(printable(first))
+                lines.extend(f"    {printable(line)}" for line in (*more, *finding.details))
         return "\n".join(lines)
 
 

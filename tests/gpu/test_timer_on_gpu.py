@@ -64,6 +64,31 @@ def test_cold_is_slower_than_hot_where_the_input_fits_the_l2(
     assert cold.time_us > 1.3 * hot.time_us
 
 
+def test_a_kernel_too_short_to_be_timed_cold_has_a_time_above_0_or_none(timer: Timer) -> None:
+    x = torch.ones(1, device="cuda")
+    try:
+        timing = timer.time(lambda: x.add_(1), mode="cold")
+    except GpuperfError as error:
+        assert "mode='hot'" in str(error)  # noqa: PT017
+    else:
+        assert timing.time_us > 0
+
+
+def test_work_on_a_stream_that_is_joined_is_in_the_time(
+    timer: Timer, square: Callable[[], torch.Tensor]
+) -> None:
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def beside() -> None:
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            square()
+        torch.cuda.current_stream().wait_stream(side)
+
+    timing = timer.time(beside, mode="hot")
+    assert timing.time_us > 0.8 * timer.time(square, mode="hot").time_us
+
+
 def test_a_callable_that_synchronises_is_queued_and_says_why(timer: Timer) -> None:
     x = torch.randn(1024, 1024, device="cuda")
     timing = timer.time(lambda: torch.square(x).sum().item(), mode="auto")

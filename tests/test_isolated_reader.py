@@ -1,0 +1,81 @@
+"""Reading a report in a process of its own, whatever NVIDIA's library does there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fake_ncu
+from pytest_gpuperf.counters.isolated_reader import read_report_isolated
+from pytest_gpuperf.counters.ncu_report_reader import read_report
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = ["launch__registers_per_thread"]
+
+
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Put something in front of the real ncu_report."""
+    folder = tmp_path / "library"
+    folder.mkdir()
+    (folder / "ncu_report.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def test_a_report_reads_as_in_this_process(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    report = fake_ncu.report(tmp_path)
+    kernels = read_report_isolated(report, NAMES)
+    assert kernels == read_report(report, NAMES)
+    assert len(kernels) > 1
+
+
+def test_what_the_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library(
+        tmp_path,
+        monkeypatch,
+        "import os\nos.system('echo hello from a library')\nprint('hello')\nload_report = lambda path: []\n",
+    )
+    (tmp_path / "x.ncu-rep").touch()
+    with pytest.raises(GpuperfError, match=r"x\.ncu-rep holds no kernel"):
+        read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("os.kill(os.getpid(), 11)", -11), ("os._exit(0)", 0), ("raise OSError", 1)]
+)
+def test_a_library_that_ends_the_process_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, status: int
+) -> None:
+    library(tmp_path, monkeypatch, f"import os\n{end}\n")
+    with pytest.raises(GpuperfError, match=rf"failed to read x\.ncu-rep \(exit status {status}\)"):
+        read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
+
+
+def test_garbage_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    path = tmp_path / "x.ncu-rep"
+    path.write_bytes(b"garbage")
+    with pytest.raises(GpuperfError, match=r"x\.ncu-rep holds no kernel"):
+        read_report_isolated(path, NAMES)
+
+
+def test_modules_beside_the_run_do_not_stand_in_for_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncu_report")
+    (tmp_path / "subprocess.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    assert read_report_isolated(fake_ncu.report(tmp_path), NAMES)
+
+
+def test_modules_beside_the_package_do_not_stand_in_for_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncu_report")
+    (tmp_path / "subprocess.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.setattr("pytest_gpuperf.__file__", str(tmp_path / "pytest_gpuperf" / "__init__.py"))
+    assert read_report_isolated(fake_ncu.report(tmp_path), NAMES)

@@ -1,0 +1,56 @@
+"""The line that says that ncu is at work."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.session.progress import Progress
+
+
+class Reporter:
+    """What of pytest's terminal reporter the line needs."""
+
+    def __init__(self, isatty: bool) -> None:
+        self.isatty = isatty
+        self.lines: list[str] = []
+        self.rewritten: list[str] = []
+
+    def ensure_newline(self) -> None:
+        pass
+
+    def write_line(self, line: str) -> None:
+        self.lines.append(line)
+
+    def rewrite(self, line: str, erase: bool = False) -> None:
+        self.rewritten.append(line)
+
+
+def test_a_log_gets_two_lines() -> None:
+    reporter = Reporter(isatty=False)
+    with Progress(reporter, "ncu profiles 3 tests") as progress:  # type: ignore[arg-type]
+        for done in range(4):
+            progress(done, 3)
+    assert reporter.rewritten == []
+    assert reporter.lines == [
+        "gpuperf: ncu profiles 3 tests ...",
+        "gpuperf: ncu profiles 3 tests: done in 0.0 s",
+    ]
+
+
+def test_a_terminal_gets_one_line_that_counts() -> None:
+    reporter = Reporter(isatty=True)
+    with Progress(reporter, "ncu profiles 3 tests") as progress:  # type: ignore[arg-type]
+        for done in (0, 0, 1, 3):
+            progress(done, 3)
+    assert [line.split(",")[0] for line in reporter.rewritten[:-1]] == [
+        "gpuperf: ncu profiles 3 tests: 0/3",
+        "gpuperf: ncu profiles 3 tests: 1/3",
+        "gpuperf: ncu profiles 3 tests: 3/3",
+    ]
+
+
+def test_an_interruption_is_said() -> None:
+    reporter = Reporter(isatty=False)
+    with pytest.raises(KeyboardInterrupt), Progress(reporter, "ncu profiles 3 tests"):  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+    assert reporter.lines[-1] == "gpuperf: ncu profiles 3 tests: stopped after 0.0 s"
