@@ -11,7 +11,7 @@ from pytest_gpuperf.baseline.merge import Which, accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Measurement, Run, TestRecord
-from run_builders import NODEID, measured, one_test, queued, record, run
+from run_builders import NODEID, measured, one_test, profile, queued, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,7 +188,10 @@ def test_values_of_a_run_that_no_longer_serves_are_forgotten(store: BaselineStor
         (record(main=measured(5.0, correct=False)), "the output is wrong"),
         (record(main=measured(5.0), other=measured(5.0, correct=False)), "the output is wrong"),
         (record(main=measured(5.0), failure="RuntimeError"), "the test failed: RuntimeError"),
-        (record(main=measured(None)), "neither a time nor counters were measured"),
+        (
+            record(main=Measurement(profile=profile({}, unavailable="no ncu"))),
+            "neither a time nor counters were measured",
+        ),
         (record(), "nothing was measured"),
     ],
 )
@@ -280,3 +283,8 @@ def test_what_a_person_wrote_survives_an_update(
     content = accepted(store, run(record(main=measured(time_us)), id="second"))
     assert content["tests"][NODEID]["measurements"]["main"]["time"]["sessions"][0]["run"] == "second"
     assert content["tests"][NODEID].items() >= hand_made.items()
+
+
+def test_a_test_that_only_checks_or_warms_up_needs_no_baseline(store: BaselineStore) -> None:
+    result = accept(run(record(main=measured(None))), store, "all", 5.0, environ=NO_CI)
+    assert (result.entries, result.files) == ((), {})

@@ -97,6 +97,8 @@ def plan(run: Run, store: BaselineStore, which: Which, tolerance_pct: float) -> 
         baseline = known[path].get(test.nodeid, TestBaseline())
         tolerance = baseline.tolerance_pct or test.tolerance_pct or tolerance_pct
         for label, measurement in test.measurements.items():
+            if measurement.timing is None and measurement.profile is None:
+                continue  # only checked or warmed up: there is nothing to compare later
             if not _has_values(measurement):
                 why = "neither a time nor counters were measured"
                 entries.append(Entry(test.nodeid, label, "refused", (why,)))

@@ -150,7 +150,9 @@ def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
 def _by_suite(run: Run | None) -> dict[str, set[str]]:
     suites: dict[str, set[str]] = {}
     for test in run.tests if run else ():
-        suites.setdefault(suite_of(test.nodeid), set()).add(test.nodeid)
+        # What only checks or warms up has no baseline.
+        if any(measured.timing or measured.profile for measured in test.measurements.values()):
+            suites.setdefault(suite_of(test.nodeid), set()).add(test.nodeid)
     return suites
 
 

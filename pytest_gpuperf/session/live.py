@@ -119,7 +119,7 @@ class LiveSession(Session):
         refused = len(plan.of_kind("refused"))
         self.notices.append(
             f"baseline updated ({self.settings.update}): {taken} measurements in {len(plan.files)} files"
-            + (f", {refused} refused because they are wrong or failed" if refused else "")
+            + (f", {refused} refused (gpuperf baseline diff says why)" if refused else "")
         )
 
 
