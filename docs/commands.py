@@ -48,7 +48,8 @@ def printed(command: str, project: Path, log: Path) -> str:
         os.dup2(stream.fileno(), 2)
     for own in (sys.stdout, sys.stderr):
         assert isinstance(own, TextIOWrapper)
-        own.reconfigure(encoding="utf-8")
+        # Line by line, so that what goes to both of them stands in the order in which it was written.
+        own.reconfigure(encoding="utf-8", line_buffering=True)
     program, *arguments = shlex.split(command)
     with contextlib.suppress(SystemExit):
         _PROGRAMS[program](arguments)
