@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.verdict.limits import Limit
 
-MARKER_KEYS = ("kernels", "limits", "tolerance", "metrics")
+MARKER_KEYS = ("kernels", "limits", "tolerance", "metrics", "benchmark")
 
 
 @dataclass(frozen=True)

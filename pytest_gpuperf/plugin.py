@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from pytest_gpuperf import options
 from pytest_gpuperf.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
-
-if TYPE_CHECKING:
-    import pytest
 
 __all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "ncu"]
 
@@ -22,13 +19,23 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker and, with `--gpuperf`, start the session."""
     config.addinivalue_line(
         "markers",
-        "gpuperf(kernels=None, limits=None, tolerance=None, metrics=()): "
+        "gpuperf(kernels=None, limits=None, tolerance=None, metrics=(), benchmark=False): "
         "kernels: regex or list of them that chooses the kernels to profile; "
         "limits: such as {'memory_throughput': '>= 60'} or ['stall.barrier <= 25']; "
         "tolerance: per cent by which the time may exceed its baseline; "
-        "metrics: raw ncu metrics to read besides the usual ones",
+        "metrics: raw ncu metrics to read besides the usual ones; "
+        "benchmark: let the GPU time what pytest-benchmark's fixture runs",
     )
     if options.is_enabled(config):
         from pytest_gpuperf.hooks import activate
 
         activate(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the GPU time what pytest-benchmark runs, where a test is marked so; skip it without `--gpuperf`."""
+    if item.get_closest_marker("gpuperf") is not None:
+        from pytest_gpuperf.benchmark_timer import apply
+
+        apply(item)

@@ -6,9 +6,12 @@ An instrument returns these, a verdict and a report read them, and a run file (`
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RUN_SCHEMA = 1
 """Version of the run file. A reader refuses a newer one and leaves the file as it is."""
@@ -208,3 +211,9 @@ class Run(Record, frozen=True, kw_only=True):
     counters_unavailable: str = ""
     """Why the whole session has no counters; empty where it has, or where none were asked for."""
     tests: tuple[TestRecord, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each test, label, kernel launch and metric; see `pytest_gpuperf.report.frame`."""
+        from pytest_gpuperf.report.frame import to_frame
+
+        return to_frame(self)

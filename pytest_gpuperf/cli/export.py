@@ -1,0 +1,85 @@
+"""`gpuperf export`: a run as a file for other tools."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.json_files import show_path, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_gpuperf.records import Run
+
+
+def _csv(run: Run) -> bytes:
+    return run.to_frame().to_csv(index=False, lineterminator="\n").encode()
+
+
+def _json(run: Run) -> bytes:
+    # Fifteen digits are the most that pandas writes.
+    text = run.to_frame().to_json(orient="records", date_format="iso", double_precision=15, indent=1)
+    return text.encode() + b"\n"
+
+
+def _parquet(run: Run) -> bytes:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise GpuperfError("parquet needs pyarrow, which is not installed", next_step="pip install pyarrow")
+    return run.to_frame().to_parquet(index=False, engine="pyarrow")
+
+
+def _pytest_benchmark(run: Run) -> bytes:
+    from pytest_gpuperf.report.pytest_benchmark import to_pytest_benchmark
+
+    return to_pytest_benchmark(run)
+
+
+_FORMATS: Mapping[str, Callable[[Run], bytes]] = {
+    "csv": _csv,
+    "json": _json,
+    "parquet": _parquet,
+    "pytest-benchmark": _pytest_benchmark,
+}
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["csv", "json", "parquet", "pytest-benchmark"]),
+    required=True,
+    help="csv, json, parquet: a table with a row for each test, label, kernel and metric; "
+    "pytest-benchmark: the times as a file that `pytest-benchmark compare` reads.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write (default: standard output; parquet needs a file).",
+)
+@project_options
+def export(project: Project, run: str | None, format_name: str, output: Path | None) -> None:
+    """Write RUN in a form that other tools read.
+
+    RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if
+    left out.
+    """
+    if format_name == "parquet" and output is None:
+        raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")
+    measured = project.load(run)
+    data = _FORMATS[format_name](measured)
+    if output is None:
+        click.echo(data, nl=False)
+        return
+    try:
+        write_files({output: data})
+    except OSError as error:
+        raise GpuperfError(f"{show_path(output)} cannot be written: {error.strerror}") from None
+    echo(f"wrote {show_path(output)} ({count_tests(measured.tests)})")

@@ -1,0 +1,99 @@
+"""A run as a table in long form: one number or word a row, for notebooks, spreadsheets and dashboards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_gpuperf.counters.catalogue import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+
+    from pytest_gpuperf.records import Conditions, Correctness, MetricValue, Profile, Run, Timing
+
+_CORRECTNESS = {"max_abs_diff": "", "max_rel_diff": "", "mismatched": "element"}
+_TIMING = {"time_us": "us", "spread_pct": "%", "gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s"}
+_CONDITIONS = {"sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c": "degC", "power_w": "W"}
+
+
+class _Entry(NamedTuple):
+    """What one row says, without the test and the run it belongs to."""
+
+    kernel: str
+    launch: int | None
+    metric: str
+    mode: str
+    value: float | None
+    unit: str
+    text: str
+
+
+_COLUMNS = ("nodeid", "label", *_Entry._fields, "failed")
+
+
+def to_frame(run: Run) -> pd.DataFrame:
+    """The table of a run, a row for each test, label, kernel launch and metric.
+
+    Columns: `nodeid`; `label`; `kernel` (empty for the combined row of all kernels, and for what belongs to
+    none); `launch` (place of the kernel in launch order, from 0); `metric`; `mode` (`hot`, `cold` or `queued`
+    for a time, which is comparable only with times of the same mode); `value`; `unit` (empty for a pure
+    number and for raw ncu metrics); `text` (the word, where the metric is one and `value` is NaN);
+    `failed` (whether the test ended with an exception or its result was wrong); and for all rows alike
+    `run`, `date` (UTC), `gpu`, `commit` and `dirty`.
+    """
+    import pandas as pd
+
+    frame: pd.DataFrame = pd.DataFrame(_rows(run), columns=list(_COLUMNS))
+    # An empty run, or one without words or kernels, has columns of the same types all the same.
+    frame = frame.astype({"launch": "Int64", "value": "float64", "failed": "bool"})
+    environment = run.environment
+    frame["run"] = run.id
+    frame["date"] = pd.to_datetime(run.started_at, utc=True, errors="coerce")
+    frame["gpu"] = environment.gpu.name
+    frame["commit"] = environment.commit
+    frame["dirty"] = pd.Series(environment.dirty, index=frame.index, dtype="boolean")
+    return frame
+
+
+def _rows(run: Run) -> Iterator[tuple[object, ...]]:
+    for test in run.tests:
+        for label, measured in test.measurements.items():
+            wrong = measured.correctness is not None and not measured.correctness.passed
+            failed = bool(test.failure) or wrong
+            entries: list[_Entry] = []
+            if measured.correctness is not None:
+                entries += _numbers(measured.correctness, _CORRECTNESS)
+            if measured.timing is not None:
+                entries += _numbers(measured.timing, _TIMING, measured.timing.mode)
+                if measured.timing.conditions is not None:
+                    entries += _numbers(measured.timing.conditions, _CONDITIONS, measured.timing.mode)
+            if measured.profile is not None:
+                entries += _counters(measured.profile)
+            for entry in entries:
+                yield (test.nodeid, label, *entry, failed)
+
+
+def _numbers(
+    record: Correctness | Timing | Conditions, units: Mapping[str, str], mode: str = ""
+) -> Iterator[_Entry]:
+    for name, unit in units.items():
+        value = getattr(record, name)
+        if value is not None:
+            yield _Entry("", None, name, mode, value, unit, "")
+
+
+def _counters(profile: Profile) -> Iterator[_Entry]:
+    yield from _metrics("", None, profile.combined)
+    for launch, kernel in enumerate(profile.kernels):
+        yield from _metrics(kernel.name, launch, kernel.metrics)
+
+
+def _metrics(kernel: str, launch: int | None, metrics: Mapping[str, MetricValue]) -> Iterator[_Entry]:
+    for name, value in metrics.items():
+        unit = METRICS[name].unit if name in METRICS else ""
+        if isinstance(value, str):
+            yield _Entry(kernel, launch, name, "", None, unit, value)
+        else:
+            yield _Entry(kernel, launch, name, "", value, unit, "")

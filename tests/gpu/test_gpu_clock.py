@@ -1,0 +1,46 @@
+"""The clock for pytest-benchmark on a real GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_gpuperf.benchmark_timer import gpu_clock
+from pytest_gpuperf.timing.batch import HotBatch
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+
+def round_us(x: torch.Tensor, calls: int) -> float:
+    """Microseconds a call of the fastest of some rounds."""
+    rounds = []
+    for _ in range(20):
+        start = gpu_clock()
+        for _ in range(calls):
+            torch.square(x)
+        rounds.append((gpu_clock() - start) / calls * 1e6)
+    return min(rounds)
+
+
+def graph_us(x: torch.Tensor) -> float:
+    batch = HotBatch(lambda: torch.square(x), 100)
+    return min(batch.run() for _ in range(20))
+
+
+def test_a_long_kernel_reads_as_in_a_graph() -> None:
+    x = torch.randn(8192, 8192, device="cuda")
+    assert round_us(x, 5) == pytest.approx(graph_us(x), rel=0.03)
+
+
+def test_a_short_kernel_is_not_read_at_the_rate_of_its_launches() -> None:
+    # Between kernels of a stream is a gap of the order of the kernel; the host's launches are far apart.
+    x = torch.randn(64, 64, device="cuda")
+    assert round_us(x, 50) < graph_us(x) + 1.5
+
+
+def test_nothing_on_the_gpu_reads_as_a_few_microseconds() -> None:
+    start = gpu_clock()
+    assert 0 < gpu_clock() - start < 10e-6
