@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from pytest_gpuperf.options import Settings
 from pytest_gpuperf.session import Session, start
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from _pytest.terminal import TerminalReporter
 
@@ -133,14 +134,23 @@ class Hooks:
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         complete = ended and not session.shouldfail and not session.shouldstop
-        try:
-            self._session.write_markdown()
+        # Each by itself: a summary that cannot be written must not lose the run, nor the other way round.
+        with _said(self._session, session):
             self._session.finish(complete=complete)
-        except (GpuperfError, OSError) as error:
-            self._session.notices.append(f"error: {error}")
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        with _said(self._session, session):
+            self._session.write_markdown()
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
         if self._session is not None:
             self._session.report(terminalreporter)
+
+
+@contextmanager
+def _said(session: Session, of_pytest: pytest.Session) -> Iterator[None]:
+    """Turn what could not be written into a line of the summary and into pytest's exit status."""
+    try:
+        yield
+    except (GpuperfError, OSError) as error:
+        session.notices.append(f"error: {error}")
+        of_pytest.exitstatus = pytest.ExitCode.USAGE_ERROR

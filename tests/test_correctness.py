@@ -313,39 +313,3 @@ def test_allocator_that_shows_no_free_blocks_leaves_memory_as_it_is(monkeypatch:
 def test_mutates_that_names_no_tensor_is_refused(position: int | str) -> None:
     with pytest.raises(GpuperfError, match="which is no tensor of this call"):
         checked(lambda x, n: x, data(3), 4, expected=lambda x, n: x, mutates=(position,))
-
-
-# --- on a GPU, where free blocks of the caching allocator are filled ---
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-
-
-@pytest.mark.gpu
-@needs_gpu
-@pytest.mark.parametrize("elements", [100, 300_000, 3_000_000, 40_000_000])
-@pytest.mark.parametrize("temporary", [False, True], ids=["alone", "after a temporary"])
-def test_element_never_written_on_the_gpu_fails(elements: int, temporary: bool) -> None:
-    def almost(x: torch.Tensor) -> torch.Tensor:
-        scratch = torch.empty_like(x) if temporary else None
-        out = torch.empty_like(x)
-        out[:-1] = x[:-1] ** 2
-        del scratch
-        return out
-
-    result = checked(almost, data(elements).cuda(), expected=torch.square)
-    assert f"1 of {elements} elements is never written, the first at [{elements - 1}]" in result.failure
-
-
-@pytest.mark.gpu
-@needs_gpu
-def test_compiled_function_stays_compiled_while_checked() -> None:
-    runs_of_python = []
-
-    @torch.compile
-    def square(x: torch.Tensor) -> torch.Tensor:
-        if not torch.compiler.is_compiling():
-            runs_of_python.append(1)
-        return x * x
-
-    assert checked(square, data(1000).cuda(), expected=torch.square).passed
-    assert not runs_of_python

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_gpuperf.session.base import Session
+
 
 def test_xdist_is_refused_with_one_line(pytester: pytest.Pytester, replay: None) -> None:
     pytest.importorskip("xdist")
@@ -217,4 +219,28 @@ def test_markdown_that_cannot_be_written_is_one_line(pytester: pytest.Pytester, 
 def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "--gpuperf-markdown=x.md")
+    assert "5.30 µs" in (pytester.path / "x.md").read_text()
+
+
+def test_a_summary_that_cannot_be_written_does_not_lose_the_run(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished: list[bool] = []
+    monkeypatch.setattr(Session, "finish", lambda _, *, complete: finished.append(complete))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    pytester.runpytest("--gpuperf", "--gpuperf-markdown=nowhere/x.md")
+    assert finished == [True]
+
+
+def test_a_run_that_cannot_be_written_does_not_lose_the_summary(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Session, *, complete: bool) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Session, "finish", full)
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=x.md")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["gpuperf: error: no space left on device"])
     assert "5.30 µs" in (pytester.path / "x.md").read_text()
