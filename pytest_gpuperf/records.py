@@ -19,13 +19,18 @@ RUN_SCHEMA = 1
 MetricValue: TypeAlias = float | str
 """A counter's value: a number in the catalogue's unit, or a word (`occupancy_limiter`)."""
 
-TimingMode: TypeAlias = Literal["hot", "cold", "queued"]
+TimingMode: TypeAlias = Literal["hot", "cold", "queued", "host"]
 """How a time was taken. Times of different modes are different quantities and never compared.
 
 `hot`: CUDA events around a CUDA graph of many launches, caches warm. `cold`: the same with the L2
 flushed before each launch and the cost of the flush taken out. `queued`: event pairs around single
-launches queued behind a blocking kernel, for callables that cannot be captured.
+launches queued behind a blocking kernel, for callables that cannot be captured. `host`: the host's clock
+around many calls and their end on the GPU, launch included, for launch-bound code.
 """
+
+TimingFigure: TypeAlias = Literal["events", "cupti", "host"]
+"""The instrument that a time comes from: CUDA events (the launch gap taken off), CUPTI's activity records
+of the kernels, or the host's clock."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,6 +118,35 @@ class Correctness(Record, frozen=True, kw_only=True):
     """Why it failed, as shown to the user; empty where it passed."""
 
 
+class ClockModel(Record, frozen=True, kw_only=True):
+    """How the time of a call hangs on the SM clock: `t = cycles / f + fixed_us`.
+
+    The line holds for kernels bound by arithmetic, by memory and by both, where neither time nor cycles
+    hold still (fitted by `pytest_gpuperf.timing.clock_model.fit`).
+    """
+
+    cycles: float
+    """SM cycles (microseconds times MHz) that a call spends at the SM clock."""
+    fixed_us: float
+    """Microseconds that do not hang on the SM clock: memory, mostly."""
+    reference_mhz: float
+    """The SM clock that normalised times are brought to."""
+    share_error: float = 0.0
+    """Standard error of `sm_clock_share` at the reference clock."""
+
+    def time_us(self, sm_clock_mhz: float) -> float:
+        """Microseconds a call at an SM clock in MHz."""
+        return self.cycles / sm_clock_mhz + self.fixed_us
+
+    @property
+    def sm_clock_share(self) -> float:
+        """Share of the time, from 0 to 1, that hangs on the SM clock.
+
+        Near 1 where compute or latency bounds the kernel, near 0 where memory does.
+        """
+        return self.cycles / self.reference_mhz / self.time_us(self.reference_mhz)
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """The time of one call of a callable on the GPU."""
 
@@ -124,6 +158,24 @@ class Timing(Record, frozen=True, kw_only=True):
     blocks_us: tuple[float, ...]
     """Mean time a call of each block, in microseconds, in the order measured."""
     calls_per_block: int
+    figure: TimingFigure = "events"
+    """The instrument that `time_us` comes from."""
+    events_us: float = 0.0
+    """By CUDA events, in microseconds a call, with the launch gap; 0 where not taken."""
+    cupti_us: float = 0.0
+    """Sum of the kernels' own durations by CUPTI, in microseconds a call; 0 where not taken."""
+    launch_gap_us: float = 0.0
+    """What lies between two launches inside a graph, in microseconds, measured with an empty kernel."""
+    blocks_mhz: tuple[float, ...] = ()
+    """Mean SM clock of each block, in MHz, from stamps on the GPU itself; empty where there are none."""
+    clock_model: ClockModel | None = None
+    """None where the clocks at hand did not tell."""
+    normalised_us: float = 0.0
+    """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
+    autotuned: tuple[str, ...] = ()
+    """Configurations that Triton's autotuner picked, as `kernel: config`."""
+    measured_again: tuple[str, ...] = ()
+    """Why earlier attempts were thrown away, one sentence each."""
     l2_flushed: bool = False
     not_captured: str = ""
     """Why no CUDA graph could be captured, where `mode` fell back to `queued`; else empty."""

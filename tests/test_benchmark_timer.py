@@ -123,6 +123,8 @@ class Suite:
 @pytest.fixture
 def suite(pytester: pytest.Pytester, replay: None, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> Suite:
     pytest.importorskip("pytest_benchmark")
+    # Where these tests are spread by pytest-xdist, pytest-benchmark would switch itself off in the inner run.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", lambda: "")
     return Suite(pytester)
 

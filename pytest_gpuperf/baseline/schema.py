@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import MetricValue, Record, TimingMode, Toolchain
+from pytest_gpuperf.records import ClockModel, MetricValue, Record, TimingFigure, TimingMode, Toolchain
 
 BASELINE_SCHEMA = 1
 """Version of the baseline file. A reader refuses a newer one and leaves the file as it is."""
@@ -48,12 +48,21 @@ class TimeSession(Record, frozen=True, kw_only=True):
     run: str
     time_us: Annotated[float, msgspec.Meta(gt=0)]
     spread_pct: float = 0.0
+    normalised_us: float = 0.0
+    """At the `reference_mhz` of its `TimeBaseline`; 0 where the session has no clock model."""
+    sm_clock_mhz: float = 0.0
+    """Mean SM clock while it was measured; 0 where unknown."""
+    clock_model: ClockModel | None = None
 
 
 class TimeBaseline(Record, frozen=True, kw_only=True):
     """Times of one callable, all taken in one mode."""
 
     mode: TimingMode
+    figure: TimingFigure = "events"
+    """Times of another instrument are not compared."""
+    reference_mhz: float = 0.0
+    """SM clock that the sessions' normalised times are brought to, set by the first; 0 where unknown."""
     sessions: Annotated[tuple[TimeSession, ...], msgspec.Meta(min_length=1)]
 
     @property

@@ -35,6 +35,7 @@ STYLES = {
     Status.WRONG: "bold red",
     Status.REGRESSED: "bold red",
     Status.LIMIT: "bold red",
+    Status.INCONCLUSIVE: "yellow",
     Status.UNBASELINED: "yellow",
     Status.IMPROVED: "bold green",
     Status.PASS: "green",

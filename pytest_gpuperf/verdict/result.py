@@ -25,6 +25,8 @@ class Status(str, Enum):
     """Worse than the baseline by more than the tolerance."""
     LIMIT = "limit"
     """Outside a limit of the test or of the baseline file."""
+    INCONCLUSIVE = "inconclusive"
+    """Too uncertain to be called; fails only under `--gpuperf-strict`."""
     UNBASELINED = "unbaselined"
     """Nothing to compare with yet."""
     IMPROVED = "improved"
