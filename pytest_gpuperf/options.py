@@ -57,14 +57,15 @@ OPTIONS = (
         "mode",
         "auto",
         "how time() measures unless told: 'hot' (CUDA graph of many launches), 'cold' (L2 flushed before "
-        "each launch), 'queued' (event pairs around queued launches); 'auto' is hot where the callable can "
-        "be captured and queued elsewhere",
-        choices=("auto", "hot", "cold", "queued"),
+        "each launch), 'queued' (event pairs around queued launches), 'host' (the host's clock, launches "
+        "included); 'auto' is hot where the callable can be captured and queued elsewhere",
+        choices=("auto", "hot", "cold", "queued", "host"),
     ),
     Option(
         "budget",
-        "0.5",
-        "seconds that one time() call may measure, warm-up not counted; at least ten blocks are measured",
+        "1",
+        "seconds that one time() call may measure, warm-up not counted; it stops earlier where it is precise "
+        "enough, and at least ten blocks are measured",
         metavar="SECONDS",
     ),
     Option(
@@ -143,7 +144,7 @@ class Settings:
     counters: str
     """`auto`, `ncu` or `off`."""
     mode: str
-    """`auto`, `hot`, `cold` or `queued`."""
+    """`auto`, `hot`, `cold`, `queued` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
     tolerance_pct: float

@@ -172,6 +172,8 @@ class Timing(Record, frozen=True, kw_only=True):
     """None where the clocks at hand did not tell."""
     normalised_us: float = 0.0
     """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
+    not_recorded: str = ""
+    """Why CUPTI could not record a time that is short; empty where it could."""
     autotuned: tuple[str, ...] = ()
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()

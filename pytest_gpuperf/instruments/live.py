@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf import correctness
+from pytest_gpuperf.cupti.activity import recorded
 from pytest_gpuperf.item_state import check_regex
-from pytest_gpuperf.timing.timer import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Conditions, Correctness, Profile, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, Profile, Timing, WarmUp
+    from pytest_gpuperf.timing.timer import Timer
 
 
 class LiveInstruments:
@@ -23,20 +22,12 @@ class LiveInstruments:
 
     Args:
         counters: Answers for the counters of each call.
-        l2_bytes: Size of the GPU's L2, in bytes.
-        budget_s: Seconds that the blocks of one timing may take, by the wall clock.
-        conditions: Reads the state of the GPU.
+        timer: Times on the current device.
     """
 
-    def __init__(
-        self,
-        counters: ProfilingPass,
-        l2_bytes: int,
-        budget_s: float,
-        conditions: Callable[[], Conditions | None],
-    ) -> None:
+    def __init__(self, counters: ProfilingPass, timer: Timer) -> None:
         self._counters = counters
-        self._timer = Timer(l2_bytes, budget_s, conditions)
+        self._timer = timer
 
     @property
     def device(self) -> torch.device:
@@ -72,17 +63,12 @@ class LiveInstruments:
 
 
 def launched_kernels(call: Call) -> list[str]:
-    """Names of the kernels that a call launches, in order, as torch's profiler sees them."""
-    from torch.autograd import DeviceType  # type: ignore[attr-defined]
-    from torch.profiler import ProfilerActivity, profile
+    """Names of the kernels that a call launches, in order, as CUPTI sees them.
 
+    Raises:
+        CuptiError: It cannot.
+    """
     call()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with recorded() as activities:
         call()
-        torch.cuda.synchronize()
-    return [
-        event.name
-        for event in profiler.events()
-        if event.device_type == DeviceType.CUDA and not event.name.startswith(("Memcpy", "Memset"))
-    ]
+    return [activity.name for activity in activities if activity.name]

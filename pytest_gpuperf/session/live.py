@@ -41,6 +41,7 @@ class LiveSession(Session):
         from pytest_gpuperf.device.environment import environment
         from pytest_gpuperf.device.gpu import gpu_info
         from pytest_gpuperf.instruments.live import LiveInstruments
+        from pytest_gpuperf.timing.timer import Timer
 
         if settings.update != "never":
             refuse_in_ci()
@@ -53,7 +54,11 @@ class LiveSession(Session):
         ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
         self._pass = ProfilingPass(PassFolder(self._runs.folder / self._id / "ncu"), ncu)
         gpu = gpu_info()
-        instruments = LiveInstruments(self._pass, gpu.l2_bytes, settings.budget_s, Nvml(gpu.uuid).conditions)
+        nvml = Nvml(gpu.uuid)
+        timer = Timer(
+            gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
+        )
+        instruments = LiveInstruments(self._pass, timer)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._ncu: Ncu | None = ncu
 
