@@ -1,8 +1,8 @@
 """What ran on the GPU, when: CUPTI's activity records of kernels, copies and fills.
 
 torch.profiler gives the same, but needs seconds for its first use; this takes some 40 ms, and lets go of
-CUPTI afterwards: while it is attached, each node of a CUDA graph takes 0.3 to 0.7 µs longer (H200, CUDA 13.0). The
-durations of the kernels themselves do not change.
+CUPTI afterwards: while it is attached, each node of a CUDA graph takes 0.3 to 0.7 µs longer (H200,
+CUDA 13.0). The durations of the kernels themselves do not change.
 """
 
 from __future__ import annotations
