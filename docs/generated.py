@@ -28,6 +28,8 @@ def options(_: Path) -> str:
     for option in OPTIONS:
         value = ",".join(option.choices)
         flag = f"{option.flag}={{{value}}}" if value else f"{option.flag}={option.metavar}"
+        if option.switch:
+            flag = option.flag
         default = f"`{option.default}`" if option.default else option.unset
         rows.append((f"`{flag}`", f"`{option.ini}`", default, option.help))
     return _table(("option", "ini key", "default", "what it does"), rows)

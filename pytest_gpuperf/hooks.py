@@ -119,7 +119,7 @@ class Hooks:
             return outcome
         result = self._session.judge(state)
         item.user_properties.extend(self._session.properties(result))
-        if result.verdict.status.fails:
+        if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
         return outcome
 

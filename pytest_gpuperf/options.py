@@ -28,6 +28,8 @@ class Option:
     choices: Sequence[str] = ()
     unset: str = ""
     """What counts where the default is empty."""
+    switch: bool = False
+    """Takes no value on the command line; `yes` or `no` in the ini file."""
 
     @property
     def shown_default(self) -> str:
@@ -70,9 +72,15 @@ OPTIONS = (
     ),
     Option(
         "tolerance",
-        "5",
-        "per cent by which a time may exceed its baseline, unless the test says",
+        "0",
+        "per cent of slowdown that is accepted even where it is certain, unless the test says; 0: none",
         metavar="PCT",
+    ),
+    Option(
+        "strict",
+        "no",
+        "fail tests whose time is too uncertain to be called",
+        switch=True,
     ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
     Option(
@@ -120,14 +128,20 @@ def add_options(parser: pytest.Parser) -> None:
     )
     parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
     for option in OPTIONS:
-        group.addoption(
-            option.flag,
-            dest=option.ini,
-            default=None,
-            metavar=option.metavar or None,
-            choices=option.choices or None,
-            help=f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%"),
-        )
+        shown = f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%")
+        if option.switch:
+            group.addoption(
+                option.flag, dest=option.ini, default=None, action="store_const", const="yes", help=shown
+            )
+        else:
+            group.addoption(
+                option.flag,
+                dest=option.ini,
+                default=None,
+                metavar=option.metavar or None,
+                choices=option.choices or None,
+                help=shown,
+            )
         parser.addini(option.ini, f"same as {option.flag}", default=option.default)
 
 
@@ -148,7 +162,9 @@ class Settings:
     budget_s: float
     """Seconds that one `time()` call may measure."""
     tolerance_pct: float
-    """By how much a time may exceed its baseline, in per cent."""
+    """Slowdown that is accepted, in per cent; 0 leaves it to statistics."""
+    strict: bool
+    """Whether `inconclusive` fails a test."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
@@ -175,9 +191,10 @@ class Settings:
         for option in OPTIONS:
             given = config.getoption(option.ini)
             value = str(config.getini(option.ini) if given is None else given).strip()
-            if option.choices and value not in option.choices:
+            choices = ("yes", "no") if option.switch else option.choices
+            if choices and value not in choices:
                 raise pytest.UsageError(
-                    f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(option.choices)}"
+                    f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(choices)}"
                 )
             values[option.name] = value
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
@@ -186,7 +203,8 @@ class Settings:
             counters=values["counters"],
             mode=values["mode"],
             budget_s=_positive("budget", values["budget"]),
-            tolerance_pct=_positive("tolerance", values["tolerance"]),
+            tolerance_pct=_number("tolerance", values["tolerance"]),
+            strict=values["strict"] == "yes",
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
@@ -199,10 +217,17 @@ class Settings:
 
 
 def _positive(name: str, text: str) -> float:
+    value = _number(name, text)
+    if not value:
+        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected a number above 0")
+    return value
+
+
+def _number(name: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value < float("inf"):
-        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected a number above 0")
+    if not 0 <= value < float("inf"):
+        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected a number, at least 0")
     return value

@@ -121,6 +121,7 @@ def _table(results: Sequence[TestResult], *, width: int, details: bool, colour: 
         ],
         [
             Column("change", [row.change for row in rows], styles=styles),
+            Column("finds", [row.finds for row in rows]),
             Column("verdict", [row.verdict for row in rows], "left", styles),
         ],
         width=width,
@@ -186,6 +187,6 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     reasons = dict.fromkeys(filter(None, (timing.not_captured for timing in timings)))
     lines = [printable(f"timed queued because it cannot be captured: {reason}") for reason in reasons]
     for finding in result.verdict.findings:
-        if not finding.status.fails:
+        if not result.verdict.fails_by(finding.status):
             lines += [printable(finding.line), *(f"  {printable(detail)}" for detail in finding.details)]
     return [" " * INDENT + line for line in _wrapped(lines, width - INDENT)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
-from pytest_gpuperf.verdict.judge import judge
+from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.result import TestResult
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Environment, Run
+    from pytest_gpuperf.verdict.gate import Gate
 
 
 class Session:
@@ -57,6 +59,7 @@ class Session:
         self.lines: dict[str, int] = {}
         """Line of each selected test in its file."""
         self._results: dict[str, TestResult] = {}
+        self._expected: list[str] = []
         self.only: frozenset[str] | None = None
         """Node ids to which the run is restricted; None for all that pytest selects."""
         self._store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
@@ -97,9 +100,6 @@ class Session:
             failure: Type of the exception that ended it.
         """
         baseline = self._baseline(state.nodeid)
-        tolerance = state.marker.tolerance_pct or self.settings.tolerance_pct
-        if baseline is not None and baseline.tolerance_pct is not None:
-            tolerance = baseline.tolerance_pct
         record = TestRecord(
             nodeid=state.nodeid,
             measurements=dict(state.measurements),
@@ -110,15 +110,23 @@ class Session:
             record,
             limits=(*state.marker.limits, *state.limits),
             baseline=baseline,
-            tolerance_pct=tolerance,
+            gate=self._gate,
+            tolerance_pct=self.tolerance_pct(state),
             errors=state.errors,
-            accept_hint=f"where this is meant: {self.accept_command}",
-            no_baseline_hint=self._no_baseline_hint,
+            hints=self._hints(state.nodeid),
+            strict=self.settings.strict,
             baseline_file=show_path(self._store.path(self.environment.gpu.slug, suite_of(state.nodeid))),
         )
         result = TestResult(record, verdict, replayed=self.replayed_from is not None)
         self._results[state.nodeid] = result
         return result
+
+    def tolerance_pct(self, state: ItemState) -> float:
+        """The slowdown of a test that is accepted, in per cent: the baseline file's word comes first."""
+        baseline = self._baseline(state.nodeid)
+        if baseline is not None and baseline.tolerance_pct is not None:
+            return baseline.tolerance_pct
+        return state.marker.tolerance_pct or self.settings.tolerance_pct
 
     def keep_failed(self, state: ItemState, error: BaseException) -> None:
         """Keep what a test measured before an exception ended it."""
@@ -163,6 +171,25 @@ class Session:
         if self.replayed_from is not None:
             return f"{self.accept_command} makes one{known}"
         return f"pytest --gpuperf --gpuperf-update=new makes one{known}"
+
+    def _hints(self, nodeid: str) -> Hints:
+        quoted = shlex.quote(nodeid)
+        return Hints(
+            accept=f"where this is meant: {self.accept_command}",
+            accept_pin="where this is meant: gpuperf baseline pin",
+            no_baseline=self._no_baseline_hint,
+            closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
+            more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",
+        )
+
+    @cached_property
+    def _gate(self) -> Gate:
+        from pytest_gpuperf.verdict.gate import Gate
+
+        slug = self.environment.gpu.slug
+        suites = dict.fromkeys(map(suite_of, self._expected))
+        known = [baseline for suite in suites if (baseline := self._store.load(slug, suite)) is not None]
+        return Gate(known, card=self.environment.gpu.uuid, comparisons=len(self._expected))
 
     def _baseline(self, nodeid: str) -> TestBaseline | None:
         baseline = self._store.load(self.environment.gpu.slug, suite_of(nodeid))
