@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +181,31 @@ def test_diff_and_accept_take_the_word_of_a_person(project: Path) -> None:
     assert "1 session replaced by 1\n" in gpuperf("baseline", "diff", "--replace").output
     assert "session 2 of 2 added" in gpuperf("baseline", "diff", "--append").output
     assert "session 2 of 2 added" in gpuperf("baseline", "accept", "--append").output
+
+
+def test_pins_are_set_shown_and_dropped(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1, uuid="GPU-2"), later(2, 9.9))
+    gpuperf("baseline", "accept", "2026", "later-1")
+    assert gpuperf("baseline", "pin", "v1").output == "nvidia-h200/test_square: 1 test pinned as v1\n"
+    gpuperf("baseline", "accept", "later-2")
+    lines = gpuperf("baseline", "status").output.splitlines()
+    assert lines[1] == "  test_square: 1 test, 1 session, 1 card, newest 2026-11-22 (commit c0ffee1)"
+    assert re.fullmatch(r"    pinned: v1 of \d{4}-\d\d-\d\d \(1 of 1 times\)", lines[2])
+    output = gpuperf("baseline", "unpin", "--only", "suites/test_square.py").output
+    assert re.fullmatch(r"nvidia-h200/test_square: 1 test unpinned \(from: v1 of [\d-]+\)\n", output)
+    assert len(gpuperf("baseline", "status").output.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", ["pin", "unpin"])
+def test_pins_are_not_touched_in_ci(project: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    store(project, one_test())
+    gpuperf("baseline", "accept")
+    before = (project / "baselines" / "nvidia-h200" / "test_square.json").read_bytes()
+    monkeypatch.setenv("CI", "true")
+    result = gpuperf("baseline", command)
+    assert result.exit_code == 2
+    assert "because CI is set" in result.output
+    assert (project / "baselines" / "nvidia-h200" / "test_square.json").read_bytes() == before
 
 
 def test_status_counts_sessions_and_cards(project: Path) -> None:

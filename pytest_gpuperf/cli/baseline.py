@@ -17,6 +17,7 @@ from pytest_gpuperf.cli.accepting import (
     show_plan,
     show_written,
 )
+from pytest_gpuperf.cli.baseline_pin import pin_command, unpin_command
 from pytest_gpuperf.cli.baseline_record import record_command
 from pytest_gpuperf.cli.baseline_status import status_command
 from pytest_gpuperf.cli.project import Project, project_options
@@ -88,5 +89,5 @@ def diff_command(
         raise click.exceptions.Exit(1)
 
 
-for command in (record_command, status_command):
+for command in (record_command, pin_command, unpin_command, status_command):
     baseline.add_command(command)
