@@ -61,9 +61,10 @@ def machine_moved(comparison: Comparison) -> str:
     if abs(time.raw_change_pct) <= max(MOVED_PCT, abs(time.decision.change_pct) + MOVED_PCT):
         return ""
     work = ", instructions unchanged" if comparison.same_work else ""
+    clocks = f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
     return (
-        f"the machine moved, not the kernel: {time.raw_change_pct:+.1f} % at {time.actual_mhz:.0f} instead of "
-        f"{time.baseline_mhz:.0f} MHz, {time.decision.change_pct:+.1f} % at {time.at_mhz:.0f} MHz{work}"
+        f"the machine moved, not the kernel: {time.raw_change_pct:+.1f} % {clocks}, "
+        f"{time.decision.change_pct:+.1f} % at {time.at_mhz:.0f} MHz{work}"
     )
 
 
