@@ -122,7 +122,8 @@ def test_kernels_stand_below_the_label_they_belong_to() -> None:
         "main": Measurement(timing=timing()),
         "cold": Measurement(timing=timing(), profile=profile("cold_kernel")),
     }
-    lines = lines_of([result(measurements=measured), result("suites/test_square.py::test_z")], verbosity=1)
+    results = [result(measurements=measured), result("suites/test_square.py::test_z")]
+    lines = lines_of(results, width=130, verbosity=1)
     names = [line.split()[0:2] for line in lines if line.strip().startswith(("test_", "cold_", "square_"))]
     assert [" ".join(name) for name in names] == [
         "test_square 5.30",

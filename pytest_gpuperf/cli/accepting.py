@@ -32,8 +32,8 @@ ONLY = click.option(
 TOLERANCE = click.option(
     "--tolerance",
     type=click.FloatRange(min=0, min_open=True),
-    help="A slowdown up to this counts as none, in per cent, where neither the baseline file nor the run says "
-    "(default: gpuperf_tolerance of pytest's configuration).",
+    help="A slowdown up to this counts as none, in per cent, where neither the baseline file nor the run "
+    "says (default: gpuperf_tolerance of pytest's configuration).",
 )
 APPEND = click.option(
     "--append/--replace",
