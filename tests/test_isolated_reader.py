@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,16 @@ def test_a_report_reads_as_in_this_process(tmp_path: Path) -> None:
     kernels = read_report_isolated(report, NAMES)
     assert kernels == read_report(report, NAMES)
     assert len(kernels) > 1
+
+
+def test_rules_come_along_where_they_are_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    report = tmp_path / "full.ncu-rep"
+    packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
+    report.write_bytes(gzip.decompress(packed.read_bytes()))
+    kernels = read_report_isolated(report, None, rules=True)
+    assert kernels == read_report(report, None, rules=True)
+    assert all(kernel.rules for kernel in kernels)
 
 
 def test_what_the_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

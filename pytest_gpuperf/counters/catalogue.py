@@ -200,6 +200,11 @@ def ncu_metric_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*direct, *_LOCAL, *_ALL_WARPS, _stall_ratio("selected")]))
 
 
+def source_names() -> tuple[str, ...]:
+    """Raw names that short metrics are read from in a report of anyone's: also what stands in for others."""
+    return *ncu_metric_names(), *_DRAM_READ_WRITE
+
+
 def short_metrics(raw: Mapping[str, MetricValue], units: Mapping[str, str]) -> dict[str, MetricValue]:
     """Fill the catalogue from raw values; what cannot be filled is left out, never 0.
 
