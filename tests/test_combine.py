@@ -134,6 +134,26 @@ def test_stall_ratios_are_weighted_by_instructions_issued() -> None:
     assert combine(kernels)[name] == 5.0  # (200 + 1800) / 400
 
 
+def test_cycles_that_issued_stand_for_instructions() -> None:
+    # 0.5 * 200 = 100 instructions of 8 cycles and 0.25 * 1200 = 300 of 24: 800 and 7200 cycles.
+    active, cycles = "smsp__issue_active.avg.per_cycle_active", "smsp__cycles_active.sum"
+    kernels = weighted(
+        (
+            {"duration_us": 1.0, "warp_cycles_per_instruction": 8.0, "stall.wait": 50.0},
+            {active: 0.5, cycles: 200.0},
+        ),
+        (
+            {"duration_us": 1.0, "warp_cycles_per_instruction": 24.0, "stall.wait": 10.0},
+            {active: 0.25, cycles: 1200.0},
+        ),
+    )
+    combined = combine(kernels)
+    assert combined["warp_cycles_per_instruction"] == 20.0  # 8000 / 400
+    assert combined["stall.wait"] == 14.0  # (400 + 720) / 8000
+    used = {"instructions": ["warp_cycles_per_instruction"], "warp cycles": ["stall.wait"]}
+    assert weights_used(kernels, combined) == used
+
+
 def test_rates_are_weighted_by_time() -> None:
     # 10 us at 100 bytes and 30 us at 20 bytes in each: 1600 bytes in 40 us.
     name = "dram__bytes.sum.per_second"

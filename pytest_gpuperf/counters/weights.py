@@ -39,9 +39,11 @@ class Weight:
 
 
 DURATION = Weight("duration", ("duration_us",))
-# Issued ones come first: what is counted per instruction is so per issue, and a replay issues again.
+# Issued ones come first: what is counted per instruction is so per issue, and a replay issues again. A
+# scheduler issues one instruction in a cycle, so its active cycles that issued tell as much.
 _INSTRUCTIONS = (
     Weight("instructions", ("smsp__inst_issued.sum",)),
+    Weight("instructions", ("smsp__issue_active.avg.per_cycle_active", "smsp__cycles_active.sum")),
     Weight("instructions", ("instructions",)),
 )
 _WARP_CYCLES = tuple(
@@ -93,7 +95,7 @@ def _of_raw_name(name: str) -> tuple[Weight, ...]:
         return (Weight("requests", (f"l1tex__t_requests{match['what']}.sum",)),)
     if _PER_ISSUE.fullmatch(name):
         return _INSTRUCTIONS
-    return _INSTRUCTIONS[1:] if _PER_EXECUTED.fullmatch(name) else ()
+    return _INSTRUCTIONS[-1:] if _PER_EXECUTED.fullmatch(name) else ()
 
 
 def raw_weight_names(metrics: Iterable[str] = ()) -> tuple[str, ...]:
