@@ -66,6 +66,28 @@ def test_a_library_that_ends_the_process_is_an_error(
         read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
 
 
+def test_what_is_no_text_in_a_damaged_report_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library(
+        tmp_path,
+        monkeypatch,
+        "class Metric:\n"
+        "    def has_value(self): return True\n"
+        "    def value(self): return 1.0\n"
+        "    def unit(self): return None\n"
+        "class Action:\n"
+        "    NameBase_DEMANGLED = 1\n"
+        "    def name(self, base=0): return 'kernel'\n"
+        "    def metric_by_name(self, name): return Metric()\n"
+        "    def nvtx_state(self): return None\n"
+        "load_report = lambda path: [[Action()]]\n",
+    )
+    (tmp_path / "x.ncu-rep").touch()
+    with pytest.raises(GpuperfError, match=r"failed to read x\.ncu-rep \(exit status 0\)"):
+        read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
+
+
 def test_garbage_is_named(tmp_path: Path) -> None:
     pytest.importorskip("ncu_report")
     path = tmp_path / "x.ncu-rep"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,14 +64,16 @@ def read_report_isolated(
         capture_output=True,
         check=False,
     )
-    # A library may end its process with success, too.
-    if done.returncode != 0 or not done.stdout:
+    answer = None
+    # A library may end its process with success, too, and give no text for a name in a damaged report.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        answer = msgspec.json.decode(done.stdout, type=Answer)
+    if done.returncode != 0 or answer is None:
         raise GpuperfError(
             f"NVIDIA's ncu_report failed to read {path.name} (exit status {done.returncode})",
             expected="a complete report, and an ncu_report at least as new as the ncu that wrote it",
             next_step="try a newer one: `pip install -U ncu-report`",
         )
-    answer = msgspec.json.decode(done.stdout, type=Answer)
     if answer.error:
         raise GpuperfError(answer.error)
     return answer.kernels

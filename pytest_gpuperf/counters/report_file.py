@@ -83,18 +83,24 @@ def read_report(
     if kernels is not None:
         check_regex(kernels, "asked for")
     _check_metric_names(metrics)
+    try:
+        with _unpacked(path) as plain:
+            return _read_chosen(path, plain, kernels, metrics)
+    except OSError as error:
+        raise GpuperfError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _read_chosen(path: Path, plain: Path, regex: str | None, metrics: Collection[str]) -> list[ReportKernel]:
     raw_names = [name for name in metrics if name not in METRICS]
     weights = raw_weight_names(raw_names)
-    with _unpacked(path) as plain:
-        wanted = [*source_names(), *weights, *raw_names]
-        launches = list(enumerate(_read(plain, wanted)))
-        chosen = [(launch, kernel) for launch, kernel in launches if kernel.matches(kernels)]
-        if not chosen:
-            raise _no_kernel(path, kernels, [kernel for _, kernel in launches])
-        found = [_report_kernel(launch, kernel, raw_names, weights) for launch, kernel in chosen]
-        for name in metrics:
-            if not any(name in kernel.metrics for kernel in found):
-                raise _no_metric(path, name, [launch for launch, _ in chosen], plain)
+    launches = list(enumerate(_read(plain, [*source_names(), *weights, *raw_names])))
+    chosen = [(launch, kernel) for launch, kernel in launches if kernel.matches(regex)]
+    if not chosen:
+        raise _no_kernel(path, regex, [kernel for _, kernel in launches])
+    found = [_report_kernel(launch, kernel, raw_names, weights) for launch, kernel in chosen]
+    for name in metrics:
+        if not any(name in kernel.metrics for kernel in found):
+            raise _no_metric(path, name, {launch for launch, _ in chosen}, plain)
     return found
 
 
@@ -124,7 +130,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
             expected="a report or CSV that ncu wrote",
             next_step="check the path",
         )
-    if _head(path) != _GZIP:
+    if _head(path, len(_GZIP)) != _GZIP:
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -148,12 +154,9 @@ def _unpacked(path: Path) -> Iterator[Path]:
         yield plain
 
 
-def _head(path: Path, length: int = 2) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(length)
-    except OSError as error:
-        raise GpuperfError(f"{path.name} cannot be read: {error.strerror}") from None
+def _head(path: Path, length: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(length)
 
 
 def _read(path: Path, names: Sequence[str] | None) -> list[RawKernel]:
