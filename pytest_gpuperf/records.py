@@ -235,6 +235,8 @@ class KernelProfile(Record, frozen=True, kw_only=True):
     block: tuple[int, int, int] = (0, 0, 0)
     metrics: dict[str, MetricValue] = {}
     """By short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
+    weights: dict[str, MetricValue] = {}
+    """By raw ncu name: what no metric is read from, but by which some are weighted when launches combine."""
 
 
 class Profile(Record, frozen=True, kw_only=True):
