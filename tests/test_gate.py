@@ -144,8 +144,8 @@ def test_a_slower_time_fails_and_says_how_sure_that_is_and_what_to_type(project:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*gpuperf: time_us 105 is 5.0 % slower than the baseline 100 (+4.? to +6.? %, finds 1.? % and more, "
-            "3 sessions, hot)",
+            "*gpuperf: time_us 105 is 5.0 % slower than the baseline 100 (+4.? to +6.? %, finds 1.? % and "
+            "more, 3 sessions, hot)",
             "*the kernels did the same work: look at the machine, too",
             "*to look closer: pytest --gpuperf --gpuperf-against=REF test_k.py::test_k",
             "*where this is meant: gpuperf baseline accept*",
