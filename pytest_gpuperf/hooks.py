@@ -90,6 +90,7 @@ class Hooks:
         states = [item.stash[STATE] for item in session.items if STATE in item.stash]
         reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
         invocation = config.invocation_params
+        self._session.begin(reporter)
         self._session.read_counters(states, [str(arg) for arg in invocation.args], invocation.dir, reporter)
 
     @pytest.hookimpl(tryfirst=True)
@@ -134,11 +135,14 @@ class Hooks:
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         complete = ended and not session.shouldfail and not session.shouldstop
-        # Each by itself: a summary that cannot be written must not lose the run, nor the other way round.
-        with _said(self._session, session):
-            self._session.finish(complete=complete)
-        with _said(self._session, session):
-            self._session.write_markdown()
+        try:
+            # Each by itself: a summary that cannot be written must not lose the run, nor the other way round.
+            with _said(self._session, session):
+                self._session.finish(complete=complete)
+            with _said(self._session, session):
+                self._session.write_markdown()
+        finally:
+            self._session.end()
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""

@@ -74,6 +74,12 @@ class Session:
         """
         self._baseline(nodeid)
 
+    def begin(self, reporter: TerminalReporter | None) -> None:
+        """Wait until the GPU is ours, where one is measured."""
+
+    def end(self) -> None:
+        """Let others have the GPU."""
+
     def read_counters(
         self,
         states: Sequence[ItemState],

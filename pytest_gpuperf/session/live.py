@@ -14,7 +14,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore
 from pytest_gpuperf.session.base import Session, now
-from pytest_gpuperf.session.progress import Progress
+from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.verdict.limits import parse_limits
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class LiveSession(Session):
         from pytest_gpuperf.device.conditions import Nvml
         from pytest_gpuperf.device.environment import environment
         from pytest_gpuperf.device.gpu import gpu_info
+        from pytest_gpuperf.device.lock import GpuLock
         from pytest_gpuperf.instruments.live import LiveInstruments
 
         if settings.update != "never":
@@ -56,6 +57,19 @@ class LiveSession(Session):
         instruments = LiveInstruments(self._pass, gpu.l2_bytes, settings.budget_s, Nvml(gpu.uuid).conditions)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._ncu: Ncu | None = ncu
+        self._lock = GpuLock(gpu.uuid)
+
+    def begin(self, reporter: TerminalReporter | None) -> None:
+        """Wait until no other run measures on this GPU; where that cannot be known, go on and say so."""
+        try:
+            with WaitingLine(reporter, self._lock.gpu) as waiting:
+                self._lock.acquire(waiting)
+        except GpuperfError as error:
+            self.notices.append(f"not locked: {error}; another run could measure at the same time")
+
+    def end(self) -> None:
+        """Let the next run measure."""
+        self._lock.release()
 
     def read_counters(
         self,
