@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.counters.catalogue import METRICS
@@ -13,7 +14,7 @@ from pytest_gpuperf.records import Measurement, MetricValue, TestRecord
 from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict
-from run_builders import gate_of, measured, profile, queued, record
+from run_builders import gate_of, measured, profile, queued, record, timing
 
 HINTS = Hints(
     accept="accept it with: gpuperf baseline accept",
@@ -134,6 +135,17 @@ def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
     times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
+
+
+def test_another_pick_of_the_autotuner_is_said() -> None:
+    sessions = (TimeSession(run="r", time_us=5.3, autotuned=("k: BLOCK: 256",)),)
+    times = TimeBaseline(mode="hot", sessions=sessions)
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    now = Measurement(timing=replace(timing(5.3), autotuned=("k: BLOCK: 1024",)))
+    result = verdict(record(main=now), known)
+    assert [finding.line for finding in result.findings] == [
+        "autotune picked k: BLOCK: 1024; in the baseline k: BLOCK: 256"
+    ]
 
 
 def test_wrong_output_is_all_that_is_said() -> None:

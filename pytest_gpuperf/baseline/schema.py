@@ -63,6 +63,8 @@ class TimeSession(Record, frozen=True, kw_only=True):
     sm_clock_mhz: float = 0.0
     """Mean SM clock while it was measured; 0 where unknown."""
     clock_model: ClockModel | None = None
+    autotuned: tuple[str, ...] = ()
+    """Configurations that the autotuners had picked, as `kernel: config`."""
 
 
 class Times(Record, frozen=True, kw_only=True):

@@ -104,6 +104,8 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
     clock = _clock_mhz(timing)
     if clock:
         session["sm_clock_mhz"] = round_to_digits(clock, TIME_DIGITS)
+    if timing.autotuned:
+        session["autotuned"] = list(timing.autotuned)
     model = _usable(timing.clock_model)
     if model is None:
         return session

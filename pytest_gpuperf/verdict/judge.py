@@ -9,7 +9,7 @@ from pytest_gpuperf.verdict.compare import compare
 from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import check_limit, parse_limits
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict, show_pair
-from pytest_gpuperf.verdict.wording import explanation, machine_moved, time_line
+from pytest_gpuperf.verdict.wording import autotuned_otherwise, explanation, machine_moved, time_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,6 +108,9 @@ def judge(
         if comparison.counters:
             counters[label] = comparison.counters
         findings += _findings(comparison, measurement, label, hints)
+        other = autotuned_otherwise(timing, known.time) if timing and known.time else ""
+        if other:
+            findings.append(Finding(Status.PASS, other, label))
         pinned = gate.compare_pinned(key, timing, tolerance_pct) if timing else None
         if timing and pinned and pinned.slower and not comparison.slower:
             line = f"{time_line(pinned, timing.mode)}: small losses have added up"

@@ -8,7 +8,8 @@ from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.result import show_pair
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.baseline.schema import TimeBaseline
+    from pytest_gpuperf.records import Timing, TimingMode
     from pytest_gpuperf.verdict.compare import Comparison
     from pytest_gpuperf.verdict.gate import TimeComparison
     from pytest_gpuperf.verdict.result import Change
@@ -67,6 +68,15 @@ def machine_moved(comparison: Comparison) -> str:
         f"the machine moved, not the kernel: {time.raw_change_pct:+.1f} % {clocks}, "
         f"{time.decision.change_pct:+.1f} % at {time.at_mhz:.0f} MHz{work}"
     )
+
+
+def autotuned_otherwise(timing: Timing, baseline: TimeBaseline) -> str:
+    """A remark where an autotuner picked what it picked in no session; empty elsewhere."""
+    sessions = [set(session.autotuned) for session in baseline.sessions]
+    new = [picked for picked in timing.autotuned if not any(picked in session for session in sessions)]
+    if not new or not any(sessions):
+        return ""
+    return f"autotune picked {'; '.join(new)}; in the baseline {'; '.join(sorted(sessions[-1]))}"
 
 
 def explanation(comparison: Comparison) -> Change | None:
