@@ -335,7 +335,7 @@ def test_tests_without_a_baseline_are_left_out() -> None:
 
 def test_decisions_can_be_read_without_numpy() -> None:
     code = (
-        "import sys; import pytest_gpuperf.verdict.screen;"
+        "import sys; import pytest_gpuperf.verdict.screen, pytest_gpuperf.verdict.paired;"
         "import pytest_gpuperf.timing.clock_model;"
         "sys.exit(any(name in sys.modules for name in ('numpy', 'scipy')))"
     )
