@@ -164,3 +164,9 @@ def test_a_slowdown_within_the_tolerance_passes() -> None:
     assert decide_paired(ratios, T).outcome is Outcome.REGRESSED
     assert decide_paired(ratios, T, tolerance_pct=3.0).outcome is Outcome.PASS
     assert decide_paired(ratios, T, tolerance_pct=1.5).outcome is Outcome.REGRESSED
+
+
+def test_a_slowdown_surely_within_the_tolerance_ends_the_comparison() -> None:
+    ratios = [0.02, 0.021, 0.019, 0.02]
+    assert decide_paired(ratios, T, tolerance_pct=5.0).outcome is Outcome.PASS
+    assert decide_paired(ratios, T, tolerance_pct=2.1).outcome is Outcome.INCONCLUSIVE

@@ -83,12 +83,13 @@ class Decision:
     change_pct: float
     """The estimate."""
     low_pct: float
-    """Lower bound of the change, one-sided at `Thresholds.alpha`."""
+    """Lower bound of the change, one-sided at `Thresholds.alpha` or what of it a look has."""
     high_pct: float
-    """Upper bound of the change, one-sided at `Thresholds.alpha`."""
+    """Upper bound of the change, at the same level."""
     smallest_detectable_pct: float
-    """A slowdown that a test at `alpha` on this one time finds with a power of `1 - beta`. Among many tests a
-    slowdown has to be larger to be called `regressed`; one of this size does not pass unseen."""
+    """A slowdown that a test of this one time at that level finds with a power of `1 - beta`. Among many
+    tests it takes more to be called `regressed`; one of this size is inconclusive at least, all but `alpha`
+    of the time."""
     p_slower: float
     """One-sided p-value against a change of at most `+indifference_pct`, not adjusted for other tests."""
     p_faster: float
