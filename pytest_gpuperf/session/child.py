@@ -27,6 +27,11 @@ OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     "stepwise": False,
     "stepwise_skip": False,
     "stepwise_reset": False,
+    # What failed last time is known to the session, which says what to run.
+    "lf": False,
+    "failedfirst": False,
+    "newfirst": False,
+    "cacheclear": False,
     # Files that the session that started this process has open.
     "xmlpath": None,
     "log_file": os.devnull,

@@ -1,4 +1,4 @@
-"""A line that says that ncu is at work, for terminals and for logs."""
+"""A line that says what a session does before its tests, for terminals and for logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows how many tests are done: a line rewritten on a terminal, two lines in a log."""
+    """Shows how far something is: a line rewritten on a terminal, two lines in a log."""
 
     def __init__(self, reporter: TerminalReporter | None, what: str) -> None:
         self._reporter = reporter
@@ -30,7 +30,11 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show a count."""
-        text = f"gpuperf: {self._what}: {done}/{total}, {time.monotonic() - self._begin:.0f} s"
+        self.show(f"{done}/{total}")
+
+    def show(self, where: str) -> None:
+        """Show how far it is."""
+        text = f"gpuperf: {self._what}: {where}, {time.monotonic() - self._begin:.0f} s"
         if self._reporter is not None and self._reporter.isatty and text != self._shown:
             self._reporter.rewrite(text, erase=True)
             self._shown = text
