@@ -16,6 +16,10 @@ PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
 """Set for the child pytest that runs under ncu: the folder with its plan."""
 
 
+WORKER_ENV = "GPUPERF_WORKER"
+"""Set for the child pytests that `--gpuperf-against` times in turn: the file with their plan."""
+
+
 @dataclass(frozen=True)
 class Option:
     """One option with its ini twin."""
@@ -97,6 +101,14 @@ OPTIONS = (
         "the newest recording where there is no GPU; 'never' insists on one",
         metavar="RUN",
     ),
+    Option(
+        "against",
+        "",
+        "compare with the code of this git commit, branch or tag: before the tests run, old and new code are "
+        "timed in turn on this GPU, by two processes that are restarted several times",
+        metavar="REF",
+        unset="none",
+    ),
     Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
     Option(
         "metrics",
@@ -170,6 +182,8 @@ class Settings:
     """`never`, `new`, `changed` or `all`."""
     replay: str
     """`auto`, `never`, or the run to replay."""
+    against: str
+    """Commit, branch or tag to compare with; empty for none, and in a child."""
     ncu: str
     """Path of ncu, empty to look for it."""
     metrics: tuple[str, ...]
@@ -179,6 +193,8 @@ class Settings:
     """pytest's rootdir; run files go below it."""
     profiling_pass: Path | None
     """In the child under ncu: the folder of its plan."""
+    worker: Path | None
+    """In a child that is timed in turn with another: the file of its plan."""
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
@@ -198,6 +214,7 @@ class Settings:
                 )
             values[option.name] = value
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
+        worker = os.environ.get(WORKER_ENV)
         markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
         return cls(
             counters=values["counters"],
@@ -208,11 +225,13 @@ class Settings:
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
+            against="" if profiling_pass or worker else values["against"],
             ncu=values["ncu"],
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
             markdown=Path(markdown) if markdown else None,
             root=config.rootpath,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
+            worker=Path(worker) if worker else None,
         )
 
 

@@ -255,6 +255,33 @@ class Profile(Record, frozen=True, kw_only=True):
     """Why there are no counters (one sentence and what to do); empty where there are."""
 
 
+class PairedTiming(Record, frozen=True, kw_only=True):
+    """The time of one call beside that of the same call in older code, both taken in turn on one GPU."""
+
+    ref: str
+    """The older code, as the user named it."""
+    commit: str
+    """Commit that this was."""
+    mode: TimingMode | None = None
+    """How both sides were timed; None where they were not."""
+    log_ratios: tuple[float, ...] = ()
+    """Natural logarithm of new over old time, of each restart of both sides."""
+    comparisons: int = 1
+    """Measurements that were compared in that run: among many, some differ by chance."""
+    old_us: float = 0.0
+    """20 % trimmed mean over the blocks of all restarts, in microseconds a call; 0 where there are none."""
+    new_us: float = 0.0
+    old_mhz: float = 0.0
+    """Mean SM clock of the old code's blocks, in MHz; 0 where unknown."""
+    new_mhz: float = 0.0
+    seconds: float = 0.0
+    """What the blocks of both sides took, over all restarts."""
+    reason: str = ""
+    """Why there was nothing to compare with, or nothing to compare by; empty where there was."""
+    broken: bool = False
+    """Whether that is for the user to mend: a worker died, or imported other code than it should."""
+
+
 class Measurement(Record, frozen=True, kw_only=True):
     """What one test measured under one label."""
 
@@ -262,6 +289,8 @@ class Measurement(Record, frozen=True, kw_only=True):
     warm_up: WarmUp | None = None
     timing: Timing | None = None
     profile: Profile | None = None
+    paired: PairedTiming | None = None
+    """Where `--gpuperf-against` was given."""
 
 
 class TestRecord(Record, frozen=True, kw_only=True):

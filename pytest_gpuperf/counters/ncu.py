@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes import end_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -136,11 +135,6 @@ def run_under_ncu(
                 poll()
                 time.sleep(0.1)
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=5)
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end_group(process)
             raise
         return process.returncode

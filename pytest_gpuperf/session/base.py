@@ -16,7 +16,7 @@ from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.result import TestResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
@@ -92,6 +92,27 @@ class Session:
         reporter: TerminalReporter | None,
     ) -> None:
         """Read the counters of all selected tests, where that is done ahead."""
+
+    def pair(
+        self,
+        states: Sequence[ItemState],
+        paths: Mapping[str, Path],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        """Time all selected tests in turn with old code, where that is asked for.
+
+        Args:
+            states: The tests.
+            paths: Their files, by node id.
+            arguments: The command line.
+            cwd: Where it was typed.
+            reporter: Shows how far it is.
+
+        Raises:
+            GpuperfError: Old and new code cannot be run side by side.
+        """
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, and keep the result.

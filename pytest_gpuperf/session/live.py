@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.counters.catalogue import is_raw_name
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
@@ -12,7 +14,7 @@ from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore
+from pytest_gpuperf.runs import STATE_FOLDER, RunStore, make_state_folder
 from pytest_gpuperf.session.base import Session, now
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
@@ -20,7 +22,7 @@ from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import parse_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.paired.paired_pass import PairedPass
     from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 NO_NCU = (
@@ -65,6 +69,7 @@ class LiveSession(Session):
         )
         instruments = LiveInstruments(self._pass, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
+        self._paired = self._paired_pass(settings.against) if settings.against else None
         self._ncu: Ncu | None = ncu
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
@@ -117,6 +122,45 @@ class LiveSession(Session):
                 state.unavailable = f"--gpuperf-counters=ncu, but {self._pass.unavailable}"
         if self.settings.counters != "off":
             self.counters_unavailable = self._pass.unavailable
+
+    def _paired_pass(self, ref: str) -> PairedPass:
+        from pytest_gpuperf.paired.git import Repository
+        from pytest_gpuperf.paired.paired_pass import PairedPass
+
+        repository = Repository.around(self.settings.root)
+        logs = self._runs.folder / self._id / "against"
+        return PairedPass(repository, repository.commit(ref), logs, self.settings.budget_s)
+
+    def pair(
+        self,
+        states: Sequence[ItemState],
+        paths: Mapping[str, Path],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        """Time the tests in turn with the code of `--gpuperf-against`."""
+        if self._paired is None:
+            return
+        from pytest_gpuperf.paired.candidate import Candidate
+        from pytest_gpuperf.paired.launch import Invocation
+        from pytest_gpuperf.plugin import FIRST_ON_PATH
+
+        tests = [Candidate(state.nodeid, paths[state.nodeid], self.tolerance_pct(state)) for state in states]
+        invocation = Invocation(arguments, cwd, self.settings.root, self.settings.mode, FIRST_ON_PATH)
+        make_state_folder(self._runs.folder.parent)
+        what = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'} against {self._paired.commit}"
+        with Progress(reporter, what) as progress:
+            self._paired.run(tests, invocation, progress.show)
+        self.notices.extend(self._paired.notices)
+
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test that has run, with what it was compared with."""
+        for label, measurement in state.measurements.items():
+            compared = self._paired.lookup(state.nodeid, label) if self._paired is not None else None
+            if measurement.timing is not None and compared is not None:
+                state.measurements[label] = replace(measurement, paired=compared.record)
+        return super().judge(state, failure)
 
     def _raw_limits(self, state: ItemState) -> list[str]:
         """Raw ncu metrics that the baseline file has limits on."""

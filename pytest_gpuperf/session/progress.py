@@ -1,4 +1,4 @@
-"""Lines that say what a run waits for, for terminals and for logs."""
+"""Lines that say what a session waits for or does before its tests, for terminals and for logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SILENT_S = 1.0
 
 
 class Progress:
-    """Shows how many tests ncu has done: a line rewritten on a terminal, two lines in a log."""
+    """Shows how far something is: a line rewritten on a terminal, two lines in a log."""
 
     def __init__(self, reporter: TerminalReporter | None, what: str) -> None:
         self._reporter = reporter
@@ -35,7 +35,11 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show a count."""
-        text = f"gpuperf: {self._what}: {done}/{total}, {time.monotonic() - self._begin:.0f} s"
+        self.show(f"{done}/{total}")
+
+    def show(self, where: str) -> None:
+        """Show how far it is."""
+        text = f"gpuperf: {self._what}: {where}, {time.monotonic() - self._begin:.0f} s"
         if self._reporter is not None and self._reporter.isatty and text != self._shown:
             self._reporter.rewrite(text, erase=True)
             self._shown = text

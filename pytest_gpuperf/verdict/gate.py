@@ -47,6 +47,8 @@ class TimeComparison:
     """Mean SM clock of the sessions; 0 where unknown."""
     against: str = ""
     """What the baseline is called; empty for the stored sessions."""
+    replicate: str = "session"
+    """What `decision.replicates` counts."""
 
     @property
     def slower(self) -> bool:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.baseline.schema import MeasurementBaseline
 from pytest_gpuperf.verdict.compare import compare
 from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import check_limit, parse_limits
+from pytest_gpuperf.verdict.paired_time import compare_paired
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict, show_pair
 from pytest_gpuperf.verdict.wording import autotuned_otherwise, explanation, machine_moved, time_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline
+    from pytest_gpuperf.baseline.schema import TestBaseline
     from pytest_gpuperf.records import Measurement, MetricValue, TestRecord, TimingMode
     from pytest_gpuperf.verdict.compare import Comparison
     from pytest_gpuperf.verdict.gate import Gate, TimeComparison
@@ -96,13 +98,21 @@ def judge(
     counters: dict[str, tuple[Change, ...]] = {}
     for label, measurement in record.measurements.items():
         known = expected.get(label)
+        paired = measurement.paired
+        pair = compare_paired(paired, tolerance_pct) if paired else None
+        if paired is not None and pair is None:
+            status = Status.INVALID if paired.broken else Status.PASS
+            findings.append(Finding(status, f"not compared with {paired.ref}: {paired.reason}", label))
+        if known is None and pair is not None:
+            known = MeasurementBaseline()
         if known is None:
             if measurement.timing is not None or (measurement.profile and measurement.profile.combined):
                 findings.append(Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label))
             continue
         key, timing = (record.nodeid, label), measurement.timing
         time = gate.compare(key, timing, tolerance_pct) if timing else None
-        comparison = compare(measurement, known, time)
+        # A pair is judged more sharply than by any stored session.
+        comparison = compare(measurement, known, pair or time)
         if comparison.time is not None:
             times[label] = comparison.time
         if comparison.counters:
@@ -198,17 +208,20 @@ def _of_time(
 ) -> Iterator[Finding]:
     details = _details(comparison)
     line = time_line(time, mode)
+    in_turn = time.replicate == "restart"
+    closer = () if in_turn else (hints.closer,)
     if time.slower:
         because = explanation(comparison)
         if because is not None:
             line = f"{because}: {line}"
         elif comparison.same_work:
             details = (*details, "the kernels did the same work: look at the machine, too")
-        yield Finding(Status.REGRESSED, line, label, (*details, hints.closer, hints.accept))
+        yield Finding(Status.REGRESSED, line, label, (*details, *closer, hints.accept))
     elif time.faster:
         yield Finding(Status.IMPROVED, line, label, (*details, hints.accept))
     elif time.decision.outcome is Outcome.INCONCLUSIVE:
-        yield Finding(Status.INCONCLUSIVE, line, label, (*details, hints.more_sessions, hints.closer))
+        more = () if in_turn else (hints.more_sessions,)
+        yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
 
 
 def _details(comparison: Comparison) -> tuple[str, ...]:

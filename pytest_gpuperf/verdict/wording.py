@@ -41,11 +41,11 @@ def time_line(time: TimeComparison, mode: TimingMode) -> str:
 
 def _how(time: TimeComparison, mode: TimingMode) -> list[str]:
     decision = time.decision
-    sessions = "1 session" if decision.replicates == 1 else f"{decision.replicates} sessions"
+    several = "" if decision.replicates == 1 else "s"
     parts = [
         f"{decision.low_pct:+.1f} to {decision.high_pct:+.1f} %",
         f"finds {decision.smallest_detectable_pct:.1f} % and more",
-        sessions,
+        f"{decision.replicates} {time.replicate}{several}",
         mode,
     ]
     if time.at_mhz:
