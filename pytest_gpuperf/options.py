@@ -202,7 +202,7 @@ class Settings:
         return cls(
             counters=values["counters"],
             mode=values["mode"],
-            budget_s=_positive("budget", values["budget"]),
+            budget_s=_number("budget", values["budget"], above_0=True),
             tolerance_pct=_number("tolerance", values["tolerance"]),
             strict=values["strict"] == "yes",
             baselines=config.rootpath / values["baselines"],
@@ -216,18 +216,12 @@ class Settings:
         )
 
 
-def _positive(name: str, text: str) -> float:
-    value = _number(name, text)
-    if not value:
-        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected a number above 0")
-    return value
-
-
-def _number(name: str, text: str) -> float:
+def _number(name: str, text: str, *, above_0: bool = False) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf"):
-        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected a number, at least 0")
+    if not 0 <= value < float("inf") or (above_0 and not value):
+        expected = "a number above 0" if above_0 else "a number, at least 0"
+        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected {expected}")
     return value

@@ -188,6 +188,31 @@ class Timing(Record, frozen=True, kw_only=True):
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
 
+    def by(self, figure: TimingFigure) -> Timing | None:
+        """The same timing with the value of another instrument; None where that measured nothing.
+
+        Short and long kernels have different instruments, and those at the border both.
+        """
+        if figure == self.figure:
+            return self
+        time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[figure]
+        if not time_us or self.figure == "host":
+            return None
+        scale = time_us / self.time_us
+        model = self.clock_model
+        if model is not None:
+            model = msgspec.structs.replace(
+                model, cycles=model.cycles * scale, fixed_us=model.fixed_us * scale
+            )
+        return msgspec.structs.replace(
+            self,
+            figure=figure,
+            time_us=time_us,
+            blocks_us=tuple(block * scale for block in self.blocks_us),
+            normalised_us=self.normalised_us * scale,
+            clock_model=model,
+        )
+
     @property
     def gb_per_s(self) -> float | None:
         """`bytes` over time in 10⁹ bytes per second, None where bytes are unsaid."""
@@ -210,6 +235,8 @@ class KernelProfile(Record, frozen=True, kw_only=True):
     block: tuple[int, int, int] = (0, 0, 0)
     metrics: dict[str, MetricValue] = {}
     """By short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
+    weights: dict[str, MetricValue] = {}
+    """By raw ncu name: what no metric is read from, but by which some are weighted when launches combine."""
 
 
 class Profile(Record, frozen=True, kw_only=True):

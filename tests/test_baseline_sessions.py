@@ -151,7 +151,7 @@ def test_several_runs_are_accepted_together_and_the_oldest_tells_what_changed(st
     # Given in any order; the one of the third day is within the tolerance, so the old ones stay.
     (entry,) = accepted(store, on_day(5, measured(9.9)), on_day(3), on_day(4, measured(9.9))).entries
     assert (entry.sessions, days(store)) == ("3 sessions added to 2", [1, 2, 3, 4, 5])
-    (entry,) = accepted(store, on_day(6, measured(9.9)), on_day(7)).entries
+    (entry,) = accepted(store, on_day(6, measured(99.0)), on_day(7)).entries
     assert entry.sessions.startswith("5 sessions replaced by 2 (time moved +")
 
 

@@ -137,7 +137,9 @@ def test_diff_exit_code_tells_whether_something_moved(project: Path) -> None:
     gpuperf("baseline", "accept")
     store(project, run(record(main=measured(5.4)), id="29990101-000000-0000"))
     assert gpuperf("baseline", "diff", "--exit-code").exit_code == 0
-    assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "1").exit_code == 1
+    store(project, run(record(main=measured(5.6)), id="29990102-000000-0000"))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 1
+    assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "10").exit_code == 0
 
 
 def later(number: int, time_us: float = 5.3, uuid: str = "GPU-1", **measurement: Any) -> Run:

@@ -297,6 +297,19 @@ def test_who_waited_for_a_file_that_was_cleaned_away_locks_the_one_others_will_f
         lock.release()
 
 
+def test_what_was_forked_off_the_holder_does_not_keep_the_gpu(tmp_path: Path) -> None:
+    lock = acquired(tmp_path)
+    child = os.fork()
+    if not child:
+        signal.pause()
+    try:
+        lock.release()
+        acquired(tmp_path).release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def test_an_interrupted_wait_leaves_nothing_behind(tmp_path: Path) -> None:
     def interrupt(_: Holder) -> None:
         raise KeyboardInterrupt

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.records import Measurement, MetricValue, TestRecord
-from pytest_gpuperf.verdict.judge import judge
+from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict
-from run_builders import measured, profile, queued, record
+from run_builders import gate_of, measured, profile, queued, record
+
+HINTS = Hints(
+    accept="accept it with: gpuperf baseline accept",
+    accept_pin="pin it with: gpuperf baseline pin",
+    no_baseline="make one with: gpuperf baseline accept",
+    closer="look closer with: --gpuperf-against",
+    more_sessions="see more with: gpuperf baseline record",
+)
 
 
 def baseline(
@@ -27,9 +35,9 @@ def baseline(
 def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
     settings: dict[str, Any] = {
         "limits": (),
-        "tolerance_pct": 5.0,
-        "accept_hint": "accept it with: gpuperf baseline accept",
-        "no_baseline_hint": "make one with: gpuperf baseline accept",
+        "tolerance_pct": 0.0,
+        "gate": gate_of({test.nodeid: known} if known is not None else {}),
+        "hints": HINTS,
         "baseline_file": "baselines/h200/test_square.json",
     }
     return judge(test, baseline=known, **{**settings, **kwargs})
@@ -38,7 +46,7 @@ def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) 
 def test_unchanged_test_passes_without_a_word() -> None:
     result = verdict(record(main=measured()), baseline())
     assert (result.status, result.findings, result.message()) == (Status.PASS, (), "")
-    assert result.time_change_pct == {"main": pytest.approx(0.0)}
+    assert result.times["main"].decision.change_pct == pytest.approx(0.0)
 
 
 def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_below() -> None:
@@ -47,9 +55,11 @@ def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_bel
     result = verdict(record(main=now), known)
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
-        "gpuperf: time_us 5.84 is 10.2 % slower than the baseline 5.30 (tolerance 5 %, hot)",
+        "gpuperf: registers_per_thread 32 -> 40 (+25.0 %): time_us 5.84 is 10.2 % slower than the "
+        "baseline 5.30 (+8.7 to +11.7 %, finds 2.7 % and more, 1 session, hot)",
         "    registers_per_thread 32 -> 40 (+25.0 %)",
         "    l2_hit_rate 80 -> 40 (-50.0 %)",
+        "    look closer with: --gpuperf-against",
         "    accept it with: gpuperf baseline accept",
     ]
 

@@ -88,7 +88,7 @@ def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
 def other_code(comparison: Comparison) -> str:
     """What shows that the stored sessions are of other code than a measurement; empty where nothing does."""
     if comparison.time is not None and (comparison.slower or comparison.faster):
-        return f"time moved {comparison.time.change_pct:+.1f} %"
+        return f"time moved {comparison.time.decision.change_pct:+.1f} %"
     if comparison.kernels:
         return "other kernels run"
     exact = [change for change in comparison.counters if _is_exact(change.metric)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.schema import same_quantity
@@ -12,7 +12,7 @@ from pytest_gpuperf.records import Measurement
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing
+    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing, TimingFigure
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Taken:
     def measurement(self) -> Measurement:
         """What is compared with the baseline: the first time, and the counters."""
         return Measurement(timing=self.times[0][1] if self.times else None, profile=self.profile)
+
+    def by(self, figure: TimingFigure) -> Taken:
+        """With the times of another instrument, where all runs have it."""
+        times = [(run, timing.by(figure)) for run, timing in self.times]
+        found = tuple((run, timing) for run, timing in times if timing is not None)
+        return replace(self, times=found) if len(found) == len(times) else self
 
     @property
     def has_counters(self) -> bool:
@@ -118,6 +124,8 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     """What can be taken, and why something cannot."""
     times = [(run, found.timing) for run, found in measurements if found.timing is not None]
     first = times[0][1] if times else None
+    # At the border between the instruments a run has both.
+    times = [(run, (first and timing.by(first.figure)) or timing) for run, timing in times]
     same = [(run, timing) for run, timing in times if first is not None and same_quantity(timing, first)]
     others = [timing for _, timing in times if first is not None and not same_quantity(timing, first)]
     profiled = [(run, found.profile) for run, found in measurements if found.profile is not None]

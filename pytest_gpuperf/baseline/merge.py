@@ -12,6 +12,7 @@ from pytest_gpuperf.baseline.schema import TestBaseline, suite_of
 from pytest_gpuperf.baseline.update import ChangingFile, Update
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Run
+from pytest_gpuperf.verdict.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,8 +56,8 @@ def plan(
             tells what has changed.
         store: The baselines to change; read from the disk.
         which: What to take over.
-        tolerance_pct: By how much a time may move before it counts as changed, in per cent; the
-            tolerance of a test in the baseline file comes first, then the one in its record.
+        tolerance_pct: A slowdown up to this counts as none, in per cent; the tolerance of a test in the
+            baseline file comes first, then the one in its record.
         sessions: What becomes of the sessions that are stored.
 
     Raises:
@@ -65,20 +66,28 @@ def plan(
     runs = in_order([runs] if isinstance(runs, Run) else runs)
     slug = runs[0].environment.gpu.slug
     entries: list[Entry] = []
-    files: dict[Path, ChangingFile] = {}
-    for test in gather(runs):
-        suite = suite_of(test.nodeid)
-        path = store.path(slug, suite)
-        if path not in files:
-            files[path] = ChangingFile(store.load_for_update(slug, suite), runs)
+    tests = gather(runs)
+    suites = dict.fromkeys(suite_of(test.nodeid) for test in tests)
+    files = {
+        store.path(slug, suite): ChangingFile(store.load_for_update(slug, suite), runs) for suite in suites
+    }
+    gate = Gate(
+        [file.baseline for file in files.values() if file.baseline is not None],
+        card=runs[0].environment.gpu.uuid,
+        comparisons=len(tests),
+    )
+    for test in tests:
+        path = store.path(slug, suite_of(test.nodeid))
         entries += [Entry(test.nodeid, label, "refused", (why,)) for label, why in test.refused]
         baseline = files[path].tests.get(test.nodeid, TestBaseline())
         tolerance = baseline.tolerance_pct or test.tolerance_pct or tolerance_pct
         for label, found in test.labels.items():
             known = baseline.measurements.get(label)
+            if known is not None and known.time is not None:
+                found = found.by(known.time.figure)
             taken = only_new(found, known) if which == "new" and known is not None else found
             if taken.has_values:
-                update = Update(test.nodeid, label, taken, known, tolerance, sessions)
+                update = Update(test.nodeid, label, taken, known, gate, tolerance, sessions)
                 entry = update.apply(files[path], which)
                 entries += [] if entry is None else [entry]
     contents = {path: file.changed() for path, file in files.items()}

@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.schema import BASELINE_SCHEMA, round_counter, same_quantity
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.sessions import Rule
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.verdict.compare import Comparison
+    from pytest_gpuperf.verdict.gate import Gate
 
 
 class ChangingFile:
@@ -36,6 +35,7 @@ class ChangingFile:
 
     def __init__(self, found: tuple[Baseline, dict[str, Any]] | None, runs: Sequence[Run]) -> None:
         self._runs = runs
+        self.baseline = found[0] if found else None
         self.tests = found[0].tests if found else {}
         self._before = found[1] if found else {}
         self._after = copy.deepcopy(self._before)
@@ -73,6 +73,7 @@ class Update:
     label: str
     taken: Taken
     known: MeasurementBaseline | None
+    gate: Gate
     tolerance_pct: float
     rule: Rule
 
@@ -99,10 +100,9 @@ class Update:
 
     def _compare(self, known: MeasurementBaseline) -> Comparison:
         measurement = self.taken.measurement
-        timing = measurement.timing
-        if timing is not None and known.time is not None and timing.figure != known.time.figure:
-            measurement = msgspec.structs.replace(measurement, timing=None)
-        return compare(measurement, known, self.tolerance_pct)
+        key, timing = (self.nodeid, self.label), measurement.timing
+        time = self.gate.compare(key, timing, self.tolerance_pct) if timing else None
+        return compare(measurement, known, time)
 
     def _replaces(self, comparison: Comparison | None) -> tuple[bool, str]:
         """Whether the stored sessions go, and what shows that they have to."""

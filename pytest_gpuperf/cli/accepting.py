@@ -32,8 +32,8 @@ ONLY = click.option(
 TOLERANCE = click.option(
     "--tolerance",
     type=click.FloatRange(min=0, min_open=True),
-    help="By how much a time may move before it counts as changed, in per cent, where neither the baseline "
-    "file nor the run says (default: gpuperf_tolerance of pytest's configuration, else 5).",
+    help="A slowdown up to this counts as none, in per cent, where neither the baseline file nor the run "
+    "says (default: gpuperf_tolerance of pytest's configuration).",
 )
 APPEND = click.option(
     "--append/--replace",

@@ -33,7 +33,7 @@ class Combining(Enum):
     MAX = "max"
     MIN = "min"
     DURATION = "duration"
-    """Mean weighted by `duration_us`."""
+    """Mean weighted by what its values are shares of, or by `duration_us` where that is not known."""
     INSTRUCTIONS = "instructions"
     """Mean weighted by `instructions`, for what is counted per instruction."""
     WARP_CYCLES = "warp cycles"
@@ -198,6 +198,11 @@ def ncu_metric_names() -> tuple[str, ...]:
     """Raw names to ask ncu for, so that every short metric that the chip has can be filled."""
     direct = [metric.ncu for metric in _ROWS if metric.ncu]
     return tuple(dict.fromkeys([*direct, *_LOCAL, *_ALL_WARPS, _stall_ratio("selected")]))
+
+
+def source_names() -> tuple[str, ...]:
+    """Raw names that short metrics are read from in a report of anyone's: also what stands in for others."""
+    return *ncu_metric_names(), *_DRAM_READ_WRITE
 
 
 def short_metrics(raw: Mapping[str, MetricValue], units: Mapping[str, str]) -> dict[str, MetricValue]:

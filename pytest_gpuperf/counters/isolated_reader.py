@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,9 @@ class Request(msgspec.Struct, frozen=True):
     """What the reading process is to do."""
 
     report: str
-    names: list[str]
+    names: list[str] | None
     search: list[str]
+    rules: bool
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -38,30 +40,40 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def read_report_isolated(path: Path, names: Sequence[str], *, search: Sequence[Path] = ()) -> list[RawKernel]:
+def read_report_isolated(
+    path: Path, names: Sequence[str] | None, *, rules: bool = False, search: Sequence[Path] = ()
+) -> list[RawKernel]:
     """Read all kernels of a report, as `ncu_report_reader.read_report` does.
 
     Raises:
         GpuperfError: As `read_report`, or the reading process crashed.
     """
-    request = Request(str(path), list(names), [str(folder) for folder in search])
-    # The package may be on the path only through pytest's `pythonpath`. Its folder comes last and the working
-    # directory not at all, for either may hold modules named as those of the standard library.
+    folders = [str(folder) for folder in search]
+    request = Request(str(path), None if names is None else list(names), folders, rules)
+    # The package, which has to be this one and no other version, may be on the path only through pytest's
+    # `pythonpath`. Once it is found its folder comes last, and the working directory not at all, for either
+    # may hold modules named as those of the standard library.
     package = str(Path(pytest_gpuperf.__file__).parent.parent)
-    search_path = "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]"
+    search_path = (
+        "import sys, typing; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; import pytest_gpuperf; "
+        "sys.path.append(sys.path.pop(0))"
+    )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", f"{search_path}; from {__name__} import main; main()", package],
         input=msgspec.json.encode(request),
         capture_output=True,
         check=False,
     )
-    # A library may end its process with success, too.
-    if done.returncode != 0 or not done.stdout:
+    answer = None
+    # A library may end its process with success, too, and give no text for a name in a damaged report.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        answer = msgspec.json.decode(done.stdout, type=Answer)
+    if done.returncode != 0 or answer is None:
         raise GpuperfError(
             f"NVIDIA's ncu_report failed to read {path.name} (exit status {done.returncode})",
-            next_step="install a newer one with `pip install -U ncu-report`",
+            expected="a complete report, and an ncu_report at least as new as the ncu that wrote it",
+            next_step="try a newer one: `pip install -U ncu-report`",
         )
-    answer = msgspec.json.decode(done.stdout, type=Answer)
     if answer.error:
         raise GpuperfError(answer.error)
     return answer.kernels
@@ -79,7 +91,8 @@ def _answer(question: bytes) -> bytes:
     request = msgspec.json.decode(question, type=Request)
     try:
         search = [Path(folder) for folder in request.search]
-        answer = Answer(read_report(Path(request.report), request.names, search=search))
+        path = Path(request.report)
+        answer = Answer(read_report(path, request.names, rules=request.rules, search=search))
     except GpuperfError as error:
         answer = Answer(error=str(error))
     return msgspec.json.encode(answer)

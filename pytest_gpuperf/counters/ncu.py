@@ -91,10 +91,7 @@ def find_ncu(path: str = "") -> Ncu | None:
                 expected="the path of Nsight Compute's ncu",
             )
     else:
-        roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
-        found = shutil.which("ncu") or next(
-            (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/ncu"))), None
-        )
+        found = ncu_path()
         if found is None:
             return None
     output = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
@@ -104,6 +101,14 @@ def find_ncu(path: str = "") -> Ncu | None:
             return None
         raise GpuperfError(f"{path!r} does not answer --version like ncu", expected="Nsight Compute's ncu")
     return Ncu(Path(found), version[1])
+
+
+def ncu_path() -> str | None:
+    """The ncu on PATH or in the CUDA installation, whether or not it can be run; None where there is none."""
+    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    return shutil.which("ncu") or next(
+        (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/ncu"))), None
+    )
 
 
 def run_under_ncu(

@@ -155,8 +155,8 @@ class ProfilingPass:
         if name is None:
             raise self._not_reached(call)
         marker = self._markers.get(call.nodeid)
-        chosen = [kernel for kernel in self._kernels.get(name, ()) if _matches(regex, kernel)]
-        kernels = [kernel for kernel in chosen if _matches(marker, kernel)]
+        chosen = [kernel for kernel in self._kernels.get(name, ()) if kernel.matches(regex)]
+        kernels = [kernel for kernel in chosen if kernel.matches(marker)]
         if not kernels:
             launched = list_kernels()
             named = [kernel.name for kernel in chosen] or [k for k in launched if re.search(regex or "", k)]
@@ -207,10 +207,6 @@ class ProfilingPass:
 
 def _raw_only(metrics: Iterable[str]) -> list[str]:
     return [name for name in metrics if catalogue.get(name) is None]
-
-
-def _matches(regex: str | None, kernel: RawKernel) -> bool:
-    return regex is None or any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
 
 
 def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:

@@ -93,7 +93,9 @@ def _table(results: Sequence[TestResult]) -> list[str]:
 
 
 def _line(row: Row) -> str:
-    cells = [_text(cell) for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)]
+    cells = [
+        _text(cell) for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)
+    ]
     return f"| {' | '.join([_code(row.test), *cells, _MARKS[row.status] + row.verdict])} |\n"
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.report.layout import INDENT, Column, lay_out
+from pytest_gpuperf.report.layout import INDENT, Column, lay_out, wrapped
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
     SEVERITY,
@@ -68,13 +67,13 @@ def summary_lines(
     if not results:
         return []
     shown = list(results) if verbosity >= 1 else _worth_showing(results)
-    lines = _wrapped(header_lines(environment, replayed_from), width)
+    lines = wrapped(header_lines(environment, replayed_from), width)
     if shown:
         lines += ["", *_table(shown, width=width, details=verbosity >= 1, colour=colour)]
     if len(shown) < len(results):
         lines += ["", _left_out(results, shown)]
     remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
-    return [*lines, "", *_wrapped(remarks, width)] if remarks else lines
+    return [*lines, "", *wrapped(remarks, width)] if remarks else lines
 
 
 def _worth_showing(results: Sequence[TestResult]) -> list[TestResult]:
@@ -93,16 +92,6 @@ def _left_out(results: Sequence[TestResult], shown: Sequence[TestResult]) -> str
         return f"… {total:,} more passed; -v shows them"
     what = ", ".join(f"{count:,} {status.value}" for status, count in left.items() if count)
     return f"… {total:,} more ({what}); -v shows them"
-
-
-def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
-    return [
-        line
-        for paragraph in paragraphs
-        for line in textwrap.wrap(
-            paragraph, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-    ]
 
 
 def _table(results: Sequence[TestResult], *, width: int, details: bool, colour: bool) -> list[str]:
@@ -189,4 +178,4 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     for finding in result.verdict.findings:
         if not result.verdict.fails_by(finding.status):
             lines += [printable(finding.line), *(f"  {printable(detail)}" for detail in finding.details)]
-    return [" " * INDENT + line for line in _wrapped(lines, width - INDENT)]
+    return [" " * INDENT + line for line in wrapped(lines, width - INDENT)]

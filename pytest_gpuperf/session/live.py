@@ -15,6 +15,8 @@ from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore
 from pytest_gpuperf.session.base import Session, now
 from pytest_gpuperf.session.progress import Progress, WaitingLine
+from pytest_gpuperf.session.status_line import StatusLine
+from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import parse_limits
 
 if TYPE_CHECKING:
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.records import Timing
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 NO_NCU = (
@@ -59,18 +63,30 @@ class LiveSession(Session):
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
         )
-        instruments = LiveInstruments(self._pass, timer)
+        instruments = LiveInstruments(self._pass, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._ncu: Ncu | None = ncu
         self._lock = GpuLock(gpu.uuid)
+        self._status = StatusLine(None)
 
     def begin(self, reporter: TerminalReporter | None) -> None:
         """Wait until no other run measures on this GPU; where that cannot be known, go on and say so."""
+        self._status = StatusLine(reporter)
         try:
             with WaitingLine(reporter, self._lock.gpu) as waiting:
                 self._lock.acquire(waiting)
         except GpuperfError as error:
             self.notices.append(f"not locked: {error}; another run could measure at the same time")
+
+    def _show_progress(self, text: str) -> None:
+        self._status.show(text)
+
+    def _doubt(self, call: Call, timing: Timing) -> str:
+        """What a time would be called; empty where it passes or has no baseline."""
+        time = self._gate.compare((call.nodeid, call.label), timing)
+        if time is None or time.decision.outcome is Outcome.PASS:
+            return ""
+        return f"{time.decision.outcome.value} at first, {time.decision.change_pct:+.1f} %"
 
     def end(self) -> None:
         """Let the next run measure."""

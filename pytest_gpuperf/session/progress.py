@@ -72,15 +72,16 @@ class WaitingLine:
         """Show who has it now."""
         if self._reporter is None or time.monotonic() - self._begin < SILENT_S:
             return
-        text = f"gpuperf: waiting for {self._gpu}: {holder}"
-        if not self._shown:
-            self._reporter.ensure_newline()
-        if self._reporter.isatty:
-            if text != self._shown:
-                self._reporter.rewrite(text, erase=True)
-        elif not self._shown:
-            self._reporter.write_line(text)
+        text, before = f"gpuperf: waiting for {self._gpu}: {holder}", self._shown
+        # First of all, so that whatever interrupts a write, the end is said too.
         self._shown = text
+        if not before:
+            self._reporter.ensure_newline()
+        if not self._reporter.isatty:
+            if not before:
+                self._reporter.write_line(text)
+        elif text != before:
+            self._reporter.rewrite(text, erase=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -58,7 +58,6 @@ class Timer:
             `LEAST_BLOCKS` blocks are taken all the same.
         conditions: Reads the state of the GPU after a timing.
         max_sm_clock_mhz: The highest that the device can have, in MHz; 0 where unknown.
-        progress: Told what is being done.
     """
 
     def __init__(
@@ -67,13 +66,11 @@ class Timer:
         budget_s: float,
         conditions: Callable[[], Conditions | None],
         max_sm_clock_mhz: float = 0.0,
-        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._flush_bytes = 2 * l2_bytes
         self._budget_s = budget_s
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
-        self._progress = progress
         self._fixed_clocks = 0
         """Tests in which the SM clock did not move."""
 
@@ -85,7 +82,15 @@ class Timer:
         """Run `fn` until its time is steady."""
         return self.prepare(fn, "auto").warm_up()
 
-    def time(self, fn: Callable[[], Any], *, mode: str, bytes: int = 0, flops: int = 0) -> Timing:
+    def time(
+        self,
+        fn: Callable[[], Any],
+        *,
+        mode: str,
+        bytes: int = 0,
+        flops: int = 0,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
 
         What was throttled by heat, or disturbed by another process, is measured again, twice at most.
@@ -95,27 +100,28 @@ class Timer:
             mode: `auto`, `hot`, `cold`, `queued` or `host`.
             bytes: Bytes a call moves, kept in the record.
             flops: Operations of a call, kept in the record.
+            progress: Told what is being done.
 
         Raises:
             GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
                 launches nothing, or one too short to be timed cold.
         """
-        self._progress("compiles")
+        progress("compiles")
         prepared = self.prepare(fn, mode)
         thrown_away: list[str] = []
         while True:
-            timing = self._measure(prepared)
+            timing = self._measure(prepared, progress)
             why = disturbed(timing)
             if not why or len(thrown_away) == ATTEMPTS - 1:
                 break
             thrown_away.append(why)
         return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
 
-    def _measure(self, prepared: Prepared) -> Timing:
-        self._progress("warms up")
+    def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+        progress("warms up")
         warm_up = prepared.warm_up()
         end = time.perf_counter() + self._budget_s
-        self._progress("measures")
+        progress("measures")
         steady = self._steady_blocks(prepared, self._budget_s / 2)
         events_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
@@ -129,6 +135,7 @@ class Timer:
         time_us = trimmed_mean(times)
         if prepared.mode == "cold" and figure == "events":
             _refuse_noise(times)
+        progress("measures at other clocks")
         model = self._clock_model(prepared, steady, end, scale=time_us / events_us if events_us > 0 else 0.0)
         timing = Timing(
             mode=prepared.mode,
@@ -189,7 +196,6 @@ class Timer:
             return None
         if self._fixed_clocks >= ENOUGH_FIXED or time.perf_counter() + BURN_S > end:
             return None
-        self._progress("moves the SM clock")
         steady_mhz = median(block.sm_clock_mhz for block in steady)
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
         others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)

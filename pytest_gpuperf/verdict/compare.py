@@ -73,9 +73,9 @@ def compare(
     """Compare a measurement with its baseline.
 
     Counters have three tiers: an exact one (registers, occupancy, launches) has no tolerance, nor has a count
-    that was 0; a near-exact one, which counts work, is shown beyond 0.1 %; one that depends on the GPU's state
-    is shown beyond 2 %, and one in per cent only beyond 1 point too. Where the time improved or other kernels
-    run, no exact counter is a regression: they may pay with registers for what they gain.
+    that was 0; a near-exact one, which counts work, is shown beyond 0.1 %; one that depends on the GPU's
+    state is shown beyond 2 %, and one in per cent only beyond 1 point too. Where the time improved or other
+    kernels run, no exact counter is a regression: they may pay with registers for what they gain.
 
     Args:
         measurement: What was measured.
@@ -125,8 +125,8 @@ def _why_not_compared(measurement: Measurement, baseline: MeasurementBaseline) -
     if timing.mode == known.mode:
         return f"the time is by {timing.figure}, the baseline's by {known.figure}: not compared", False
     if timing.not_captured:
-        line = f"measured {timing.mode} (cannot be captured: {timing.not_captured}), the baseline is {known.mode}"
-        return f"the time could not be compared: {line}", True
+        now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
+        return f"the time could not be compared: {now}, the baseline is {known.mode}", True
     return f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared", False
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.baseline.schema import Baseline, TimeBaseline, Times, TimeSession
-    from pytest_gpuperf.records import ClockModel, Timing, TimingFigure
+    from pytest_gpuperf.records import ClockModel, Timing
     from pytest_gpuperf.verdict.moderated import Variance
 
 Key: TypeAlias = tuple[str, str]
@@ -117,17 +117,22 @@ class Gate:
         tolerance_pct: float,
         against: str = "",
     ) -> TimeComparison | None:
-        actual_us = of_figure(timing, times.figure)
-        if timing.mode != times.mode or actual_us is None:
+        found = timing.by(times.figure)
+        if found is None or found.mode != times.mode:
             return None
-        sessions = times.sessions
+        timing, sessions = found, times.sessions
         model = timing.clock_model or sessions[-1].clock_model
         actual_mhz = fmean(timing.blocks_mhz) if timing.blocks_mhz else 0.0
         at_mhz = times.reference_mhz if model and actual_mhz and _normalised(sessions) else 0.0
-        new = self._new(timing, actual_us, actual_mhz, at_mhz, model if at_mhz else None)
+        new = self._new(timing, actual_mhz, at_mhz, model if at_mhz else None)
         stored = [self._stored(session, at_mhz) for session in sessions]
         decision = screen_one(
-            new, stored, self._variance(key, stored, at_mhz), self._thresholds, self._comparisons, tolerance_pct
+            new,
+            stored,
+            self._variance(key, stored, at_mhz),
+            self._thresholds,
+            self._comparisons,
+            tolerance_pct,
         )
         raw = fmean(math.log(session.time_us) for session in sessions)
         clocks = [session.sm_clock_mhz for session in sessions]
@@ -136,23 +141,21 @@ class Gate:
             actual_us=math.exp(new.log_time),
             # As the decision sees it: sessions of the card at hand only, where there are any.
             baseline_us=math.exp(new.log_time) / (1 + decision.change_pct / 100),
-            raw_change_pct=100 * math.expm1(math.log(actual_us) - raw),
+            raw_change_pct=100 * math.expm1(math.log(timing.time_us) - raw),
             at_mhz=at_mhz,
             actual_mhz=actual_mhz,
             baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
             against=against,
         )
 
-    def _new(
-        self, timing: Timing, actual_us: float, actual_mhz: float, at_mhz: float, model: ClockModel | None
-    ) -> Session:
-        error = 0.0
+    def _new(self, timing: Timing, actual_mhz: float, at_mhz: float, model: ClockModel | None) -> Session:
+        time_us, error = timing.time_us, 0.0
         if len(timing.blocks_us) >= ENOUGH_BLOCKS:
             error = standard_error(timing.blocks_us) / timing.time_us
         if model is not None:
             error = math.hypot(error, normalisation_error(actual_mhz, model, at_mhz))
-            actual_us = normalise(actual_us, actual_mhz, model, at_mhz)
-        return Session(math.log(actual_us), self._card, error)
+            time_us = normalise(time_us, actual_mhz, model, at_mhz)
+        return Session(math.log(time_us), self._card, error)
 
     def _stored(self, session: TimeSession, at_mhz: float) -> Session:
         error = 0.0
@@ -182,13 +185,6 @@ class Gate:
             }
             found.update(moderate(alike, self._thresholds))
         return found
-
-
-def of_figure(timing: Timing, figure: TimingFigure) -> float | None:
-    """A timing's value by one instrument in microseconds; None where that did not measure it."""
-    if timing.figure == figure:
-        return timing.time_us
-    return {"events": timing.events_us, "cupti": timing.cupti_us, "host": 0.0}[figure] or None
 
 
 def _normalised(sessions: Sequence[TimeSession]) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SHOWN_CHANGES = 8
 """Changed counters below a regression; reports show the rest."""
 
+
 @dataclass(frozen=True)
 class Hints:
     """What to type next, as it is shown below a finding."""
@@ -100,13 +101,14 @@ def judge(
                 findings.append(Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label))
             continue
         key, timing = (record.nodeid, label), measurement.timing
-        comparison = compare(measurement, known, timing and gate.compare(key, timing, tolerance_pct))
+        time = gate.compare(key, timing, tolerance_pct) if timing else None
+        comparison = compare(measurement, known, time)
         if comparison.time is not None:
             times[label] = comparison.time
         if comparison.counters:
             counters[label] = comparison.counters
         findings += _findings(comparison, measurement, label, hints)
-        pinned = timing and gate.compare_pinned(key, timing, tolerance_pct)
+        pinned = gate.compare_pinned(key, timing, tolerance_pct) if timing else None
         if timing and pinned and pinned.slower and not comparison.slower:
             line = f"{time_line(pinned, timing.mode)}: small losses have added up"
             findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))

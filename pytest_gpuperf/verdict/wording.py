@@ -22,7 +22,8 @@ EXPLAINING = ("registers_per_thread", "local_spill_instructions", "theoretical_o
 def time_line(time: TimeComparison, mode: TimingMode) -> str:
     """`time_us 5.43 is 2.1 % slower than the baseline 5.32 (+1.2 to +3.0 %, 5 sessions, hot; …)`."""
     decision = time.decision
-    actual, expected = show_pair(time.actual_us, time.baseline_us)
+    # What logarithms leave behind is no difference.
+    actual, expected = show_pair(float(f"{time.actual_us:.6g}"), float(f"{time.baseline_us:.6g}"))
     direction = "slower" if decision.change_pct >= 0 else "faster"
     baseline = f"the baseline {expected}" if not time.against else f"{expected} of {time.against}"
     verdict = {
@@ -61,9 +62,10 @@ def machine_moved(comparison: Comparison) -> str:
     if abs(time.raw_change_pct) <= max(MOVED_PCT, abs(time.decision.change_pct) + MOVED_PCT):
         return ""
     work = ", instructions unchanged" if comparison.same_work else ""
+    clocks = f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
     return (
-        f"the machine moved, not the kernel: {time.raw_change_pct:+.1f} % at {time.actual_mhz:.0f} instead of "
-        f"{time.baseline_mhz:.0f} MHz, {time.decision.change_pct:+.1f} % at {time.at_mhz:.0f} MHz{work}"
+        f"the machine moved, not the kernel: {time.raw_change_pct:+.1f} % {clocks}, "
+        f"{time.decision.change_pct:+.1f} % at {time.at_mhz:.0f} MHz{work}"
     )
 
 
