@@ -169,6 +169,16 @@ def in_turn(
             child.stop()
 
 
+def end_in_order_when_told() -> None:
+    """Have SIGTERM, as of a time limit, end the children too, and let what there is be written."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def say(text: str) -> None:
+    """Print a line at once: whoever waits on a GPU wants to know."""
+    print(text, flush=True)
+
+
 def main(descriptor: str, target: str, *arguments: str) -> None:
     """Be a child."""
     # Programs that it starts must not keep the pipe open.

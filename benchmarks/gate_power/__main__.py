@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.children import end_in_order_when_told
 from benchmarks.gate_power import __doc__ as usage
 from benchmarks.gate_power.analysis import analyse, encode
 from benchmarks.gate_power.sample import Sampler
@@ -27,6 +28,7 @@ def main() -> None:
     command.add_argument("--out", type=Path, help="JSON file for the summary that the pages show")
     arguments = parser.parse_args()
     if arguments.command == "sample":
+        end_in_order_when_told()
         writer = Writer(arguments.out)
         try:
             Sampler(writer.write, 60 * arguments.minutes).run()

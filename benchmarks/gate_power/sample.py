@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarks.children import Child, ChildError
+from benchmarks.children import Child, ChildError, say
 from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS
 from benchmarks.gate_power.samples import Began, Failed, Line, Paired
 from pytest_gpuperf.verdict.paired import quad_order, restart_log_ratio
@@ -51,7 +51,7 @@ class Sampler:
         self,
         write: Callable[[Line], None],
         seconds: float,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = say,
         *,
         screen: str = SCREEN,
         take_turns: str = TAKE_TURNS,

@@ -55,7 +55,7 @@ class Sessions:
         self.lines = {
             process: lines for process, lines in sorted(by_process.items()) if usual <= lines.keys()
         }
-        self.kernels = sorted({kernel for kernel, _ in usual}, key=self._typical_us)
+        self.kernels = sorted(sorted({kernel for kernel, _ in usual}), key=self._typical_us)
         """Short ones first."""
         self.doses = sorted({dose for _, dose in usual})
         self._usual = usual
@@ -194,8 +194,7 @@ def _gate(
         if not sessions.has(kernel, base):
             continue
         timings = [(_run(each), sessions.lines[each][kernel, base].timing) for each in stored]
-        figure = timings[0][1].figure
-        alike = [(run, timing) for run, timing in timings if timing.figure == figure]
+        alike = [(run, found) for run, timing in timings if (found := timing.by(timings[0][1].figure))]
         time = msgspec.convert(merged_time({}, alike, replace=True, dates={}), TimeBaseline)
         tests[kernel] = TestBaseline(measurements={LABEL: MeasurementBaseline(time=time)})
     baseline = Baseline(

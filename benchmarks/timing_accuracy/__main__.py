@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.children import end_in_order_when_told
 from benchmarks.timing_accuracy import __doc__ as usage
 from benchmarks.timing_accuracy.measure import measure
 from benchmarks.timing_accuracy.results import encode, read
@@ -25,6 +26,7 @@ def main() -> None:
     command.add_argument("--processes", type=int, default=4, help="fresh processes that time with the plugin")
     commands.add_parser("table").add_argument("file", type=Path)
     arguments = parser.parse_args()
+    end_in_order_when_told()
     if arguments.command == "measure":
         results = measure(arguments.processes, lambda so_far: write_files({arguments.out: encode(so_far)}))
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from benchmarks.children import ChildError, in_turn
+from benchmarks.children import ChildError, in_turn, say
 from benchmarks.timing_accuracy.results import SCHEMA, Ours, Results, Truth
 from pytest_gpuperf.records import Environment
 
@@ -49,7 +49,7 @@ def host_jobs() -> list[Job]:
     ]
 
 
-def measure(processes: int, keep: Callable[[Results], None], say: Callable[[str], None] = print) -> Results:
+def measure(processes: int, keep: Callable[[Results], None], say: Callable[[str], None] = say) -> Results:
     """Measure everything; what fails is noted and left out.
 
     Args:

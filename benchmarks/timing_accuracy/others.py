@@ -122,7 +122,9 @@ class _Failures:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.first:
-            self.first = f"{report.nodeid}: {str(report.longrepr).strip().splitlines()[-1]}"
+            crash = getattr(report.longrepr, "reprcrash", None)
+            lines = str(crash.message if crash else report.longrepr).strip().splitlines()
+            self.first = f"{report.nodeid}: {lines[0] if crash else lines[-1]}"
 
 
 def _pytest(folder: Path, test: str, plugin: str, *options: str) -> str:
