@@ -3,8 +3,8 @@
     python tests/data/noise_samples.py FOLDER > tests/data/noise_samples.jsonl.gz
 
 FOLDER has one `noise_gpuG_processP.json.gz` for each fresh process. A kernel `x1.02` does 2 % more work than
-`x1.0`. Blocks are replays of a CUDA graph of ten launches, launches are event pairs back to back. Kernels that
-have no doses are left out, and so is all but the first 30 launches. The study had no clocks and no pairs.
+`x1.0`. Blocks are replays of a CUDA graph of ten launches, launches are event pairs back to back. Kernels
+without doses are left out, and all launches after the thirtieth. The study had no clocks and no pairs.
 """
 
 from __future__ import annotations
