@@ -156,7 +156,7 @@ KERNELS = (
     Dosed("copy 512 MB", "programs", 62_400, _copy(1024)),
     Dosed("copy 33 MB", "programs", 16_000, _copy(256)),
     Dosed("row sum", "iterations", 800, _row_sum, unrolled=4),
-    # On an H200 its 16 KB lie in the nearer or the farther half of L2, as it happens, which is 60 % of its time.
+    # On an H200 its 16 KB lie in the nearer or the farther half of L2, as it happens: 60 % of its time.
     Dosed("histogram, atomic", "iterations", 800, _histogram(4096), unrolled=4),
     Dosed("histogram 4 MB, atomic", "iterations", 800, _histogram(1 << 20), unrolled=4),
     Dosed("matmul bf16", "iterations", 200, _matmul),
