@@ -10,7 +10,7 @@ from pytest_gpuperf.counters.catalogue import short_metrics
 from pytest_gpuperf.records import KernelProfile, MetricValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 class RawKernel(msgspec.Struct, frozen=True):
@@ -31,13 +31,16 @@ class RawKernel(msgspec.Struct, frozen=True):
     units: dict[str, str] = {}
     """ncu's unit of each metric, empty where it has none."""
 
-    def profile(self, extra: Iterable[str] = ()) -> KernelProfile:
+    def profile(self, extra: Iterable[str] = (), short: Collection[str] | None = None) -> KernelProfile:
         """The launch as a record.
 
         Args:
             extra: Raw ncu names to keep beside the catalogue's short ones, in ncu's base unit.
+            short: The short names to keep; None for all.
         """
         metrics = short_metrics(self.metrics, self.units)
+        if short is not None:
+            metrics = {name: value for name, value in metrics.items() if name in short}
         metrics.update({name: self.metrics[name] for name in extra if name in self.metrics})
         return KernelProfile(
             name=self.name,

@@ -82,6 +82,7 @@ def judge(
             times[label] = comparison.time.change_pct
         if comparison.counters:
             counters[label] = comparison.counters
+        findings += _not_measured(measurement, known, label)
         findings += _findings(comparison, measurement, label, accept_hint, no_baseline_hint)
     missing = ", ".join(label for label in expected if label not in record.measurements)
     if missing:
@@ -160,6 +161,16 @@ def _findings(
         yield Finding(Status.UNBASELINED, f"{comparison.not_compared}; {no_baseline_hint}", label)
     elif measurement.timing is not None:
         yield Finding(Status.UNBASELINED, f"the baseline has no time yet; {no_baseline_hint}", label)
+
+
+def _not_measured(measurement: Measurement, known: MeasurementBaseline, label: str) -> Iterator[Finding]:
+    profile = measurement.profile
+    if profile is None or profile.unavailable or not profile.preset:
+        return
+    missing = len(known.counters.keys() - profile.combined.keys())
+    if missing:
+        line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
+        yield Finding(Status.PASS, line, label)
 
 
 def _details(comparison: Comparison) -> tuple[str, ...]:
