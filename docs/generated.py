@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from benchmarks.gate_power import analysis
+from benchmarks.gate_power import tables as gate
+from benchmarks.timing_accuracy import results
+from benchmarks.timing_accuracy import tables as accuracy
 from pytest_gpuperf.counters.catalogue import METRICS, ncu_metric_names
 from pytest_gpuperf.counters.chips import CHIPS
 from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.counters.catalogue import Metric
 
+Found = TypeVar("Found")
+
+ACCURACY, GATE = "timing_accuracy.json", "gate_power.json"
+NOT_YET = "Not measured yet.\n"
 EXAMPLE = "suites/test_square.py::test_square_triton[8192x8192]"
 EXAMPLE_COUNTERS = ("achieved_occupancy", "duration_us", "memory_throughput", "registers_per_thread")
 
@@ -34,6 +42,8 @@ def options(_: Path) -> str:
     for option in OPTIONS:
         value = ",".join(option.choices)
         flag = f"{option.flag}={{{value}}}" if value else f"{option.flag}={option.metavar}"
+        if option.switch:
+            flag = option.flag
         default = f"`{option.default}`" if option.default else option.unset
         rows.append((f"`{flag}`", f"`{option.ini}`", default, option.help))
     return _table(("option", "ini key", "default", "what it does"), rows)
@@ -125,6 +135,18 @@ def baseline(root: Path) -> str:
     return f"```json\n{json.dumps(content, indent=2, sort_keys=True)}\n```\n"
 
 
+def _of_results(
+    file: str, read: Callable[[Path], Found], show: Callable[[Found], str]
+) -> Callable[[Path], str]:
+    """What a benchmark has found, or that it has not yet been run."""
+
+    def text(root: Path) -> str:
+        path = root / "benchmarks" / "results" / file
+        return show(read(path)) if path.exists() else NOT_YET
+
+    return text
+
+
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
     "metrics": metrics,
@@ -132,6 +154,16 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "chips": chips,
     "rules": rules,
     "baseline": baseline,
+    "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
+    "accuracy_hot": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "hot")),
+    "accuracy_cold": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "cold")),
+    "accuracy_others": _of_results(ACCURACY, results.read, accuracy.others_table),
+    "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
+    "gate_effects": _of_results(GATE, analysis.read, gate.effects),
+    "gate_unchanged": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.held_out)),
+    "gate_found": _of_results(GATE, analysis.read, lambda found: gate.found(found.held_out)),
+    "gate_by_kernel": _of_results(GATE, analysis.read, lambda found: gate.by_kernel(found.held_out)),
+    "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
 }
 """By the name in the marker; no text has an empty line."""
 

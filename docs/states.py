@@ -5,8 +5,10 @@ No figure is made up: each function rearranges what was recorded, or has the plu
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,10 +24,10 @@ from pytest_gpuperf.runs import RunStore, encode_run, newest_recordings, recordi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pytest_gpuperf.records import Measurement, Run
 
+CAPTURES = Path(__file__).parent.parent / "tests" / "data" / "captures"
 SQUARE = "suites/test_square.py::test_square_"
 
 
@@ -102,6 +104,17 @@ def no_kernel_matched(project: Path) -> None:
         """Names the callable."""
 
     _edit_recording(project, "triton[8192x8192]", edit)
+
+
+def ncu_files(project: Path) -> None:
+    """Files that ncu wrote on an H200, under names that are short."""
+    for name, packed in {
+        "kernels.ncu-rep": "triton_square_gemm_set_full.ncu-rep.gz",
+        "before.ncu-rep": "profiling_pass/report.ncu-rep.gz",
+        "raw.csv": "torch_mixed_raw_wide.csv.gz",
+        "details.csv": "torch_mixed_details_long.csv.gz",
+    }.items():
+        (project / name).write_bytes(gzip.decompress((CAPTURES / packed).read_bytes()))
 
 
 def _keep(project: Path, *names: str) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf._version import __version__
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.counters.combine import combine
+    from pytest_gpuperf.counters.report_file import ReportKernel, read_report
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.facade import Gpuperf
     from pytest_gpuperf.records import Correctness, Measurement, Profile, Run, Timing, WarmUp
@@ -20,13 +22,22 @@ __all__ = [
     "GpuperfError",
     "Measurement",
     "Profile",
+    "ReportKernel",
     "Run",
     "Timing",
     "WarmUp",
     "__version__",
+    "combine",
+    "read_report",
 ]
 
-_HOMES = {"Gpuperf": "facade", "GpuperfError": "errors"}
+_HOMES = {
+    "Gpuperf": "facade",
+    "GpuperfError": "errors",
+    "ReportKernel": "counters.report_file",
+    "combine": "counters.combine",
+    "read_report": "counters.report_file",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -62,7 +62,7 @@ class _Clock:
     def read(self) -> float:
         import torch
 
-        from pytest_gpuperf.timing.batch import block_gpu, elapsed_us, event
+        from pytest_gpuperf.timing.graph import block_gpu, elapsed_us, event
 
         if self._start is None and not torch.cuda.is_available():
             raise GpuperfError(

@@ -36,6 +36,10 @@ def activate(config: pytest.Config) -> None:
         from pytest_gpuperf.session.profiling import prepare_child
 
         prepare_child(config, settings.profiling_pass)
+    if settings.worker is not None:
+        from pytest_gpuperf.session.worker import prepare_worker
+
+        prepare_worker(config, settings.worker)
     config.pluginmanager.register(Hooks(settings), "gpuperf-hooks")
 
 
@@ -82,16 +86,24 @@ class Hooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Read the counters of all selected tests at once, before the first of them runs."""
+        """Read counters of all selected tests, and time old code beside new, before the first runs."""
         config = session.config
         if self._session is None or config.option.collectonly:
             return
         if session.testsfailed and not config.option.continue_on_collection_errors:
             return
-        states = [item.stash[STATE] for item in session.items if STATE in item.stash]
+        measuring = [item for item in session.items if STATE in item.stash]
+        states = [item.stash[STATE] for item in measuring]
         reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
         invocation = config.invocation_params
-        self._session.read_counters(states, [str(arg) for arg in invocation.args], invocation.dir, reporter)
+        arguments = [str(argument) for argument in invocation.args]
+        self._session.begin(reporter)
+        self._session.read_counters(states, arguments, invocation.dir, reporter)
+        paths = {item.nodeid: item.path for item in measuring}
+        try:
+            self._session.pair(states, paths, arguments, invocation.dir, reporter)
+        except GpuperfError as error:
+            raise pytest.UsageError(f"gpuperf: {error}") from None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -119,7 +131,7 @@ class Hooks:
             return outcome
         result = self._session.judge(state)
         item.user_properties.extend(self._session.properties(result))
-        if result.verdict.status.fails:
+        if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
         return outcome
 
@@ -135,11 +147,14 @@ class Hooks:
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         complete = ended and not session.shouldfail and not session.shouldstop
-        # Each by itself: a summary that cannot be written must not lose the run, nor the other way round.
-        with _said(self._session, session):
-            self._session.finish(complete=complete)
-        with _said(self._session, session):
-            self._session.write_markdown()
+        try:
+            # Each by itself: a summary that cannot be written must not lose the run, nor the other way round.
+            with _said(self._session, session):
+                self._session.finish(complete=complete)
+            with _said(self._session, session):
+                self._session.write_markdown()
+        finally:
+            self._session.end()
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""

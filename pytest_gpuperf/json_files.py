@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import tempfile
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes import signals_held_off
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from types import FrameType
+    from collections.abc import Mapping
 
 T = TypeVar("T")
 
@@ -96,7 +94,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).chmod(_mode(path))
-        with _interrupt_held_off():
+        with signals_held_off():
             for temporary, path in written.items():
                 temporary.replace(path)
     finally:
@@ -111,23 +109,3 @@ def _mode(path: Path) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
-
-
-@contextmanager
-def _interrupt_held_off() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    interrupted = False
-
-    def remember(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
-
-    before: Any = signal.signal(signal.SIGINT, remember)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if interrupted:
-        signal.raise_signal(signal.SIGINT)

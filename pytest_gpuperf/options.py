@@ -16,6 +16,10 @@ PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
 """Set for the child pytest that runs under ncu: the folder with its plan."""
 
 
+WORKER_ENV = "GPUPERF_WORKER"
+"""Set for the child pytests that `--gpuperf-against` times in turn: the file with their plan."""
+
+
 @dataclass(frozen=True)
 class Option:
     """One option with its ini twin."""
@@ -28,6 +32,8 @@ class Option:
     choices: Sequence[str] = ()
     unset: str = ""
     """What counts where the default is empty."""
+    switch: bool = False
+    """Takes no value on the command line; `yes` or `no` in the ini file."""
 
     @property
     def shown_default(self) -> str:
@@ -57,21 +63,28 @@ OPTIONS = (
         "mode",
         "auto",
         "how time() measures unless told: 'hot' (CUDA graph of many launches), 'cold' (L2 flushed before "
-        "each launch), 'queued' (event pairs around queued launches); 'auto' is hot where the callable can "
-        "be captured and queued elsewhere",
-        choices=("auto", "hot", "cold", "queued"),
+        "each launch), 'queued' (event pairs around queued launches), 'host' (the host's clock, launches "
+        "included); 'auto' is hot where the callable can be captured and queued elsewhere",
+        choices=("auto", "hot", "cold", "queued", "host"),
     ),
     Option(
         "budget",
-        "0.5",
-        "seconds that one time() call may measure, warm-up not counted; at least ten blocks are measured",
+        "1",
+        "seconds that one time() call may measure, warm-up not counted; it stops earlier where it is precise "
+        "enough, and at least ten blocks are measured",
         metavar="SECONDS",
     ),
     Option(
         "tolerance",
-        "5",
-        "per cent by which a time may exceed its baseline, unless the test says",
+        "0",
+        "per cent of slowdown that is accepted even where it is certain, unless the test says; 0: none",
         metavar="PCT",
+    ),
+    Option(
+        "strict",
+        "no",
+        "fail tests whose time is too uncertain to be called",
+        switch=True,
     ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
     Option(
@@ -87,6 +100,14 @@ OPTIONS = (
         "RUN judges a recorded run (id, run.json, folder, or 'latest') instead of measuring; 'auto' replays "
         "the newest recording where there is no GPU; 'never' insists on one",
         metavar="RUN",
+    ),
+    Option(
+        "against",
+        "",
+        "compare with the code of this git commit, branch or tag: before the tests run, old and new code are "
+        "timed in turn on this GPU, by two processes that are restarted several times",
+        metavar="REF",
+        unset="none",
     ),
     Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
     Option(
@@ -126,14 +147,20 @@ def add_options(parser: pytest.Parser) -> None:
     )
     parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
     for option in OPTIONS:
-        group.addoption(
-            option.flag,
-            dest=option.ini,
-            default=None,
-            metavar=option.metavar or None,
-            choices=option.choices or None,
-            help=f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%"),
-        )
+        shown = f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%")
+        if option.switch:
+            group.addoption(
+                option.flag, dest=option.ini, default=None, action="store_const", const="yes", help=shown
+            )
+        else:
+            group.addoption(
+                option.flag,
+                dest=option.ini,
+                default=None,
+                metavar=option.metavar or None,
+                choices=option.choices or None,
+                help=shown,
+            )
         parser.addini(option.ini, f"same as {option.flag}", default=option.default)
 
 
@@ -150,16 +177,20 @@ class Settings:
     counters: str
     """`auto`, `ncu` or `off`."""
     mode: str
-    """`auto`, `hot`, `cold` or `queued`."""
+    """`auto`, `hot`, `cold`, `queued` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
     tolerance_pct: float
-    """By how much a time may exceed its baseline, in per cent."""
+    """Slowdown that is accepted, in per cent; 0 leaves it to statistics."""
+    strict: bool
+    """Whether `inconclusive` fails a test."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
     replay: str
     """`auto`, `never`, or the run to replay."""
+    against: str
+    """Commit, branch or tag to compare with; empty for none, and in a child."""
     ncu: str
     """Path of ncu, empty to look for it."""
     preset: tuple[str, ...]
@@ -171,6 +202,8 @@ class Settings:
     """pytest's rootdir; run files go below it."""
     profiling_pass: Path | None
     """In the child under ncu: the folder of its plan."""
+    worker: Path | None
+    """In a child that is timed in turn with another: the file of its plan."""
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
@@ -183,27 +216,32 @@ class Settings:
         for option in OPTIONS:
             given = config.getoption(option.ini)
             value = str(config.getini(option.ini) if given is None else given).strip()
-            if option.choices and value not in option.choices:
+            choices = ("yes", "no") if option.switch else option.choices
+            if choices and value not in choices:
                 raise pytest.UsageError(
-                    f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(option.choices)}"
+                    f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(choices)}"
                 )
             values[option.name] = value
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
+        worker = os.environ.get(WORKER_ENV)
         markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
         return cls(
             counters=values["counters"],
             mode=values["mode"],
-            budget_s=_positive("budget", values["budget"]),
-            tolerance_pct=_positive("tolerance", values["tolerance"]),
+            budget_s=_number("budget", values["budget"], above_0=True),
+            tolerance_pct=_number("tolerance", values["tolerance"]),
+            strict=values["strict"] == "yes",
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
+            against="" if profiling_pass or worker else values["against"],
             ncu=values["ncu"],
             preset=_presets(values["preset"]),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
             markdown=Path(markdown) if markdown else None,
             root=config.rootpath,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
+            worker=Path(worker) if worker else None,
         )
 
 
@@ -217,11 +255,12 @@ def _presets(text: str) -> tuple[str, ...]:
         raise pytest.UsageError(f"gpuperf: {error}") from None
 
 
-def _positive(name: str, text: str) -> float:
+def _number(name: str, text: str, *, above_0: bool = False) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value < float("inf"):
-        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected a number above 0")
+    if not 0 <= value < float("inf") or (above_0 and not value):
+        expected = "a number above 0" if above_0 else "a number, at least 0"
+        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected {expected}")
     return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from pytest_gpuperf import options
@@ -9,14 +11,18 @@ from pytest_gpuperf.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
 
 __all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "ncu"]
 
+FIRST_ON_PATH = sys.path[0] if sys.path else ""
+"""What Python has put there, before pytest adds folders of tests: the working directory for `python -m`."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--gpuperf` and its family."""
     options.add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker and, with `--gpuperf`, start the session."""
+    """Declare the marker and, with `--gpuperf`, begin, before other plugins read their options."""
     config.addinivalue_line(
         "markers",
         "gpuperf(kernels=None, limits=None, tolerance=None, preset=None, metrics=(), benchmark=False): "

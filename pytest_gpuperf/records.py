@@ -172,6 +172,8 @@ class Timing(Record, frozen=True, kw_only=True):
     """None where the clocks at hand did not tell."""
     normalised_us: float = 0.0
     """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
+    not_recorded: str = ""
+    """Why CUPTI could not record a time that is short; empty where it could."""
     autotuned: tuple[str, ...] = ()
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
@@ -185,6 +187,31 @@ class Timing(Record, frozen=True, kw_only=True):
     """Floating-point operations of a call, as the caller says; 0 where unsaid."""
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
+
+    def by(self, figure: TimingFigure) -> Timing | None:
+        """The same timing with the value of another instrument; None where that measured nothing.
+
+        Short and long kernels have different instruments, and those at the border both.
+        """
+        if figure == self.figure:
+            return self
+        time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[figure]
+        if not time_us or self.figure == "host":
+            return None
+        scale = time_us / self.time_us
+        model = self.clock_model
+        if model is not None:
+            model = msgspec.structs.replace(
+                model, cycles=model.cycles * scale, fixed_us=model.fixed_us * scale
+            )
+        return msgspec.structs.replace(
+            self,
+            figure=figure,
+            time_us=time_us,
+            blocks_us=tuple(block * scale for block in self.blocks_us),
+            normalised_us=self.normalised_us * scale,
+            clock_model=model,
+        )
 
     @property
     def gb_per_s(self) -> float | None:
@@ -208,6 +235,8 @@ class KernelProfile(Record, frozen=True, kw_only=True):
     block: tuple[int, int, int] = (0, 0, 0)
     metrics: dict[str, MetricValue] = {}
     """By short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
+    weights: dict[str, MetricValue] = {}
+    """By raw ncu name: what no metric is read from, but by which some are weighted when launches combine."""
 
 
 class Profile(Record, frozen=True, kw_only=True):
@@ -230,6 +259,33 @@ class Profile(Record, frozen=True, kw_only=True):
     """Why there are no counters (one sentence and what to do); empty where there are."""
 
 
+class PairedTiming(Record, frozen=True, kw_only=True):
+    """The time of one call beside that of the same call in older code, both taken in turn on one GPU."""
+
+    ref: str
+    """The older code, as the user named it."""
+    commit: str
+    """Commit that this was."""
+    mode: TimingMode | None = None
+    """How both sides were timed; None where they were not."""
+    log_ratios: tuple[float, ...] = ()
+    """Natural logarithm of new over old time, of each restart of both sides."""
+    comparisons: int = 1
+    """Measurements that were compared in that run: among many, some differ by chance."""
+    old_us: float = 0.0
+    """20 % trimmed mean over the blocks of all restarts, in microseconds a call; 0 where there are none."""
+    new_us: float = 0.0
+    old_mhz: float = 0.0
+    """Mean SM clock of the old code's blocks, in MHz; 0 where unknown."""
+    new_mhz: float = 0.0
+    seconds: float = 0.0
+    """What the blocks of both sides took, over all restarts."""
+    reason: str = ""
+    """Why there was nothing to compare with, or nothing to compare by; empty where there was."""
+    broken: bool = False
+    """Whether that is for the user to mend: a worker died, or imported other code than it should."""
+
+
 class Measurement(Record, frozen=True, kw_only=True):
     """What one test measured under one label."""
 
@@ -237,6 +293,8 @@ class Measurement(Record, frozen=True, kw_only=True):
     warm_up: WarmUp | None = None
     timing: Timing | None = None
     profile: Profile | None = None
+    paired: PairedTiming | None = None
+    """Where `--gpuperf-against` was given."""
 
 
 class TestRecord(Record, frozen=True, kw_only=True):

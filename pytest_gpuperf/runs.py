@@ -73,6 +73,10 @@ class RunStore:
         write_files({path: encode_run(run)})
         return path
 
+    def ids(self) -> set[str]:
+        """The runs that are there."""
+        return set(self._runs())
+
     def drop_old_reports(self, keep: int = REPORTS_KEPT) -> None:
         """Delete ncu's reports of all runs but the newest; their run files stay.
 

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 CUBLAS = r"nvjet|gemm|cutlass|xmma"
 """What cuBLAS calls its kernels, from Hopper's back to the oldest."""
 
-POWER_LIMITED_PCT = 15
-"""The tolerance of a product that draws more power than the GPU may have. Its clock, and with it the time,
-then depends on how warm the GPU is and on what ran before, by more than 10 % on an H200."""
-
-large = pytest.mark.gpuperf(limits={"tensor_active": ">= 40"}, tolerance=POWER_LIMITED_PCT)
+large = pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
 
 
 def matrices(gpuperf: Gpuperf, *shapes: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 # pytester unloads what a run has imported, and torch can be loaded only once: load all of it first.
 import hypothesis  # noqa: F401
 import pytest
+import scipy.optimize
+import scipy.special
+import scipy.stats  # noqa: F401
 import torch
 
 import pytest_gpuperf.report.publish

@@ -16,6 +16,8 @@ from pytest_gpuperf.records import (
     Toolchain,
     WarmUp,
 )
+from pytest_gpuperf.verdict.decision import Decision, Outcome
+from pytest_gpuperf.verdict.gate import TimeComparison
 from pytest_gpuperf.verdict.result import Finding, Status, TestResult, TestVerdict
 
 ENVIRONMENT = Environment(
@@ -68,6 +70,20 @@ def profile(*kernels: str, metrics: dict[str, MetricValue] | None = None, unavai
     )
 
 
+def compared(change_pct: float) -> TimeComparison:
+    decision = Decision(
+        outcome=Outcome.PASS,
+        change_pct=change_pct,
+        low_pct=change_pct - 0.5,
+        high_pct=change_pct + 0.5,
+        smallest_detectable_pct=0.9,
+        p_slower=0.5,
+        p_faster=0.5,
+        replicates=5,
+    )
+    return TimeComparison(decision, actual_us=5.3, baseline_us=5.3, raw_change_pct=change_pct)
+
+
 def result(
     nodeid: str = "suites/test_square.py::test_square",
     status: Status = Status.PASS,
@@ -80,7 +96,7 @@ def result(
 ) -> TestResult:
     if measurements is None:
         measurements = {"main": Measurement(timing=timing(), profile=profile("square_kernel"))}
-    changes = {} if change_pct is None else dict.fromkeys(measurements, change_pct)
+    times = {} if change_pct is None else dict.fromkeys(measurements, compared(change_pct))
     findings = (Finding(status, line, "main"),) if line else ()
     record = TestRecord(nodeid=nodeid, measurements=measurements, failure=failure)
-    return TestResult(record, TestVerdict(status, findings, changes), replayed=replayed)
+    return TestResult(record, TestVerdict(status, findings, times), replayed=replayed)

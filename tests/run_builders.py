@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytest_gpuperf.baseline.schema import Baseline, BaselineGpu, RunNote
 from pytest_gpuperf.records import (
     RUN_SCHEMA,
     Correctness,
@@ -20,10 +21,12 @@ from pytest_gpuperf.records import (
     TimingMode,
     Toolchain,
 )
+from pytest_gpuperf.verdict.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_gpuperf.baseline.schema import TestBaseline
     from pytest_gpuperf.records import MetricValue
 
 NODEID = "suites/test_square.py::test_triton[1823x781]"
@@ -90,6 +93,19 @@ def run(
         complete=complete,
         tests=tests,
     )
+
+
+def gate_of(tests: Mapping[str, TestBaseline], *, card: str = H200.uuid, comparisons: int = 1) -> Gate:
+    """A gate with one baseline file, whose sessions are all of one card."""
+    runs = {
+        session.run: RunNote(gpu_uuid=H200.uuid)
+        for test in tests.values()
+        for measurement in test.measurements.values()
+        if measurement.time is not None
+        for session in (*measurement.time.sessions, *(measurement.time.pinned or measurement.time).sessions)
+    }
+    baseline = Baseline(schema=1, gpu=BaselineGpu(slug=H200.slug), runs=runs, tests=dict(tests))
+    return Gate([baseline], card=card, comparisons=comparisons)
 
 
 def one_test(**kwargs: Any) -> Run:

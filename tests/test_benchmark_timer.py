@@ -15,7 +15,7 @@ import torch
 from pytest_gpuperf import benchmark_timer
 from pytest_gpuperf.benchmark_timer import gpu_clock
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.timing.batch import SLEEP_CYCLES_PER_US
+from pytest_gpuperf.timing.graph import SLEEP_CYCLES_PER_US
 
 EVENT_US = 1.0
 

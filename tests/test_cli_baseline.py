@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.project import Project, find_project, find_root
 from pytest_gpuperf.runs import RunStore, encode_run
-from run_builders import NODEID, measured, one_test, record, run
+from run_builders import H200, NODEID, measured, one_test, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,6 +124,7 @@ def test_diff_shows_changes_and_writes_nothing(project: Path) -> None:
     assert result.output.splitlines()[1:] == [
         f"  changed  {NODEID}",
         "           time 5.30 -> 5.84 µs (+10.2 %)",
+        "           1 session replaced by 1 (time moved +10.2 %)",
         "           l2_hit_rate 80 -> 40 (-50.0 %)",
         "1 changed",
     ]
@@ -134,7 +137,89 @@ def test_diff_exit_code_tells_whether_something_moved(project: Path) -> None:
     gpuperf("baseline", "accept")
     store(project, run(record(main=measured(5.4)), id="29990101-000000-0000"))
     assert gpuperf("baseline", "diff", "--exit-code").exit_code == 0
-    assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "1").exit_code == 1
+    store(project, run(record(main=measured(5.6)), id="29990102-000000-0000"))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 1
+    assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "10").exit_code == 0
+
+
+def later(number: int, time_us: float = 5.3, uuid: str = "GPU-1", **measurement: Any) -> Run:
+    """A run of the same test, some days after the first."""
+    return run(
+        record(main=measured(time_us, **measurement)),
+        id=f"later-{number}",
+        started_at=f"2026-11-2{number}T00:00:00Z",
+        gpu=structs.replace(H200, uuid=uuid),
+    )
+
+
+def test_accept_takes_several_runs(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1), later(2))
+    output = gpuperf("baseline", "accept", "later-2", "2026", "later-1").output.splitlines()
+    assert output == [
+        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
+        "run later-1, commit c0ffee1, 2026-11-21",
+        "run later-2, commit c0ffee1, 2026-11-22, NVIDIA H200, beside baselines/nvidia-h200",
+        f"  new      {NODEID}",
+        "           time 5.30 µs (hot, mean of 3 sessions)",
+        "1 new",
+        "wrote baselines/nvidia-h200/test_square.json (1 test)",
+    ]
+
+
+def test_accept_says_what_becomes_of_sessions_within_the_tolerance(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1))
+    gpuperf("baseline", "accept", "2026")
+    assert gpuperf("baseline", "accept", "later-1").output.splitlines()[1:] == [
+        "1 within the tolerance",
+        "  of these 1: session 2 of 2 added",
+        "wrote baselines/nvidia-h200/test_square.json (1 test)",
+    ]
+
+
+def test_diff_and_accept_take_the_word_of_a_person(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1, 9.9))
+    gpuperf("baseline", "accept", "2026")
+    assert "1 session replaced by 1 (time moved +86.8 %)" in gpuperf("baseline", "diff").output
+    assert "1 session replaced by 1\n" in gpuperf("baseline", "diff", "--replace").output
+    assert "session 2 of 2 added" in gpuperf("baseline", "diff", "--append").output
+    assert "session 2 of 2 added" in gpuperf("baseline", "accept", "--append").output
+
+
+def test_pins_are_set_shown_and_dropped(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1, uuid="GPU-2"), later(2, 9.9))
+    gpuperf("baseline", "accept", "2026", "later-1")
+    assert gpuperf("baseline", "pin", "v1").output == "nvidia-h200/test_square: 1 test pinned as v1\n"
+    gpuperf("baseline", "accept", "later-2")
+    lines = gpuperf("baseline", "status").output.splitlines()
+    assert lines[1] == "  test_square: 1 test, 1 session, 1 card, newest 2026-11-22 (commit c0ffee1)"
+    assert re.fullmatch(r"    pinned: v1 of \d{4}-\d\d-\d\d \(1 of 1 times\)", lines[2])
+    output = gpuperf("baseline", "unpin", "--only", "suites/test_square.py").output
+    assert re.fullmatch(r"nvidia-h200/test_square: 1 test unpinned \(from: v1 of [\d-]+\)\n", output)
+    assert len(gpuperf("baseline", "status").output.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", ["pin", "unpin"])
+def test_pins_are_not_touched_in_ci(project: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    store(project, one_test())
+    gpuperf("baseline", "accept")
+    before = (project / "baselines" / "nvidia-h200" / "test_square.json").read_bytes()
+    monkeypatch.setenv("CI", "true")
+    result = gpuperf("baseline", command)
+    assert result.exit_code == 2
+    assert "because CI is set" in result.output
+    assert (project / "baselines" / "nvidia-h200" / "test_square.json").read_bytes() == before
+
+
+def test_status_counts_sessions_and_cards(project: Path) -> None:
+    store(project, later(1), later(2, uuid="GPU-2"))
+    other = run(record(f"{NODEID}2", main=measured()), id="other", started_at="2026-11-19T00:00:00Z")
+    store(project, other)
+    gpuperf("baseline", "accept", "later-1", "later-2")
+    gpuperf("baseline", "accept", "other")
+    assert gpuperf("baseline", "status").output.splitlines()[1] == (
+        "  test_square: 2 tests, 1 to 2 sessions, 2 cards, newest 2026-11-22 (commit c0ffee1), "
+        "oldest 2026-11-19 (commit c0ffee1)"
+    )
 
 
 def test_status_shows_stale_tests_and_tests_without_baseline(project: Path) -> None:
@@ -154,7 +239,7 @@ def test_status_shows_stale_tests_and_tests_without_baseline(project: Path) -> N
     )
     assert gpuperf("baseline", "status").output.splitlines() == [
         "nvidia-h200: beside run 29990101-000000-0000, commit c0ffee1, 2026-11-20",
-        "  test_a: 2 tests, newest 2026-11-20 (commit c0ffee1)",
+        "  test_a: 2 tests, 1 session, 1 card, newest 2026-11-20 (commit c0ffee1)",
         "    not in the run: t/test_a.py::old",
         "    without baseline: t/test_a.py::added",
         "  test_b: no baseline",

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.counters.csv_reader import DISPLAY_NAMES, function_name, read_csv
+from pytest_gpuperf.counters.csv_reader import function_name, read_csv
+from pytest_gpuperf.counters.details_page import RAW_NAMES
 from pytest_gpuperf.errors import GpuperfError
 
 CAPTURES = Path(__file__).parent / "data" / "captures"
@@ -64,11 +65,78 @@ def test_wide_and_long_csv_of_one_report_agree_within_the_rounding() -> None:
         assert (one.name, one.demangled, one.grid, one.block, one.ranges) == (
             *(other.name, other.demangled, other.grid, other.block, other.ranges),
         )
-        assert set(other.metrics) == set(DISPLAY_NAMES.values())
+        assert other.metrics.keys() <= one.metrics.keys()
         for name, value in other.metrics.items():
-            # Two decimals of the unit printed: 10 ns of a time in us, 0.01 of a percentage.
-            step = 10 if other.units[name] == "ns" else 0.01
-            assert value == pytest.approx(one.metrics[name], abs=step * 0.501), name
+            expected = one.metrics[name]
+            assert other.units[name] == one.units[name], name
+            if isinstance(expected, str):
+                assert value == expected
+            else:
+                # Two decimals of a number that is 1 or more in the unit printed, so half a per cent at most.
+                assert value == pytest.approx(expected, rel=0.005, abs=0.00501), name
+
+
+def test_details_page_gives_all_that_the_catalogue_reads_of_it() -> None:
+    wide, details = (read_csv(capture(f"torch_mixed_{page}"))[0] for page in ("raw_wide", "details_long"))
+    short = {name for name in wide.profile().metrics if not name.startswith("stall.")}
+    assert set(details.profile().metrics) == short
+    assert len(short) > 20
+
+
+def test_labels_of_the_details_page_are_those_of_the_report_itself(tmp_path: Path) -> None:
+    ncu_report = pytest.importorskip("ncu_report")
+    path = tmp_path / "full.ncu-rep"
+    path.write_bytes(gzip.decompress((CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz").read_bytes()))
+    report = ncu_report.load_report(str(path))
+    labels = {
+        (section.name(), metric.label(), metric.name())
+        for section in report[0][0].sections()
+        for metric in (*section.header_metrics(), *section.body_metrics())
+    }
+    assert {(*label, name) for label, name in RAW_NAMES.items()} <= labels
+
+
+def test_stalls_of_the_whole_details_page_are_read_by_their_labels() -> None:
+    def row(label: str, value: str) -> str:
+        return f'"0","kernel","(32, 1, 1)","(4, 2, 1)","Warp State Statistics","{label}","inst","{value}"'
+
+    rows = (row("Warp Cycles Per Issued Instruction", "20"), row("Stall Long Scoreboard", "5"))
+    assert read_csv(long(*rows))[0].profile().metrics["stall.long_scoreboard"] == 25.0  # 100 * 5 / 20
+
+
+def test_shared_memory_of_a_block_is_the_sum_of_its_parts() -> None:
+    for wide, details in zip(
+        read_csv(capture("torch_mixed_raw_wide")), read_csv(capture("torch_mixed_details_long")), strict=True
+    ):
+        whole = "launch__shared_mem_per_block"
+        parts = (wide.metrics[f"{whole}_{part}"] for part in ("static", "dynamic", "driver"))
+        assert sum(part for part in parts if isinstance(part, float)) == wide.metrics[whole]
+        assert details.metrics[whole] == pytest.approx(wide.metrics[whole], rel=0.005)
+
+
+def test_rules_of_the_details_page_come_with_their_kernel() -> None:
+    first, *others = read_csv(capture("torch_mixed_details_long"))
+    assert [(rule.rule, rule.kind, rule.estimated_speedup_pct, rule.scope) for rule in first.rules] == [
+        ("SOLBottleneck", "optimization", None, ""),
+        ("CPIStall", "warning", None, ""),
+        ("CPIStall", "optimization", 49.45, "local"),
+        ("CPIStall", "information", None, ""),
+        ("AchievedOccupancy", "optimization", 22.84, "local"),
+    ]
+    assert first.rules[2].section == "WarpStateStats"
+    assert first.rules[2].message.startswith("On average, each warp of this workload spends 90.1 cycles")
+    assert first.rules[2].message.endswith("of 182.1 cycles between issuing two instructions.")
+    scopes = {rule.scope for kernel in others for rule in kernel.rules}
+    assert scopes == {"local", "global", ""}
+
+
+def test_raw_page_holds_no_rules() -> None:
+    assert all(kernel.rules == () for kernel in read_csv(capture("torch_mixed_raw_wide")))
+
+
+def test_two_outputs_in_one_file_are_an_error_that_names_the_line() -> None:
+    with pytest.raises(GpuperfError, match=r"line 3 .* header once more"):
+        read_csv(long(long_row("1")) + long(long_row("2")))
 
 
 def test_short_metrics_of_wide_csv_come_with_stall_shares() -> None:

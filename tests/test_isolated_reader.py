@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,16 @@ def test_a_report_reads_as_in_this_process(tmp_path: Path) -> None:
     assert len(kernels) > 1
 
 
+def test_rules_come_along_where_they_are_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    report = tmp_path / "full.ncu-rep"
+    packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
+    report.write_bytes(gzip.decompress(packed.read_bytes()))
+    kernels = read_report_isolated(report, None, rules=True)
+    assert kernels == read_report(report, None, rules=True)
+    assert all(kernel.rules for kernel in kernels)
+
+
 def test_what_the_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library(
         tmp_path,
@@ -52,6 +63,28 @@ def test_a_library_that_ends_the_process_is_an_error(
 ) -> None:
     library(tmp_path, monkeypatch, f"import os\n{end}\n")
     with pytest.raises(GpuperfError, match=rf"failed to read x\.ncu-rep \(exit status {status}\)"):
+        read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
+
+
+def test_what_is_no_text_in_a_damaged_report_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library(
+        tmp_path,
+        monkeypatch,
+        "class Metric:\n"
+        "    def has_value(self): return True\n"
+        "    def value(self): return 1.0\n"
+        "    def unit(self): return None\n"
+        "class Action:\n"
+        "    NameBase_DEMANGLED = 1\n"
+        "    def name(self, base=0): return 'kernel'\n"
+        "    def metric_by_name(self, name): return Metric()\n"
+        "    def nvtx_state(self): return None\n"
+        "load_report = lambda path: [[Action()]]\n",
+    )
+    (tmp_path / "x.ncu-rep").touch()
+    with pytest.raises(GpuperfError, match=r"failed to read x\.ncu-rep \(exit status 0\)"):
         read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
 
 

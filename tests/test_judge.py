@@ -6,14 +6,30 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.counters.catalogue import METRICS
-from pytest_gpuperf.records import KernelProfile, Measurement, MetricValue, Profile, TestRecord
-from pytest_gpuperf.verdict.judge import judge
+from pytest_gpuperf.records import (
+    KernelProfile,
+    Measurement,
+    MetricValue,
+    PairedTiming,
+    Profile,
+    TestRecord,
+)
+from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict
-from run_builders import measured, profile, queued, record
+from run_builders import gate_of, measured, profile, queued, record, timing
+
+HINTS = Hints(
+    accept="accept it with: gpuperf baseline accept",
+    accept_pin="pin it with: gpuperf baseline pin",
+    no_baseline="make one with: gpuperf baseline accept",
+    closer="look closer with: --gpuperf-against",
+    more_sessions="see more with: gpuperf baseline record",
+)
 
 
 def baseline(
@@ -27,9 +43,9 @@ def baseline(
 def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
     settings: dict[str, Any] = {
         "limits": (),
-        "tolerance_pct": 5.0,
-        "accept_hint": "accept it with: gpuperf baseline accept",
-        "no_baseline_hint": "make one with: gpuperf baseline accept",
+        "tolerance_pct": 0.0,
+        "gate": gate_of({test.nodeid: known} if known is not None else {}),
+        "hints": HINTS,
         "baseline_file": "baselines/h200/test_square.json",
     }
     return judge(test, baseline=known, **{**settings, **kwargs})
@@ -38,7 +54,7 @@ def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) 
 def test_unchanged_test_passes_without_a_word() -> None:
     result = verdict(record(main=measured()), baseline())
     assert (result.status, result.findings, result.message()) == (Status.PASS, (), "")
-    assert result.time_change_pct == {"main": pytest.approx(0.0)}
+    assert result.times["main"].decision.change_pct == pytest.approx(0.0)
 
 
 def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_below() -> None:
@@ -47,9 +63,11 @@ def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_bel
     result = verdict(record(main=now), known)
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
-        "gpuperf: time_us 5.84 is 10.2 % slower than the baseline 5.30 (tolerance 5 %, hot)",
+        "gpuperf: registers_per_thread 32 -> 40 (+25.0 %): time_us 5.84 is 10.2 % slower than the "
+        "baseline 5.30 (+8.7 to +11.7 %, finds 2.7 % and more, 1 session, hot)",
         "    registers_per_thread 32 -> 40 (+25.0 %)",
         "    l2_hit_rate 80 -> 40 (-50.0 %)",
+        "    look closer with: --gpuperf-against",
         "    accept it with: gpuperf baseline accept",
     ]
 
@@ -124,6 +142,57 @@ def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
     times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
+
+
+def in_turn(*log_ratios: float, reason: str = "", broken: bool = False) -> Measurement:
+    pair = PairedTiming(
+        ref="main",
+        commit="1a2b3c4d5e",
+        log_ratios=log_ratios,
+        old_us=5.3 if log_ratios else 0.0,
+        new_us=5.3 if log_ratios else 0.0,
+        reason=reason,
+        broken=broken,
+    )
+    return replace(measured(5.3), paired=pair)
+
+
+def test_old_code_in_turn_is_judged_instead_of_the_sessions() -> None:
+    result = verdict(record(main=in_turn(0.03, 0.0301, 0.0299, 0.03)), baseline(5.3))
+    assert result.status is Status.REGRESSED
+    assert result.message().splitlines() == [
+        "gpuperf: time_us 5.30 is 3.0 % slower than 5.14 of main (1a2b3c4) "
+        "(+2.6 to +3.5 %, finds 0.9 % and more, 4 restarts, hot)",
+        "    accept it with: gpuperf baseline accept",
+    ]
+
+
+def test_old_code_in_turn_needs_no_baseline() -> None:
+    result = verdict(record(main=in_turn(0.0001, -0.0001, 0.0)))
+    assert (result.status, result.message()) == (Status.PASS, "")
+
+
+def test_what_is_new_since_the_old_code_passes_with_a_remark() -> None:
+    result = verdict(record(main=in_turn(reason="test_x is not there")), baseline())
+    assert [(finding.status, finding.line) for finding in result.findings] == [
+        (Status.PASS, "not compared with main: test_x is not there")
+    ]
+
+
+def test_a_worker_that_broke_fails_the_test() -> None:
+    result = verdict(record(main=in_turn(reason="the worker died", broken=True)), baseline())
+    assert result.message() == "gpuperf: not compared with main: the worker died"
+
+
+def test_another_pick_of_the_autotuner_is_said() -> None:
+    sessions = (TimeSession(run="r", time_us=5.3, autotuned=("k: BLOCK: 256",)),)
+    times = TimeBaseline(mode="hot", sessions=sessions)
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    now = Measurement(timing=replace(timing(5.3), autotuned=("k: BLOCK: 1024",)))
+    result = verdict(record(main=now), known)
+    assert [finding.line for finding in result.findings] == [
+        "autotune picked k: BLOCK: 1024; in the baseline k: BLOCK: 256"
+    ]
 
 
 def test_wrong_output_is_all_that_is_said() -> None:

@@ -160,14 +160,55 @@ def test_file_that_is_no_report_is_one_clear_error(tmp_path: Path, content: byte
         read_report(path)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.9999])
+def test_report_cut_short_is_one_clear_error(report: Path, tmp_path: Path, share: float) -> None:
+    path = tmp_path / "cut.ncu-rep"
+    content = report.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(GpuperfError, match=r"cut\.ncu-rep (is damaged: 1 of \d launches|holds no kernel)"):
+        read_report(path)
+
+
+def test_rules_come_with_their_kernel_where_they_are_asked_for(report: Path) -> None:
+    square, gemm, _ = read_report(report, (), rules=True)
+    stall = next(rule for rule in square.rules if rule.title == "Long Scoreboard Stalls")
+    assert (stall.rule, stall.section, stall.kind) == ("CPIStall", "WarpStateStats", "optimization")
+    assert stall.scope == "global"
+    assert stall.estimated_speedup_pct == pytest.approx(55.080383)
+    assert [rule.title for rule in gemm.rules if rule.kind == "information"] == [
+        "High Throughput",
+        "Roofline Analysis",
+    ]
+    assert all(rule.message for rule in square.rules)
+    assert read_report(report, ())[0].rules == ()
+
+
+def test_older_copy_without_rules_reads_all_the_same(
+    without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ncu_report.py").write_text(
+        "class Action:\n"
+        "    NameBase_DEMANGLED = 1\n"
+        "    def name(self, base=0): return 'kernel'\n"
+        "    def metric_by_name(self, name): return None\n"
+        "    def nvtx_state(self): return None\n"
+        "load_report = lambda path: [[Action()]]\n"
+    )
+    (tmp_path / "any.ncu-rep").touch()
+    (kernel,) = read_report(tmp_path / "any.ncu-rep", (), rules=True, search=[tmp_path])
+    assert (kernel.name, kernel.rules) == ("kernel", ())
+
+
 def test_missing_file_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"there is no file gone\.ncu-rep"):
         read_report(tmp_path / "gone.ncu-rep")
 
 
 def test_without_the_package_the_error_says_what_to_install(without_ncu_report: None, tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match=r"pip install 'pytest-gpuperf\[ncu\]'"):
+    with pytest.raises(GpuperfError) as raised:
         read_report(tmp_path / "any.ncu-rep", search=[tmp_path])
+    assert "`pip install ncu-report`" in str(raised.value)
+    assert "`ncu --import any.ncu-rep --page raw --csv`" in str(raised.value)
 
 
 def test_without_the_package_the_copy_of_the_installation_is_used(
@@ -205,6 +246,16 @@ def test_newest_copy_beside_the_script_of_a_cuda_toolkit_comes_first(tmp_path: P
         (tmp_path / f"nsight-compute-{version}" / "extras" / "python").mkdir(parents=True)
     found = [path.parents[1].name for path in ncu_python_dirs(ncu)]
     assert found == ["nsight-compute-2025.10.0", "nsight-compute-2025.3.1", "nsight-compute-2024.3.2"]
+
+
+def test_copy_of_nvidias_packages_is_found_without_an_ncu_in_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "2025.3.1" / "extras" / "python"
+    python.mkdir(parents=True)
+    monkeypatch.setattr("pytest_gpuperf.counters.ncu_report_reader.NVIDIA_PACKAGES", tmp_path)
+    monkeypatch.setattr("pytest_gpuperf.counters.ncu_report_reader.ncu_path", lambda: None)
+    assert ncu_python_dirs(None) == (python,)
 
 
 def test_ncu_is_looked_for_in_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ def test_defaults(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     found = settings(pytester)
     assert (found.counters, found.mode, found.update, found.replay) == ("auto", "auto", "never", "auto")
-    assert (found.budget_s, found.tolerance_pct) == (0.5, 5.0)
+    assert (found.budget_s, found.tolerance_pct) == (1.0, 0.0)
     assert found.baselines == pytester.path / "baselines"
     assert found.markdown is None
 
@@ -39,13 +39,26 @@ def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> N
     result.stderr.fnmatch_lines(["*nowhere*"])
 
 
-@pytest.mark.parametrize("value", ["-1", "0", "nan", "inf", "soon"])
-@pytest.mark.parametrize("option", ["budget", "tolerance"])
-def test_a_number_that_cannot_be_is_named(pytester: pytest.Pytester, option: str, value: str) -> None:
-    with pytest.raises(
-        pytest.UsageError, match=f"--gpuperf-{option} is '{value}'; expected a number above 0"
-    ):
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize(("option", "expected"), [("budget", "above 0"), ("tolerance", ", at least 0")])
+def test_a_number_that_cannot_be_is_named(
+    pytester: pytest.Pytester, option: str, value: str, expected: str
+) -> None:
+    with pytest.raises(pytest.UsageError, match=f"--gpuperf-{option} is '{value}'; expected.*{expected}"):
         settings(pytester, f"--gpuperf-{option}={value}")
+
+
+def test_no_budget_at_all_is_named_and_no_tolerance_is_none(pytester: pytest.Pytester) -> None:
+    with pytest.raises(pytest.UsageError, match="--gpuperf-budget is '0'; expected a number above 0"):
+        settings(pytester, "--gpuperf-budget=0")
+    assert settings(pytester, "--gpuperf-tolerance=0").tolerance_pct == 0
+
+
+def test_strict_is_a_flag_and_a_word_in_the_ini_file(pytester: pytest.Pytester) -> None:
+    assert not settings(pytester).strict
+    assert settings(pytester, "--gpuperf-strict").strict
+    pytester.makeini("[pytest]\ngpuperf_strict = yes\n")
+    assert settings(pytester).strict
 
 
 def test_a_word_that_cannot_be_in_the_ini_file_is_named(pytester: pytest.Pytester) -> None:

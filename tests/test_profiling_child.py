@@ -12,7 +12,7 @@ from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
-from pytest_gpuperf.instruments.profiling import ANY_NUMBER, AnyMetrics
+from pytest_gpuperf.instruments.child import ANY_NUMBER, AnyMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,7 +30,7 @@ def test_headline_counts_by_verdict_the_worst_first() -> None:
 
 def test_a_row_has_all_columns() -> None:
     [row] = [line for line in markdown_of([result()]).splitlines() if line.startswith("| `")]
-    cells = "5.30 µs ±0.2 % |  | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 %"
+    cells = "5.30 µs ±0.2 % |  | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | 0.9 %"
     assert row == f"| `test_square` | {cells} | ✅ pass |"
 
 

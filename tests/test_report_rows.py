@@ -32,7 +32,8 @@ def test_a_row_says_all_there_is_to_say() -> None:
         sol="mem 78 %",
         occupancy="77/100 %",
         stall="long_scoreboard 62 %",
-        change="+0.3 %",
+        change="+0.3 ±0.5 %",
+        finds="0.9 %",
         verdict="pass",
         status=Status.PASS,
     )

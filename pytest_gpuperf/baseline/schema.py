@@ -14,12 +14,22 @@ import msgspec
 
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import ClockModel, MetricValue, Record, TimingFigure, TimingMode, Toolchain
+from pytest_gpuperf.records import (
+    ClockModel,
+    MetricValue,
+    Record,
+    Timing,
+    TimingFigure,
+    TimingMode,
+    Toolchain,
+)
 
 BASELINE_SCHEMA = 1
 """Version of the baseline file. A reader refuses a newer one and leaves the file as it is."""
 
-TIME_DIGITS = 4
+TIME_DIGITS = 5
+"""Sessions of one code agree to some 0.02 %; four digits would be as coarse as that."""
+_RAW_DIGITS = 4
 _STATE_DIGITS = 3
 _COUNT_DIGITS = 6
 
@@ -53,10 +63,12 @@ class TimeSession(Record, frozen=True, kw_only=True):
     sm_clock_mhz: float = 0.0
     """Mean SM clock while it was measured; 0 where unknown."""
     clock_model: ClockModel | None = None
+    autotuned: tuple[str, ...] = ()
+    """Configurations that the autotuners had picked, as `kernel: config`."""
 
 
-class TimeBaseline(Record, frozen=True, kw_only=True):
-    """Times of one callable, all taken in one mode."""
+class Times(Record, frozen=True, kw_only=True):
+    """Times of one callable, all taken in one mode by one instrument."""
 
     mode: TimingMode
     figure: TimingFigure = "events"
@@ -64,11 +76,32 @@ class TimeBaseline(Record, frozen=True, kw_only=True):
     reference_mhz: float = 0.0
     """SM clock that the sessions' normalised times are brought to, set by the first; 0 where unknown."""
     sessions: Annotated[tuple[TimeSession, ...], msgspec.Meta(min_length=1)]
+    """Oldest first."""
 
     @property
     def mean_us(self) -> float:
         """Mean over the sessions, in microseconds a call."""
         return sum(session.time_us for session in self.sessions) / len(self.sessions)
+
+
+class Pin(Times, frozen=True, kw_only=True):
+    """The sessions that a time had when someone pinned them, untouched by updates."""
+
+    name: str = ""
+    """A release, mostly; empty where none was given."""
+    date: str = ""
+    """When it was pinned: UTC, ISO 8601."""
+
+    def __str__(self) -> str:
+        """`v1.2 of 2026-11-20`."""
+        return f"{self.name} of {self.date[:10]}" if self.name else self.date[:10]
+
+
+class TimeBaseline(Times, frozen=True, kw_only=True):
+    """What is expected of the time of one callable."""
+
+    pinned: Pin | None = None
+    """What it is compared with besides, so that small losses do not add up unseen."""
 
 
 class MeasurementBaseline(Record, frozen=True, kw_only=True):
@@ -107,6 +140,17 @@ class Baseline(Record, frozen=True, kw_only=True):
     tests: dict[str, TestBaseline] = {}
     """By full node id, so that suites of one name in two folders share a file without a clash."""
 
+    @property
+    def times(self) -> list[TimeBaseline]:
+        """Those of all measurements of all tests."""
+        measurements = [found for test in self.tests.values() for found in test.measurements.values()]
+        return [found.time for found in measurements if found.time is not None]
+
+
+def same_quantity(one: Timing | Times, other: Timing | Times) -> bool:
+    """Whether two times can be compared: taken in one mode, by one instrument."""
+    return (one.mode, one.figure) == (other.mode, other.figure)
+
 
 def suite_of(nodeid: str) -> str:
     """The name of the baseline file a test belongs to: the stem of its test file.
@@ -134,7 +178,7 @@ def round_counter(name: str, value: MetricValue) -> MetricValue | int:
         return value
     metric = catalogue.get(name)
     if metric is None:
-        return round_to_digits(value, TIME_DIGITS)
+        return round_to_digits(value, _RAW_DIGITS)
     if metric.tier is catalogue.Tier.STATE:
         rounded = round_to_digits(value, _STATE_DIGITS)
         return round_to_digits(round(rounded, 2), _STATE_DIGITS) if metric.unit == "%" else rounded

@@ -1,4 +1,4 @@
-"""The `gpuperf` command: what people do with runs, baselines and recordings after the tests."""
+"""The `gpuperf` command: what people do with runs, baselines, recordings and ncu's files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import click
 
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli.baseline import baseline
+from pytest_gpuperf.cli.doctor import doctor
 from pytest_gpuperf.cli.explain import explain
 from pytest_gpuperf.cli.export import export
 from pytest_gpuperf.cli.metrics import metrics
+from pytest_gpuperf.cli.ncu import ncu
 from pytest_gpuperf.cli.recording import recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.verdict.result import printable
@@ -34,11 +36,13 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
-    """Runs, baselines and recordings of pytest-gpuperf."""
+    """Runs, baselines and recordings, files of Nsight Compute, and the state of this machine."""
 
 
 main.add_command(baseline)
+main.add_command(doctor)
 main.add_command(explain)
 main.add_command(export)
 main.add_command(metrics)
+main.add_command(ncu)
 main.add_command(recording)

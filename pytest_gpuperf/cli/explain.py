@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,16 +12,11 @@ import click
 
 from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.cli.project import Project, echo, project_options
-from pytest_gpuperf.counters.catalogue import source_names
 from pytest_gpuperf.counters.chips import chip_of
-from pytest_gpuperf.counters.csv_reader import read_csv
-from pytest_gpuperf.counters.isolated_reader import read_report_isolated
-from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.diagnosis.changes import change_lines
 from pytest_gpuperf.diagnosis.explain import diagnose_kernel, lines_of, shares_of_time
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.item_state import check_regex
-from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.report.rows import header_lines, show_time
 
 if TYPE_CHECKING:
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
 
 SHOWN_KERNELS = 20
 """Launches of one call or file that are explained, the longest ones."""
-
-_REPORT = b"NVR\0"
-_RUN = (b"{", b"\x1f\x8b")
 
 
 @click.command()
@@ -43,33 +37,42 @@ def explain(project: Project, source: str | None, test: str | None) -> None:
 
     RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if left
     out. What moved since the baseline is shown too, the largest mover first. FILE is a report (.ncu-rep) or
-    CSV that ncu wrote. TEST is a part of the names of tests, or a regex for the names of kernels.
+    CSV that ncu wrote, gzipped or not. TEST is a part of the names of tests, or a regex for the names of
+    kernels.
     """
+    from pytest_gpuperf.counters.report_file import read_report
+
     if test is not None:
         check_regex(test, "asked for")
     path = None if source is None else Path(source)
-    if path is not None and path.is_file() and not _begins(path, *_RUN):
-        lines = _of_file(path, test)
+    if path is not None and path.is_file() and not _is_run(path):
+        lines = list(_of_kernels(read_report(path, test)))
     else:
         lines = _of_run(project, project.load(source), test)
     for line in lines:
         echo(line)
 
 
-def _begins(path: Path, *heads: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(4).startswith(heads)
+def _is_run(path: Path) -> bool:
+    try:
+        with gzip.open(path) as packed:
+            return packed.read(1) == b"{"
+    except (OSError, EOFError, zlib.error):
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
 
 
 def _of_run(project: Project, run: Run, wanted: str | None) -> list[str]:
     lines = header_lines(run.environment, None)
     if run.counters_unavailable:
         lines.append(f"no counters: {run.counters_unavailable}")
+    changes = _Changes(project, run)
+    chip = _chip(run.environment.gpu.compute_capability)
     found = [
         line
         for test in run.tests
         for label in test.measurements
-        for line in _of_measurement(project, run, test, label, wanted)
+        for line in _of_measurement(test, label, wanted, chip, changes)
     ]
     if not found:
         what = "of any test" if wanted is None else f"of a test or kernel {wanted!r}"
@@ -81,7 +84,7 @@ def _of_run(project: Project, run: Run, wanted: str | None) -> list[str]:
 
 
 def _of_measurement(
-    project: Project, run: Run, test: TestRecord, label: str, wanted: str | None
+    test: TestRecord, label: str, wanted: str | None, chip: str, changes: _Changes
 ) -> Iterator[str]:
     measurement = test.measurements[label]
     profile = measurement.profile
@@ -92,17 +95,36 @@ def _of_measurement(
         return
     yield ""
     yield test.nodeid if label == "main" else f"{test.nodeid} ({label})"
-    chip = profile.chip or _chip(run.environment.gpu.compute_capability)
     timing = measurement.timing if len(profile.kernels) == 1 else None
-    yield from (f"  {line}" for line in _of_kernels(kernels, chip, timing))
-    baseline = project.store.load(run.environment.gpu.slug, suite_of(test.nodeid))
-    known = baseline.tests.get(test.nodeid) if baseline else None
-    if known is not None and label in known.measurements:
-        tolerance = known.tolerance_pct or test.tolerance_pct or project.tolerance_pct
-        changes = change_lines(measurement, known.measurements[label], tolerance)
-        if changes:
-            yield "  since the baseline:"
-        yield from (f"    {line}" for line in changes)
+    yield from (f"  {line}" for line in _of_kernels(kernels, profile.chip or chip, timing))
+    moved = changes.lines(test, label)
+    if moved:
+        yield "  since the baseline:"
+    yield from (f"    {line}" for line in moved)
+
+
+class _Changes:
+    """A run beside the baselines of its GPU."""
+
+    def __init__(self, project: Project, run: Run) -> None:
+        from pytest_gpuperf.verdict.gate import Gate
+
+        gpu = run.environment.gpu
+        suites = dict.fromkeys(suite_of(test.nodeid) for test in run.tests)
+        known = [found for suite in suites if (found := project.store.load(gpu.slug, suite)) is not None]
+        self._tests = {nodeid: test for baseline in known for nodeid, test in baseline.tests.items()}
+        self._gate = Gate(known, card=gpu.uuid, comparisons=len(run.tests))
+        self._tolerance_pct = project.tolerance_pct
+
+    def lines(self, test: TestRecord, label: str) -> tuple[str, ...]:
+        known = self._tests.get(test.nodeid)
+        if known is None or label not in known.measurements:
+            return ()
+        measurement = test.measurements[label]
+        tolerance = known.tolerance_pct or test.tolerance_pct or self._tolerance_pct
+        timing = measurement.timing
+        time = self._gate.compare((test.nodeid, label), timing, tolerance) if timing else None
+        return change_lines(measurement, known.measurements[label], time)
 
 
 def _chip(compute_capability: str) -> str:
@@ -132,19 +154,3 @@ def _of_kernels(
         yield from (f"  {line}" for line in lines or ["nothing to say: too few counters were measured"])
     if len(kernels) > len(longest):
         yield f"and {len(kernels) - len(longest)} shorter launches; a regex chooses among them"
-
-
-def _of_file(path: Path, regex: str | None) -> list[str]:
-    if _begins(path, _REPORT):
-        raw = read_report_isolated(path, source_names(), search=ncu_python_dirs(None))
-    else:
-        raw = read_csv(path.read_text(encoding="utf-8", errors="replace"))
-    kernels = [kernel.profile() for kernel in raw]
-    chosen = _chosen(kernels, regex)
-    if not chosen:
-        names = ", ".join(dict.fromkeys(kernel.name for kernel in kernels[:SHOWN_KERNELS]))
-        raise GpuperfError(
-            f"{show_path(path)} holds no kernel that {regex!r} finds; it holds {names}",
-            expected="a regex found in the name of a kernel",
-        )
-    return list(_of_kernels(chosen))

@@ -14,7 +14,6 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli.pytest_config import find_config
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run
-from pytest_gpuperf.verdict.compare import DEFAULT_TOLERANCE_PCT
 from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
@@ -84,17 +83,17 @@ def find_project(root: Path | None = None, baselines: Path | None = None) -> Pro
     return Project(
         root=found,
         baselines=baselines or found / values.get("gpuperf_baselines", "baselines"),
-        tolerance_pct=_above_zero(values.get("gpuperf_tolerance", str(DEFAULT_TOLERANCE_PCT))),
+        tolerance_pct=_tolerance(values.get("gpuperf_tolerance", "0")),
     )
 
 
-def _above_zero(text: str) -> float:
+def _tolerance(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise GpuperfError(f"gpuperf_tolerance is {text!r}", expected="a number above 0")
+    if not 0 <= value < math.inf:
+        raise GpuperfError(f"gpuperf_tolerance is {text!r}", expected="a number, at least 0")
     return value
 
 

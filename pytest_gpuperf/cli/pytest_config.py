@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,13 @@ def find_config(start: Path) -> Config | None:
             if (folder / name).is_file():
                 values = _read(folder / name)
                 if values is not None:
-                    return Config(folder, {key: str(value).strip() for key, value in values.items()})
+                    return Config(folder, {key: _text(value) for key, value in values.items()})
     return None
+
+
+def _text(value: object) -> str:
+    """A value as an ini file would have it."""
+    return shlex.join(map(str, value)) if isinstance(value, list) else str(value).strip()
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:

@@ -1,11 +1,9 @@
-"""The launches of one call as one row: counts add, shares are weighted, maxima are kept.
+"""Several launches as one row: counts add, shares are weighted, maxima are kept.
 
 A metric that one of the launches lacks is left out of the row, so that no value speaks for a part only.
-How each metric combines is said in the catalogue; a raw ncu name tells it by its suffix.
-
-Shares of stalls are exact up to replayed instructions: a kernel's warp cycles are the instructions that it
-executed times the warp cycles of one, and both are in the catalogue. Other percentages are of cycles of
-some unit, and the duration stands for these.
+How each metric combines is said in the catalogue; a raw ncu name tells it by its suffix. A mean is weighted
+by what its values are shares of, see `weights`: stalls by warp cycles, percentages of a peak by the cycles
+of their unit, hit rates by sectors, and by duration what has no such weight in the report.
 """
 
 from __future__ import annotations
@@ -14,9 +12,10 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import METRICS, Combining, get
+from pytest_gpuperf.counters.weights import weights_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_gpuperf.records import KernelProfile, MetricValue
 
@@ -25,18 +24,12 @@ _BY_RAW_NAME = {
     metric.ncu: metric.combining
     for metric in METRICS.values()
     if metric.ncu and metric.combining is not Combining.WARP_CYCLES
-}
+} | {"launch__thread_count": Combining.SUM}
 _FOLDS: Mapping[Combining, Callable[[Sequence[float]], float]] = {
     Combining.SUM: math.fsum,
     Combining.MAX: max,
     Combining.MIN: min,
 }
-_WEIGHTS: Mapping[Combining, tuple[tuple[str, ...], ...]] = {
-    Combining.DURATION: (("duration_us",),),
-    Combining.INSTRUCTIONS: (("instructions",), ("duration_us",)),
-    Combining.WARP_CYCLES: (("instructions", "warp_cycles_per_instruction"), ("duration_us",)),
-}
-"""By what a mean is weighted: the product of these metrics, or of the next ones where a launch lacks one."""
 
 
 def combine(kernels: Sequence[KernelProfile]) -> dict[str, MetricValue]:
@@ -52,19 +45,41 @@ def combine(kernels: Sequence[KernelProfile]) -> dict[str, MetricValue]:
         return {}
     rows = [kernel.metrics for kernel in kernels]
     combined: dict[str, MetricValue] = {"kernels": float(len(rows))}
+    weighable = [{**kernel.weights, **kernel.metrics} for kernel in kernels]
     for name in rows[0]:
         if all(name in row for row in rows):
-            value = _combine(name, rows)
+            value, _ = _combine(name, weighable)
             if value is not None:
                 combined[name] = value
     return combined
 
 
+def weights_used(kernels: Sequence[KernelProfile], names: Iterable[str]) -> dict[str, list[str]]:
+    """What each mean of the combined row was weighted by.
+
+    Args:
+        kernels: The launches.
+        names: Metrics of the combined row.
+
+    Returns:
+        Metrics by the weight (`cycles`, `sectors`, `duration` …); those that are no mean, or the same in
+        all launches, are left out.
+    """
+    rows = [{**kernel.weights, **kernel.metrics} for kernel in kernels]
+    used: dict[str, list[str]] = {}
+    for name in names:
+        weight = _combine(name, rows)[1] if rows and all(name in row for row in rows) else ""
+        if weight:
+            used.setdefault(weight, []).append(name)
+    return used
+
+
 def combining_of(name: str) -> Combining:
     """How a metric combines, by short or raw ncu name.
 
-    Raw names: `.sum` adds, `.max` and `.min` are kept, rates, ratios, averages and percentages are weighted
-    by duration; a launch fact (`launch__*`) is the largest; anything else must be the same in all launches.
+    Raw names: `.sum` adds, and so does `.avg`, the mean over the instances of a unit; `.max` and `.min` are
+    kept; rates, ratios and percentages are means; a launch fact (`launch__*`) is the largest; anything
+    else must be the same in all launches.
     """
     metric = get(name)
     if metric is not None:
@@ -74,39 +89,34 @@ def combining_of(name: str) -> Combining:
     suffix = name.partition(".")[2]
     if suffix in ("sum", "max", "min"):
         return Combining(suffix)
+    if suffix == "avg":
+        return Combining.SUM
     if suffix:
         return Combining.DURATION
     return Combining.MAX if name.startswith("launch__") else Combining.SAME
 
 
-def _combine(name: str, rows: Sequence[Mapping[str, MetricValue]]) -> MetricValue | None:
+def _combine(name: str, rows: Sequence[Mapping[str, MetricValue]]) -> tuple[MetricValue | None, str]:
+    """The value, and what it was weighted by; empty where it is no mean."""
     values = [row[name] for row in rows]
     same = all(value == values[0] for value in values)
     numbers = [value for value in values if not isinstance(value, str)]
     if len(numbers) < len(values):
-        return values[0] if same else "mixed"
+        return values[0] if same else "mixed", ""
     combining = combining_of(name)
     if combining in _FOLDS:
-        return _FOLDS[combining](numbers)
+        return _FOLDS[combining](numbers), ""
     if same:
-        return values[0]
-    for names in _WEIGHTS.get(combining, ()):
-        weights = [_product(row, names) for row in rows]
-        if all(weight is not None for weight in weights):
-            return _mean(numbers, [weight or 0.0 for weight in weights])
-    return None
+        return values[0], ""
+    for weight in weights_of(name, combining):
+        weights = [found for row in rows if (found := weight.weigh(row)) is not None]
+        if len(weights) == len(rows) and any(weights):
+            return _mean(numbers, weights), weight.name
+    return None, ""
 
 
-def _product(row: Mapping[str, MetricValue], names: Sequence[str]) -> float | None:
-    factors = [row.get(name) for name in names]
-    numbers = [factor for factor in factors if isinstance(factor, (int, float))]
-    return math.prod(numbers) if len(numbers) == len(names) else None
-
-
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     total = math.fsum(weights)
-    if not total:
-        return None
     mean = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
     # Rounding may carry a mean of nearly equal values past them.
     return min(max(mean, min(values)), max(values))

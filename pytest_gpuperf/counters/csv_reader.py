@@ -14,6 +14,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from pytest_gpuperf.counters import ncu_rules
+from pytest_gpuperf.counters.details_page import RAW_NAMES
 from pytest_gpuperf.counters.ncu_units import to_base
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.errors import GpuperfError
@@ -21,41 +25,8 @@ from pytest_gpuperf.errors import GpuperfError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_gpuperf.counters.ncu_rules import Rule
     from pytest_gpuperf.records import MetricValue
-
-_SOL = "GPU Speed Of Light Throughput"
-_MEMORY = "Memory Workload Analysis"
-_LAUNCH = "Launch Statistics"
-
-DISPLAY_NAMES = {
-    (_SOL, "Duration"): "gpu__time_duration.sum",
-    (_SOL, "Compute (SM) Throughput"): "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    (_SOL, "Memory Throughput"): "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    (_SOL, "DRAM Throughput"): "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    (_SOL, "L2 Cache Throughput"): "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-    (_SOL, "L1/TEX Cache Throughput"): "l1tex__throughput.avg.pct_of_peak_sustained_active",
-    (_MEMORY, "L1/TEX Hit Rate"): "l1tex__t_sector_hit_rate.pct",
-    (_MEMORY, "L2 Hit Rate"): "lts__t_sector_hit_rate.pct",
-    ("Warp State Statistics", "Warp Cycles Per Issued Instruction"): (
-        "smsp__average_warp_latency_per_inst_issued.ratio"
-    ),
-    (_LAUNCH, "Registers Per Thread"): "launch__registers_per_thread",
-    (_LAUNCH, "Grid Size"): "launch__grid_size",
-    (_LAUNCH, "Block Size"): "launch__block_size",
-    (_LAUNCH, "Waves Per SM"): "launch__waves_per_multiprocessor",
-    ("Occupancy", "Theoretical Occupancy"): "sm__maximum_warps_per_active_cycle_pct",
-    ("Occupancy", "Achieved Occupancy"): "sm__warps_active.avg.pct_of_peak_sustained_active",
-    ("Occupancy", "Block Limit Warps"): "launch__occupancy_limit_warps",
-    ("Occupancy", "Block Limit SM"): "launch__occupancy_limit_blocks",
-    ("Occupancy", "Block Limit Registers"): "launch__occupancy_limit_registers",
-    ("Occupancy", "Block Limit Shared Mem"): "launch__occupancy_limit_shared_mem",
-    ("Occupancy", "Block Limit Barriers"): "launch__occupancy_limit_barriers",
-}
-"""Raw names of what the details page shows under a section and a label, for what the catalogue reads.
-
-The same label means other things in other sections (`Memory Throughput`); rows that are not in here are
-left out.
-"""
 
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?")
 _NO_VALUE = re.compile(r"(\(!\) ?)?(|no data|n/a|[-+]?nan|[-+]?inf)", re.IGNORECASE)
@@ -109,10 +80,15 @@ def _rows(text: str) -> Iterator[_Row]:
         )
     kept = kept[start:]
     reader = csv.reader((lines[i] + "\n" for i in kept), strict=True)
+    header: list[str] = []
     try:
         for fields in reader:
             if fields:
-                yield _Row(kept[reader.line_num - 1] + 1, fields)
+                row = _Row(kept[reader.line_num - 1] + 1, fields)
+                if fields == header:
+                    raise _broken(row.line, "it is the header once more, of another output")
+                header = header or fields
+                yield row
     except csv.Error as error:
         raise _broken(kept[reader.line_num - 1] + 1, str(error)) from error
 
@@ -155,6 +131,7 @@ def _read_long(header: list[str], rows: Iterator[_Row]) -> list[RawKernel]:
     name_at, unit_at, value_at = (header.index(f"Metric {what}") for what in ("Name", "Unit", "Value"))
     least = max(name_at, unit_at, value_at) + 1
     kernels: dict[str, RawKernel] = {}
+    rules: dict[str, list[Rule]] = {}
     for row in rows:
         fields = row.fields
         # Rows of metrics end early where the header goes on with columns for rules.
@@ -163,12 +140,31 @@ def _read_long(header: list[str], rows: Iterator[_Row]) -> list[RawKernel]:
         identifier = fields[header.index("ID")]
         if identifier not in kernels:
             kernels[identifier] = _kernel(header, row)
+        rule = ncu_rules.from_csv(dict(zip(header, fields, strict=False)))
+        if rule is not None:
+            rules.setdefault(identifier, []).append(rule)
+            continue
         label = fields[name_at]
         section = fields[header.index("Section Name")] if "Section Name" in header else ""
-        name = label if "__" in label else DISPLAY_NAMES.get((section, label))
+        name = label if "__" in label else RAW_NAMES.get((section, label))
         if name is not None:
             _store(kernels[identifier], name, fields[value_at], fields[unit_at], row.line)
-    return list(kernels.values())
+    for kernel in kernels.values():
+        _add_shared_memory(kernel)
+    return [
+        msgspec.structs.replace(kernel, rules=tuple(rules.get(identifier, ())))
+        for identifier, kernel in kernels.items()
+    ]
+
+
+def _add_shared_memory(kernel: RawKernel) -> None:
+    """The details page has the parts of a block's shared memory and not their sum."""
+    whole = "launch__shared_mem_per_block"
+    parts = [kernel.metrics.get(f"{whole}_{part}") for part in ("static", "dynamic", "driver")]
+    numbers = [part for part in parts if isinstance(part, float)]
+    if whole not in kernel.metrics and len(numbers) == len(parts):
+        kernel.metrics[whole] = sum(numbers)
+        kernel.units[whole] = kernel.units[f"{whole}_driver"]
 
 
 def _kernel(header: list[str], row: _Row) -> RawKernel:

@@ -6,15 +6,13 @@ process that reads them.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-import pytest_gpuperf
+from pytest_gpuperf.counters.isolation import ask_apart, serve
 from pytest_gpuperf.counters.ncu_report_reader import read_report
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.errors import GpuperfError
@@ -27,8 +25,9 @@ class Request(msgspec.Struct, frozen=True):
     """What the reading process is to do."""
 
     report: str
-    names: list[str]
+    names: list[str] | None
     search: list[str]
+    rules: bool
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -38,30 +37,27 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def read_report_isolated(path: Path, names: Sequence[str], *, search: Sequence[Path] = ()) -> list[RawKernel]:
+def read_report_isolated(
+    path: Path, names: Sequence[str] | None, *, rules: bool = False, search: Sequence[Path] = ()
+) -> list[RawKernel]:
     """Read all kernels of a report, as `ncu_report_reader.read_report` does.
 
     Raises:
         GpuperfError: As `read_report`, or the reading process crashed.
     """
-    request = Request(str(path), list(names), [str(folder) for folder in search])
-    # The package may be on the path only through pytest's `pythonpath`. Its folder comes last and the working
-    # directory not at all, for either may hold modules named as those of the standard library.
-    package = str(Path(pytest_gpuperf.__file__).parent.parent)
-    search_path = "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]"
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", f"{search_path}; from {__name__} import main; main()", package],
-        input=msgspec.json.encode(request),
-        capture_output=True,
-        check=False,
-    )
-    # A library may end its process with success, too.
-    if done.returncode != 0 or not done.stdout:
+    folders = [str(folder) for folder in search]
+    request = Request(str(path), None if names is None else list(names), folders, rules)
+    done = ask_apart(__name__, msgspec.json.encode(request))
+    answer = None
+    # A library may end its process with success, too, and give no text for a name in a damaged report.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        answer = msgspec.json.decode(done.stdout, type=Answer)
+    if done.returncode != 0 or answer is None:
         raise GpuperfError(
             f"NVIDIA's ncu_report failed to read {path.name} (exit status {done.returncode})",
-            next_step="install a newer one with `pip install -U ncu-report`",
+            expected="a complete report, and an ncu_report at least as new as the ncu that wrote it",
+            next_step="try a newer one: `pip install -U ncu-report`",
         )
-    answer = msgspec.json.decode(done.stdout, type=Answer)
     if answer.error:
         raise GpuperfError(answer.error)
     return answer.kernels
@@ -69,17 +65,15 @@ def read_report_isolated(path: Path, names: Sequence[str], *, search: Sequence[P
 
 def main() -> None:
     """Answer the request on standard input."""
-    # What the library prints must not get into the answer.
-    with os.fdopen(os.dup(1), "wb") as out:
-        os.dup2(2, 1)
-        out.write(_answer(sys.stdin.buffer.read()))
+    serve(_answer)
 
 
 def _answer(question: bytes) -> bytes:
     request = msgspec.json.decode(question, type=Request)
     try:
         search = [Path(folder) for folder in request.search]
-        answer = Answer(read_report(Path(request.report), request.names, search=search))
+        path = Path(request.report)
+        answer = Answer(read_report(path, request.names, rules=request.rules, search=search))
     except GpuperfError as error:
         answer = Answer(error=str(error))
     return msgspec.json.encode(answer)

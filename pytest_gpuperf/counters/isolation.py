@@ -20,10 +20,14 @@ def ask_apart(module: str, question: bytes) -> subprocess.CompletedProcess[bytes
     Returns:
         The process that has ended: with no answer on its standard output where a library ended it.
     """
-    # The package may be on the path only through pytest's `pythonpath`. Its folder comes last and the working
-    # directory not at all, for either may hold modules named as those of the standard library.
+    # The package, which has to be this one and no other version, may be on the path only through pytest's
+    # `pythonpath`. Once it is found its folder comes last, and the working directory not at all, for either
+    # may hold modules named as those of the standard library.
     package = str(Path(pytest_gpuperf.__file__).parent.parent)
-    search_path = "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]"
+    search_path = (
+        "import sys, typing; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; import pytest_gpuperf; "
+        "sys.path.append(sys.path.pop(0))"
+    )
     return subprocess.run(  # noqa: S603
         [sys.executable, "-c", f"{search_path}; from {module} import main; main()", package],
         input=question,

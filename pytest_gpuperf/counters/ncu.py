@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes import end_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -91,10 +90,7 @@ def find_ncu(path: str = "") -> Ncu | None:
                 expected="the path of Nsight Compute's ncu",
             )
     else:
-        roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
-        found = shutil.which("ncu") or next(
-            (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/ncu"))), None
-        )
+        found = ncu_path()
         if found is None:
             return None
     output = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
@@ -104,6 +100,14 @@ def find_ncu(path: str = "") -> Ncu | None:
             return None
         raise GpuperfError(f"{path!r} does not answer --version like ncu", expected="Nsight Compute's ncu")
     return Ncu(Path(found), version[1])
+
+
+def ncu_path() -> str | None:
+    """The ncu on PATH or in the CUDA installation, whether or not it can be run; None where there is none."""
+    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    return shutil.which("ncu") or next(
+        (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/ncu"))), None
+    )
 
 
 def run_under_ncu(
@@ -131,11 +135,6 @@ def run_under_ncu(
                 poll()
                 time.sleep(0.1)
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=5)
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end_group(process)
             raise
         return process.returncode

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib
 import math
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.counters import ncu_rules
+from pytest_gpuperf.counters.ncu import ncu_path
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from pytest_gpuperf.counters.ncu_rules import Rule
     from pytest_gpuperf.records import MetricValue
 
 NVIDIA_PACKAGES = Path("/opt/nvidia/nsight-compute")
@@ -27,19 +29,17 @@ def ncu_python_dirs(ncu: Path | None) -> tuple[Path, ...]:
     """Where an ncu installation keeps its own copy of `ncu_report`.
 
     Args:
-        ncu: The ncu binary; None looks for it in `PATH`.
+        ncu: The ncu binary; None looks for one, and there need be none.
 
     Returns:
         The folders that exist, the nearest to the binary first; a CUDA toolkit's `bin/ncu` is a script
         that looks beside itself and in `/opt/nvidia`, so those are looked into too, the newest first.
     """
     if ncu is None:
-        found = shutil.which("ncu")
-        if found is None:
-            return ()
-        ncu = Path(found)
+        found = ncu_path()
+        ncu = Path(found) if found else None
     dirs: list[Path] = []
-    for parent in ncu.resolve().parents:
+    for parent in ncu.resolve().parents if ncu else ():
         toolkits = sorted(parent.glob("nsight-compute-*"), key=_version, reverse=True)
         dirs += [folder / "extras" / "python" for folder in (parent, *toolkits)]
     packages = sorted(NVIDIA_PACKAGES.glob("*"), key=_version, reverse=True)
@@ -52,7 +52,11 @@ def _version(folder: Path) -> tuple[int, ...]:
 
 
 def read_report(
-    path: Path, names: Collection[str] | None = None, *, search: Sequence[Path] = ()
+    path: Path,
+    names: Collection[str] | None = None,
+    *,
+    rules: bool = False,
+    search: Sequence[Path] = (),
 ) -> list[RawKernel]:
     """Read all kernels of a report, in launch order.
 
@@ -62,13 +66,15 @@ def read_report(
     Args:
         path: The `.ncu-rep` file.
         names: Raw metric names to read; None reads all, which are thousands after `--set full`.
+        rules: Whether to read the results of ncu's rules, too.
         search: Folders to look for `ncu_report` in where the package is not installed, as
             [`ncu_python_dirs`][pytest_gpuperf.counters.ncu_report_reader.ncu_python_dirs] gives them.
 
     Raises:
-        GpuperfError: There is no such file, no kernel in it, or no `ncu_report` to read it with.
+        GpuperfError: There is no such file, no kernel in it, a kernel in it is damaged, or there is no
+            `ncu_report` to read it with.
     """
-    ncu_report = _import_ncu_report(search)
+    ncu_report = _import_ncu_report(path, search)
     if not path.is_file():
         raise GpuperfError(
             f"there is no file {path.name}",
@@ -78,7 +84,17 @@ def read_report(
     # A file that is no report loads without an error, as a report without ranges. Actions and metrics point
     # into the report and do not keep it alive (seen in 2025.3.1): the name has to hold it until all is read.
     report = ncu_report.load_report(str(path))
-    kernels = [_read(action, names) for result in report for action in result]
+    results = list(report)
+    actions = [action for result in results for action in result]
+    # A launch that lies behind the end of a file cut short, or on broken bytes, is there without a name.
+    broken = sum(not action.name() for action in actions)
+    if broken:
+        raise GpuperfError(
+            f"{path.name} is damaged: {broken} of {len(actions)} launches cannot be read",
+            expected="a complete report written by `ncu --export`",
+            next_step="copy it again, or profile again",
+        )
+    kernels = [_read(action, names, _rules(action, ncu_report) if rules else ()) for action in actions]
     if not kernels:
         raise GpuperfError(
             f"{path.name} holds no kernel",
@@ -88,7 +104,7 @@ def read_report(
     return kernels
 
 
-def _import_ncu_report(search: Sequence[Path]) -> Any:
+def _import_ncu_report(path: Path, search: Sequence[Path]) -> Any:
     for folder in (None, *search):
         if folder is not None:
             sys.path.insert(0, str(folder))
@@ -102,11 +118,12 @@ def _import_ncu_report(search: Sequence[Path]) -> Any:
     raise GpuperfError(
         "the Python package ncu_report is not installed",
         expected="it, or the copy inside an installation of Nsight Compute",
-        next_step="type `pip install 'pytest-gpuperf[ncu]'`",
+        next_step="type `pip install ncu-report`, or make CSV of the report where ncu is: "
+        f"`ncu --import {path.name} --page raw --csv`",
     )
 
 
-def _read(action: Any, names: Collection[str] | None) -> RawKernel:
+def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -> RawKernel:
     metrics: dict[str, MetricValue] = {}
     units: dict[str, str] = {}
     for name in action.metric_names() if names is None else names:
@@ -123,7 +140,14 @@ def _read(action: Any, names: Collection[str] | None) -> RawKernel:
         ranges=tuple(_ranges(action)),
         metrics=metrics,
         units=units,
+        rules=rules,
     )
+
+
+def _rules(action: Any, ncu_report: Any) -> tuple[Rule, ...]:
+    # Copies in older installations have no such method.
+    results = getattr(action, "rule_results_as_dicts", list)
+    return ncu_rules.from_report(results(), ncu_report)
 
 
 def _value(metric: Any) -> MetricValue | None:

@@ -160,8 +160,8 @@ class ProfilingPass:
             raise self._not_reached(call)
         wanted = self._wanted.get(call.nodeid)
         marker = wanted.regex if wanted else None
-        chosen = [kernel for kernel in self._kernels.get(name, ()) if _matches(regex, kernel)]
-        kernels = [kernel for kernel in chosen if _matches(marker, kernel)]
+        chosen = [kernel for kernel in self._kernels.get(name, ()) if kernel.matches(regex)]
+        kernels = [kernel for kernel in chosen if kernel.matches(marker)]
         if not kernels:
             launched = list_kernels()
             named = [kernel.name for kernel in chosen] or [k for k in launched if re.search(regex or "", k)]
@@ -217,10 +217,6 @@ def _by_kind(metrics: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
     names = dict.fromkeys(metrics)
     short = {name: None for name in names if catalogue.get(name) is not None}
     return short, {name: None for name in names if name not in short}
-
-
-def _matches(regex: str | None, kernel: RawKernel) -> bool:
-    return regex is None or any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
 
 
 def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytest_gpuperf.counters.catalogue import short_metrics
+from pytest_gpuperf.counters.ncu_rules import Rule
 from pytest_gpuperf.records import KernelProfile, MetricValue
 
 if TYPE_CHECKING:
@@ -30,6 +32,12 @@ class RawKernel(msgspec.Struct, frozen=True):
     """In ncu's base units (`ns`, `byte`, `%`); a metric without a value is not in here."""
     units: dict[str, str] = {}
     """ncu's unit of each metric, empty where it has none."""
+    rules: tuple[Rule, ...] = ()
+    """Results of ncu's own rules, in its order."""
+
+    def matches(self, regex: str | None) -> bool:
+        """Whether a regex is found in the function's name or in the demangled one; None is in all."""
+        return regex is None or any(re.search(regex, name) for name in (self.name, self.demangled))
 
     def profile(self, extra: Iterable[str] = (), short: Collection[str] | None = None) -> KernelProfile:
         """The launch as a record.

@@ -38,6 +38,13 @@ class Nvml:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
+    @property
+    def max_sm_clock_mhz(self) -> int:
+        """The highest SM clock that the GPU can have; 0 where NVML does not tell."""
+        if (gpu := self._handle) is None:
+            return 0
+        return int(_read(lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0))
+
     def conditions(self) -> Conditions | None:
         """The GPU's state now."""
         if (gpu := self._handle) is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
+import pynvml
 import torch
 
 from pytest_gpuperf.records import GpuInfo
@@ -20,9 +22,20 @@ def gpu_info() -> GpuInfo:
     return GpuInfo(
         name=properties.name,
         slug=slug(properties.name),
-        uuid=f"GPU-{properties.uuid}",
+        uuid=_uuid(str(properties.uuid)),
         compute_capability=f"{properties.major}.{properties.minor}",
         multiprocessors=properties.multi_processor_count,
         l2_bytes=properties.L2_cache_size,
         memory_bytes=properties.total_memory,
     )
+
+
+def _uuid(bare: str) -> str:
+    """A UUID as NVML spells it: `GPU-…`, or `MIG-…` where CUDA's device is a slice of a GPU."""
+    with suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        for kind in ("GPU", "MIG"):
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlDeviceGetHandleByUUID(f"{kind}-{bare}")
+                return f"{kind}-{bare}"
+    return f"GPU-{bare}"

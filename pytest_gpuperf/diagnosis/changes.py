@@ -9,6 +9,7 @@ import msgspec
 from pytest_gpuperf.diagnosis.explain import diagnose_kernel
 from pytest_gpuperf.verdict.compare import compare
 from pytest_gpuperf.verdict.result import printable
+from pytest_gpuperf.verdict.wording import time_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,30 +17,31 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.schema import MeasurementBaseline
     from pytest_gpuperf.diagnosis.rules import Diagnosis
     from pytest_gpuperf.records import KernelProfile, Measurement, MetricValue
+    from pytest_gpuperf.verdict.gate import TimeComparison
 
 SHOWN_CHANGES = 8
 
 
 def change_lines(
-    measurement: Measurement, known: MeasurementBaseline, tolerance_pct: float
+    measurement: Measurement, known: MeasurementBaseline, time: TimeComparison | None
 ) -> tuple[str, ...]:
-    """How a measurement differs from its baseline, where it does beyond the tolerances.
+    """How a measurement differs from its baseline, where that is more than noise.
 
     Args:
         measurement: What was measured.
         known: Its baseline.
-        tolerance_pct: By how much the time may move, in per cent.
+        time: What the gate says of the time.
 
     Returns:
         The time, the kernels, then the counters that moved, the largest mover first; then the diagnoses that
-        came and went. Nothing where the time is within its tolerance, no exact counter is worse and the same
-        kernels run.
+        came and went. Nothing where the time has neither regressed nor improved, no exact counter is worse
+        and the same kernels run.
     """
-    comparison = compare(measurement, known, tolerance_pct)
+    comparison = compare(measurement, known, time)
     time_moved = comparison.slower or comparison.faster
     if not (time_moved or comparison.worse_exact or comparison.kernels):
         return ()
-    lines = [str(comparison.time)] if time_moved else []
+    lines = [time_line(time, measurement.timing.mode)] if time and time_moved and measurement.timing else []
     lines += [comparison.kernels] if comparison.kernels else []
     lines += [str(change) for change in comparison.counters[:SHOWN_CHANGES]]
     more = len(comparison.counters) - SHOWN_CHANGES

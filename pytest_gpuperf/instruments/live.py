@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from msgspec.structs import replace
 
 from pytest_gpuperf import correctness
+from pytest_gpuperf.cupti.activity import recorded
 from pytest_gpuperf.item_state import check_regex
-from pytest_gpuperf.timing.timer import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Conditions, Correctness, Profile, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, Profile, Timing, WarmUp
+    from pytest_gpuperf.timing.timer import Timer
+
+LOOKS = 3
+"""Of a time that differs from its baseline: a disturbance is gone by then, a change is not."""
 
 
 class LiveInstruments:
@@ -23,20 +28,22 @@ class LiveInstruments:
 
     Args:
         counters: Answers for the counters of each call.
-        l2_bytes: Size of the GPU's L2, in bytes.
-        budget_s: Seconds that the blocks of one timing may take, by the wall clock.
-        conditions: Reads the state of the GPU.
+        timer: Times on the current device.
+        doubt: Why a time should be seen again before it is believed; empty where it should not.
+        progress: Told what is being done; an empty text when it is done.
     """
 
     def __init__(
         self,
         counters: ProfilingPass,
-        l2_bytes: int,
-        budget_s: float,
-        conditions: Callable[[], Conditions | None],
+        timer: Timer,
+        doubt: Callable[[Call, Timing], str],
+        progress: Callable[[str], None],
     ) -> None:
         self._counters = counters
-        self._timer = Timer(l2_bytes, budget_s, conditions)
+        self._timer = timer
+        self._doubt = doubt
+        self._progress = progress
 
     @property
     def device(self) -> torch.device:
@@ -61,8 +68,25 @@ class LiveInstruments:
         return self._timer.warm_up(call)
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
-        """Time the call with CUDA events."""
-        return self._timer.time(call, mode=mode, bytes=bytes, flops=flops)
+        """Time the call; one that differs from its baseline thrice, and the median counts."""
+
+        def progress(text: str) -> None:
+            self._progress(f"{call.nodeid}: {text}")
+
+        try:
+            first = self._timer.time(call, mode=mode, bytes=bytes, flops=flops, progress=progress)
+            doubt = self._doubt(call, first)
+            if not doubt:
+                return first
+            again = (
+                self._timer.time(call, mode=mode, bytes=bytes, flops=flops, progress=progress)
+                for _ in range(LOOKS - 1)
+            )
+            timings = sorted((first, *again), key=lambda timing: timing.time_us)
+        finally:
+            self._progress("")
+        median = timings[len(timings) // 2]
+        return replace(median, measured_again=(*median.measured_again, doubt))
 
     def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:
         """Look the call up in the profiling pass's report."""
@@ -72,17 +96,12 @@ class LiveInstruments:
 
 
 def launched_kernels(call: Call) -> list[str]:
-    """Names of the kernels that a call launches, in order, as torch's profiler sees them."""
-    from torch.autograd import DeviceType  # type: ignore[attr-defined]
-    from torch.profiler import ProfilerActivity, profile
+    """Names of the kernels that a call launches, in order, as CUPTI sees them.
 
+    Raises:
+        CuptiError: It cannot.
+    """
     call()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with recorded() as activities:
         call()
-        torch.cuda.synchronize()
-    return [
-        event.name
-        for event in profiler.events()
-        if event.device_type == DeviceType.CUDA and not event.name.startswith(("Memcpy", "Memset"))
-    ]
+    return [activity.name for activity in activities if activity.name]

@@ -39,8 +39,14 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
                 "mode": timing.mode,
                 "gb_per_s": timing.gb_per_s,
                 "tflop_per_s": timing.tflop_per_s,
-                "change_pct": result.verdict.time_change_pct.get(label),
             }
+            if time := result.verdict.times.get(label):
+                values |= {
+                    "change_pct": time.decision.change_pct,
+                    "change_low_pct": time.decision.low_pct,
+                    "change_high_pct": time.decision.high_pct,
+                    "smallest_detectable_pct": time.decision.smallest_detectable_pct,
+                }
         if profile := measurement.profile:
             values |= {name: profile.combined.get(name) for name in COUNTERS}
             if top := top_stall(profile.combined):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -84,6 +85,17 @@ def cut_middle(text: str, width: int) -> str:
     while cell_len(text[-tail:]) > width - 1 - (width - 1) // 2:
         tail -= 1
     return f"{text[:head]}…{text[-tail:]}"
+
+
+def wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
+    """Lines of at most `width` columns, those after the first of a paragraph indented; no word is cut."""
+    return [
+        line
+        for paragraph in paragraphs
+        for line in textwrap.wrap(
+            paragraph, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+    ]
 
 
 def _width(columns: Sequence[Column]) -> int:

@@ -33,12 +33,13 @@ MESSAGES_BYTES = 400_000
 """Room for the failure messages."""
 MESSAGE_CHARACTERS = 4_000
 """Of one failure message."""
-_TITLES = ("test", "time", "rate", "SOL", "occupancy", "top stall", "change", "verdict")
+_TITLES = ("test", "time", "rate", "SOL", "occupancy", "top stall", "change", "finds", "verdict")
 _MARKS = {
     Status.INVALID: "❌ ",
     Status.WRONG: "❌ ",
     Status.REGRESSED: "❌ ",
     Status.LIMIT: "❌ ",
+    Status.INCONCLUSIVE: "❔ ",
     Status.UNBASELINED: "🆕 ",
     Status.IMPROVED: "🚀 ",
     Status.PASS: "✅ ",
@@ -82,7 +83,7 @@ def _table(results: Sequence[TestResult]) -> list[str]:
     lines_of = ["".join(map(_line, rows)) for rows in build_rows(results)]
     order = sorted(range(len(results)), key=lambda index: SEVERITY[overall_status(results[index])])
     kept = set(_within(order, [len(lines_of[index].encode()) for index in order], TABLE_BYTES))
-    head = f"| {' | '.join(_TITLES)} |\n|{'---|' + '---:|' * 4 + '---|---:|---|'}\n"
+    head = f"| {' | '.join(_TITLES)} |\n|{'---|' + '---:|' * 4 + '---|---:|---:|---|'}\n"
     parts = [head + "".join(lines for index, lines in enumerate(lines_of) if index in kept).rstrip()]
     left = counts_by_status([result for index, result in enumerate(results) if index not in kept])
     if left:
@@ -92,7 +93,9 @@ def _table(results: Sequence[TestResult]) -> list[str]:
 
 
 def _line(row: Row) -> str:
-    cells = [_text(cell) for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change)]
+    cells = [
+        _text(cell) for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)
+    ]
     return f"| {' | '.join([_code(row.test), *cells, _MARKS[row.status] + row.verdict])} |\n"
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_gpuperf.records import Environment, Measurement, MetricValue, Run, Timing
+    from pytest_gpuperf.verdict.decision import Decision
     from pytest_gpuperf.verdict.result import TestResult
 
 SEVERITY = {status: rank for rank, status in enumerate(Status)}
@@ -37,7 +38,9 @@ class Row:
     stall: str
     """The reason most warp cycles were spent waiting for: `long_scoreboard 62 %`."""
     change: str
-    """Time against the baseline: `+0.3 %`, or `new`."""
+    """Time against the baseline with its interval: `+0.3 ±0.5 %`, or `new`."""
+    finds: str
+    """The smallest slowdown that the test can find: `0.9 %`."""
     verdict: str
     """The status, with `(replayed)` behind it where nothing was launched."""
     status: Status
@@ -74,12 +77,12 @@ def counts_by_status(results: Sequence[TestResult]) -> dict[Status, int]:
 def overall_status(result: TestResult) -> Status:
     """The verdict, `INVALID` where an exception ended the test before all of it was measured."""
     status = result.verdict.status
-    return Status.INVALID if result.record.failure and not status.fails else status
+    return Status.INVALID if result.record.failure and not result.verdict.fails else status
 
 
 def failures(results: Sequence[TestResult]) -> list[TestResult]:
     """Failed tests, the worst first."""
-    failed = [result for result in results if overall_status(result).fails]
+    failed = [result for result in results if result.verdict.fails or result.record.failure]
     return sorted(failed, key=lambda result: SEVERITY[overall_status(result)])
 
 
@@ -173,11 +176,11 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
     profile = measurement.profile if measurement else None
     metrics = profile.combined if profile else {}
     status = label_status(result, label)
-    change = result.verdict.time_change_pct.get(label)
-    if change is not None:
-        shown_change = f"{change:+.1f} %"
+    time = result.verdict.times.get(label)
+    if time is not None:
+        shown_change, finds = show_change(time.decision)
     else:
-        shown_change = "new" if timing and status is Status.UNBASELINED else ""
+        shown_change, finds = "new" if timing and status is Status.UNBASELINED else "", ""
     return Row(
         test=name,
         time=_show_timing(timing) if timing else "",
@@ -186,9 +189,16 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         occupancy=show_occupancy(metrics),
         stall=show_stall(metrics),
         change=shown_change,
+        finds=finds,
         verdict=f"{status.value} (replayed)" if result.replayed else status.value,
         status=status,
     )
+
+
+def show_change(decision: Decision) -> tuple[str, str]:
+    """A change with half its interval, and the smallest one that would be found."""
+    half = (decision.high_pct - decision.low_pct) / 2
+    return f"{decision.change_pct:+.1f} ±{half:.1f} %", f"{decision.smallest_detectable_pct:.1f} %"
 
 
 def _show_timing(timing: Timing) -> str:

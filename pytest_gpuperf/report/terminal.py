@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.report.layout import INDENT, Column, lay_out
+from pytest_gpuperf.report.layout import INDENT, Column, lay_out, wrapped
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
     SEVERITY,
@@ -68,13 +67,13 @@ def summary_lines(
     if not results:
         return []
     shown = list(results) if verbosity >= 1 else _worth_showing(results)
-    lines = _wrapped(header_lines(environment, replayed_from), width)
+    lines = wrapped(header_lines(environment, replayed_from), width)
     if shown:
         lines += ["", *_table(shown, width=width, details=verbosity >= 1, colour=colour)]
     if len(shown) < len(results):
         lines += ["", _left_out(results, shown)]
     remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
-    return [*lines, "", *_wrapped(remarks, width)] if remarks else lines
+    return [*lines, "", *wrapped(remarks, width)] if remarks else lines
 
 
 def _worth_showing(results: Sequence[TestResult]) -> list[TestResult]:
@@ -95,16 +94,6 @@ def _left_out(results: Sequence[TestResult], shown: Sequence[TestResult]) -> str
     return f"… {total:,} more ({what}); -v shows them"
 
 
-def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
-    return [
-        line
-        for paragraph in paragraphs
-        for line in textwrap.wrap(
-            paragraph, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-    ]
-
-
 def _table(results: Sequence[TestResult], *, width: int, details: bool, colour: bool) -> list[str]:
     by_file = [list(group) for _, group in groupby(results, key=_file)]
     rows_of = [rows for group in by_file for rows in build_rows(group)]
@@ -121,6 +110,7 @@ def _table(results: Sequence[TestResult], *, width: int, details: bool, colour: 
         ],
         [
             Column("change", [row.change for row in rows], styles=styles),
+            Column("finds", [row.finds for row in rows]),
             Column("verdict", [row.verdict for row in rows], "left", styles),
         ],
         width=width,
@@ -186,6 +176,6 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     reasons = dict.fromkeys(filter(None, (timing.not_captured for timing in timings)))
     lines = [printable(f"timed queued because it cannot be captured: {reason}") for reason in reasons]
     for finding in result.verdict.findings:
-        if not finding.status.fails:
+        if not result.verdict.fails_by(finding.status):
             lines += [printable(finding.line), *(f"  {printable(detail)}" for detail in finding.details)]
-    return [" " * INDENT + line for line in _wrapped(lines, width - INDENT)]
+    return [" " * INDENT + line for line in wrapped(lines, width - INDENT)]

@@ -1,4 +1,4 @@
-"""A run of `pytest --gpuperf`: live on a GPU, replayed from a recording, or as the child under ncu."""
+"""A run of `pytest --gpuperf`: live on a GPU, replayed from a recording, or as the child of another run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ def start(settings: Settings) -> Session:
         from pytest_gpuperf.session.profiling import ProfilingSession
 
         return ProfilingSession(settings, settings.profiling_pass)
+    if settings.worker is not None:
+        from pytest_gpuperf.session.worker import WorkerSession
+
+        return WorkerSession(settings, settings.worker)
     reason = ""
     if settings.replay in ("auto", "never"):
         from pytest_gpuperf.session.live import LiveSession, why_not_live

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,12 @@ from pytest_gpuperf.counters.names import check_names
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
-from pytest_gpuperf.verdict.judge import judge
+from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import TestResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Environment, Run
+    from pytest_gpuperf.verdict.gate import Gate
 
 
 class Session:
@@ -60,6 +62,7 @@ class Session:
         self.lines: dict[str, int] = {}
         """Line of each selected test in its file."""
         self._results: dict[str, TestResult] = {}
+        self._expected: list[str] = []
         self.only: frozenset[str] | None = None
         """Node ids to which the run is restricted; None for all that pytest selects."""
         self._store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
@@ -76,6 +79,13 @@ class Session:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
         """
         self._baseline(nodeid)
+        self._expected.append(nodeid)
+
+    def begin(self, reporter: TerminalReporter | None) -> None:
+        """Wait until the GPU is ours, where one is measured."""
+
+    def end(self) -> None:
+        """Let others have the GPU."""
 
     def check_metrics(self, states: Sequence[ItemState]) -> None:
         """Refuse metrics that the GPU does not have, before anything runs.
@@ -96,6 +106,27 @@ class Session:
     ) -> None:
         """Read the counters of all selected tests, where that is done ahead."""
 
+    def pair(
+        self,
+        states: Sequence[ItemState],
+        paths: Mapping[str, Path],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        """Time all selected tests in turn with old code, where that is asked for.
+
+        Args:
+            states: The tests.
+            paths: Their files, by node id.
+            arguments: The command line.
+            cwd: Where it was typed.
+            reporter: Shows how far it is.
+
+        Raises:
+            GpuperfError: Old and new code cannot be run side by side.
+        """
+
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, and keep the result.
 
@@ -104,9 +135,6 @@ class Session:
             failure: Type of the exception that ended it.
         """
         baseline = self._baseline(state.nodeid)
-        tolerance = state.marker.tolerance_pct or self.settings.tolerance_pct
-        if baseline is not None and baseline.tolerance_pct is not None:
-            tolerance = baseline.tolerance_pct
         record = TestRecord(
             nodeid=state.nodeid,
             measurements=dict(state.measurements),
@@ -117,15 +145,23 @@ class Session:
             record,
             limits=(*state.marker.limits, *state.limits),
             baseline=baseline,
-            tolerance_pct=tolerance,
+            gate=self._gate,
+            tolerance_pct=self.tolerance_pct(state),
             errors=state.errors,
-            accept_hint=f"where this is meant: {self.accept_command}",
-            no_baseline_hint=self._no_baseline_hint,
+            hints=self._hints(state.nodeid),
+            strict=self.settings.strict,
             baseline_file=show_path(self._store.path(self.environment.gpu.slug, suite_of(state.nodeid))),
         )
         result = TestResult(record, verdict, replayed=self.replayed_from is not None)
         self._results[state.nodeid] = result
         return result
+
+    def tolerance_pct(self, state: ItemState) -> float:
+        """The slowdown of a test that is accepted, in per cent: the baseline file's word comes first."""
+        baseline = self._baseline(state.nodeid)
+        if baseline is not None and baseline.tolerance_pct is not None:
+            return baseline.tolerance_pct
+        return state.marker.tolerance_pct or self.settings.tolerance_pct
 
     def keep_failed(self, state: ItemState, error: BaseException) -> None:
         """Keep what a test measured before an exception ended it."""
@@ -176,6 +212,25 @@ class Session:
         baseline = self._baseline(state.nodeid)
         limits = parse_limits(baseline.limits) if baseline is not None else ()
         return [limit.name for limit in limits if not limit.needs_time]
+
+    def _hints(self, nodeid: str) -> Hints:
+        quoted = shlex.quote(nodeid)
+        return Hints(
+            accept=f"where this is meant: {self.accept_command}",
+            accept_pin="where this is meant: gpuperf baseline pin",
+            no_baseline=self._no_baseline_hint,
+            closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
+            more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",
+        )
+
+    @cached_property
+    def _gate(self) -> Gate:
+        from pytest_gpuperf.verdict.gate import Gate
+
+        slug = self.environment.gpu.slug
+        suites = dict.fromkeys(map(suite_of, self._expected))
+        known = [baseline for suite in suites if (baseline := self._store.load(slug, suite)) is not None]
+        return Gate(known, card=self.environment.gpu.uuid, comparisons=len(self._expected))
 
     def _baseline(self, nodeid: str) -> TestBaseline | None:
         baseline = self._store.load(self.environment.gpu.slug, suite_of(nodeid))

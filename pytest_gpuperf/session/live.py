@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
@@ -13,18 +15,24 @@ from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore
+from pytest_gpuperf.runs import STATE_FOLDER, RunStore, make_state_folder
 from pytest_gpuperf.session.base import Session, now
-from pytest_gpuperf.session.progress import Progress
+from pytest_gpuperf.session.progress import Progress, WaitingLine
+from pytest_gpuperf.session.status_line import StatusLine
+from pytest_gpuperf.verdict.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.paired.paired_pass import PairedPass
+    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 NO_NCU = (
@@ -40,7 +48,9 @@ class LiveSession(Session):
         from pytest_gpuperf.device.conditions import Nvml
         from pytest_gpuperf.device.environment import environment
         from pytest_gpuperf.device.gpu import gpu_info
+        from pytest_gpuperf.device.lock import GpuLock
         from pytest_gpuperf.instruments.live import LiveInstruments
+        from pytest_gpuperf.timing.timer import Timer
 
         if settings.update != "never":
             refuse_in_ci()
@@ -55,9 +65,39 @@ class LiveSession(Session):
         chip = chip_of(gpu.compute_capability)
         folder = PassFolder(self._runs.folder / self._id / "ncu")
         self._pass = ProfilingPass(folder, ncu, chip=chip.name if chip else "")
-        instruments = LiveInstruments(self._pass, gpu.l2_bytes, settings.budget_s, Nvml(gpu.uuid).conditions)
+        nvml = Nvml(gpu.uuid)
+        timer = Timer(
+            gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
+        )
+        instruments = LiveInstruments(self._pass, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
+        self._paired = self._paired_pass(settings.against) if settings.against else None
         self._ncu: Ncu | None = ncu
+        self._lock = GpuLock(gpu.uuid)
+        self._status = StatusLine(None)
+
+    def begin(self, reporter: TerminalReporter | None) -> None:
+        """Wait until no other run measures on this GPU; where that cannot be known, go on and say so."""
+        self._status = StatusLine(reporter)
+        try:
+            with WaitingLine(reporter, self._lock.gpu) as waiting:
+                self._lock.acquire(waiting)
+        except GpuperfError as error:
+            self.notices.append(f"not locked: {error}; another run could measure at the same time")
+
+    def _show_progress(self, text: str) -> None:
+        self._status.show(text)
+
+    def _doubt(self, call: Call, timing: Timing) -> str:
+        """What a time would be called; empty where it passes or has no baseline."""
+        time = self._gate.compare((call.nodeid, call.label), timing)
+        if time is None or time.decision.outcome is Outcome.PASS:
+            return ""
+        return f"{time.decision.outcome.value} at first, {time.decision.change_pct:+.1f} %"
+
+    def end(self) -> None:
+        """Let the next run measure."""
+        self._lock.release()
 
     def read_counters(
         self,
@@ -82,6 +122,45 @@ class LiveSession(Session):
                 state.unavailable = f"--gpuperf-counters=ncu, but {self._pass.unavailable}"
         if self.settings.counters != "off":
             self.counters_unavailable = self._pass.unavailable
+
+    def _paired_pass(self, ref: str) -> PairedPass:
+        from pytest_gpuperf.paired.git import Repository
+        from pytest_gpuperf.paired.paired_pass import PairedPass
+
+        repository = Repository.around(self.settings.root)
+        logs = self._runs.folder / self._id / "against"
+        return PairedPass(repository, repository.commit(ref), logs, self.settings.budget_s)
+
+    def pair(
+        self,
+        states: Sequence[ItemState],
+        paths: Mapping[str, Path],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        """Time the tests in turn with the code of `--gpuperf-against`."""
+        if self._paired is None:
+            return
+        from pytest_gpuperf.paired.candidate import Candidate
+        from pytest_gpuperf.paired.launch import Invocation
+        from pytest_gpuperf.plugin import FIRST_ON_PATH
+
+        tests = [Candidate(state.nodeid, paths[state.nodeid], self.tolerance_pct(state)) for state in states]
+        invocation = Invocation(arguments, cwd, self.settings.root, self.settings.mode, FIRST_ON_PATH)
+        make_state_folder(self._runs.folder.parent)
+        what = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'} against {self._paired.commit}"
+        with Progress(reporter, what) as progress:
+            self._paired.run(tests, invocation, progress.show)
+        self.notices.extend(self._paired.notices)
+
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test that has run, with what it was compared with."""
+        for label, measurement in state.measurements.items():
+            compared = self._paired.lookup(state.nodeid, label) if self._paired is not None else None
+            if measurement.timing is not None and compared is not None:
+                state.measurements[label] = replace(measurement, paired=compared.record)
+        return super().judge(state, failure)
 
     def _wanted(self, state: ItemState) -> Wanted:
         """What ncu is asked for a test; a limit is judged whatever the preset is."""

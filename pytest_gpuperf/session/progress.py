@@ -1,4 +1,4 @@
-"""A line that says that ncu is at work, for terminals and for logs."""
+"""Lines that say what a session waits for or does before its tests, for terminals and for logs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.device.lock import Holder
+
+SILENT_S = 1.0
+"""A wait for the GPU that is shorter is not worth a line."""
+
 
 class Progress:
-    """Shows how many tests are done: a line rewritten on a terminal, two lines in a log."""
+    """Shows how far something is: a line rewritten on a terminal, two lines in a log."""
 
     def __init__(self, reporter: TerminalReporter | None, what: str) -> None:
         self._reporter = reporter
@@ -30,7 +35,11 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show a count."""
-        text = f"gpuperf: {self._what}: {done}/{total}, {time.monotonic() - self._begin:.0f} s"
+        self.show(f"{done}/{total}")
+
+    def show(self, where: str) -> None:
+        """Show how far it is."""
+        text = f"gpuperf: {self._what}: {where}, {time.monotonic() - self._begin:.0f} s"
         if self._reporter is not None and self._reporter.isatty and text != self._shown:
             self._reporter.rewrite(text, erase=True)
             self._shown = text
@@ -43,6 +52,49 @@ class Progress:
             return
         end = "stopped after" if kind else "done in"
         text = f"gpuperf: {self._what}: {end} {time.monotonic() - self._begin:.1f} s"
+        if self._reporter.isatty:
+            self._reporter.rewrite(text, erase=True)
+            self._reporter.write_line("")
+        else:
+            self._reporter.write_line(text)
+
+
+class WaitingLine:
+    """Shows who has the GPU: a line rewritten on a terminal, one line and its end in a log."""
+
+    def __init__(self, reporter: TerminalReporter | None, gpu: str) -> None:
+        self._reporter = reporter
+        self._gpu = gpu
+        self._begin = time.monotonic()
+        self._shown = ""
+
+    def __enter__(self) -> WaitingLine:
+        """Say nothing yet."""
+        return self
+
+    def __call__(self, holder: Holder) -> None:
+        """Show who has it now."""
+        if self._reporter is None or time.monotonic() - self._begin < SILENT_S:
+            return
+        text, before = f"gpuperf: waiting for {self._gpu}: {holder}", self._shown
+        # First of all, so that whatever interrupts a write, the end is said too.
+        self._shown = text
+        if not before:
+            self._reporter.ensure_newline()
+        if not self._reporter.isatty:
+            if not before:
+                self._reporter.write_line(text)
+        elif text != before:
+            self._reporter.rewrite(text, erase=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Say how long it took, where anything was said."""
+        if self._reporter is None or not self._shown:
+            return
+        waited = f"waited {time.monotonic() - self._begin:.0f} s for {self._gpu}"
+        text = f"gpuperf: {waited}{', in vain' if kind else ''}"
         if self._reporter.isatty:
             self._reporter.rewrite(text, erase=True)
             self._reporter.write_line("")

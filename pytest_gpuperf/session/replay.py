@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.replay import ReplayInstruments
 from pytest_gpuperf.json_files import show_path
@@ -24,6 +26,12 @@ class ReplaySession(Session):
     """Answers from one run, or from the recordings of the GPU that was recorded last."""
 
     def __init__(self, settings: Settings, reason: str) -> None:
+        if settings.against:
+            raise GpuperfError(
+                f"--gpuperf-against={settings.against} measures, and {reason or 'a replay does not'}",
+                expected="a GPU",
+                next_step="leave it out where a recorded run is judged again",
+            )
         runs = recorded(settings, reason)
         if settings.update != "never":
             raise GpuperfError(
@@ -34,6 +42,12 @@ class ReplaySession(Session):
         super().__init__(settings, ReplayInstruments(runs), newest.environment, replayed_from=newest)
         self.counters_unavailable = newest.counters_unavailable
         self._failures = {test.nodeid: test.failure for run in reversed(runs) for test in run.tests}
+        self._paired = {
+            (test.nodeid, label): measurement.paired
+            for run in reversed(runs)
+            for test in run.tests
+            for label, measurement in test.measurements.items()
+        }
         if reason:
             self.notices.append(f"nothing was measured: {reason}")
 
@@ -47,6 +61,10 @@ class ReplaySession(Session):
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge afresh; only what ended the test for another reason than its values is taken as it was."""
+        for label, measurement in state.measurements.items():
+            paired = self._paired.get((state.nodeid, label))
+            if paired is not None:
+                state.measurements[label] = replace(measurement, paired=paired)
         recorded = self._failures.get(state.nodeid, "")
         if not failure and recorded not in JUDGED_AGAIN:
             failure = recorded

@@ -1,50 +1,68 @@
-"""A block of many calls between CUDA events: what every timing is made of."""
+"""A block of many calls, timed as one: what every timing is made of."""
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.cupti.activity import busy_us, recorded
+from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.timing.graph import block_gpu, capture, elapsed_us, event, replay_us
+from pytest_gpuperf.timing.stamp import NAME as STAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_gpuperf.cupti.activity import Activity
+    from pytest_gpuperf.timing.stamp import Stamps
+
 MAX_CALLS = 2000
 """Capturing and instantiating a graph costs tens of microseconds a node; more nodes buy nothing."""
-SLEEP_CYCLES_PER_US = 2000
-"""More than any SM clock in MHz, so that a blocking kernel lasts at least as long as asked for."""
+
+
+class Block(NamedTuple):
+    """The mean over the calls of one block."""
+
+    time_us: float
+    """Microseconds a call."""
+    sm_clock_mhz: float = 0.0
+    """Mean SM clock of the block, by stamps on the GPU; 0 where there are none."""
 
 
 class Batch(Protocol):
-    """Runs a block of calls and says how long one took."""
+    """Runs blocks of calls and says how long one call took."""
 
     calls: int
 
-    def run(self) -> float:
-        """Run one block and wait for it.
+    def run(self) -> Block:
+        """Run one block and wait for it."""
 
-        Returns:
-            Microseconds a call.
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Run blocks and take the kernels' own durations, which CUPTI records.
+
+        Raises:
+            CuptiError: There is no CUPTI, or another profiler holds it.
         """
-
-
-class NotCapturableError(Exception):
-    """The callable cannot be captured into a CUDA graph; says why."""
 
 
 class HotBatch:
     """Events around one graph of many calls, caches as the call before left them."""
 
-    def __init__(self, fn: Callable[[], Any], calls: int) -> None:
+    def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
         self.calls = calls
-        self._graph = capture(fn, calls)
+        self._stamps = stamps
+        self._graph = capture(lambda: _stamped(fn, calls, stamps))
 
-    def run(self) -> float:
+    def run(self) -> Block:
         """One replay of the graph."""
-        return replay_us(self._graph) / self.calls
+        cost_us = self._stamps.cost_us if self._stamps is not None else 0.0
+        return Block((replay_us(self._graph) - cost_us) / self.calls, _clock(self._stamps))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Replays under CUPTI."""
+        return _recorded(self._graph.replay, blocks, self.calls, self._stamps)
 
 
 class ColdBatch:
@@ -53,21 +71,30 @@ class ColdBatch:
     The flush writes `flush_bytes`, at least twice the L2, so that nothing of the input is left there.
     """
 
-    def __init__(self, fn: Callable[[], Any], calls: int, flush_bytes: int) -> None:
+    def __init__(
+        self, fn: Callable[[], Any], calls: int, flush_bytes: int, stamps: Stamps | None = None
+    ) -> None:
         self.calls = calls
+        self._stamps = stamps
         buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
 
         def flush_and_call() -> None:
             buffer.zero_()
             fn()
 
-        self._both = capture(flush_and_call, calls)
-        self._flushes = capture(buffer.zero_, calls)
+        self._both = capture(lambda: _stamped(flush_and_call, calls, stamps))
+        self._flushes = capture(lambda: _stamped(buffer.zero_, calls, stamps))
         self._buffer = buffer  # the graphs write to it
 
-    def run(self) -> float:
+    def run(self) -> Block:
         """One replay of each graph."""
-        return (replay_us(self._both) - replay_us(self._flushes)) / self.calls
+        flushes_us = replay_us(self._flushes)
+        both_us = replay_us(self._both)
+        return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Replays of the pairs under CUPTI, the flushes left out."""
+        return _recorded(self._both.replay, blocks, self.calls, self._stamps, flushed=True)
 
 
 class QueuedBatch:
@@ -77,90 +104,92 @@ class QueuedBatch:
     that synchronises by itself breaks the queue: its time then holds its waiting.
     """
 
-    def __init__(self, fn: Callable[[], Any], calls: int, enqueue_us: float) -> None:
+    def __init__(
+        self, fn: Callable[[], Any], calls: int, enqueue_us: float, stamps: Stamps | None = None
+    ) -> None:
         self.calls = calls
         self._fn = fn
+        self._stamps = stamps
         # Twice the time the host needs to queue everything, at most 0.2 s.
         self._block_us = min(2 * enqueue_us * calls, 200_000)
         self._pairs = [(event(), event()) for _ in range(calls)]
 
-    def run(self) -> float:
+    def run(self) -> Block:
         """One pass over the pairs."""
         block_gpu(self._block_us)
+        if self._stamps is not None:
+            self._stamps.before()
         for start, end in self._pairs:
             start.record()
             self._fn()
             end.record()
+        if self._stamps is not None:
+            self._stamps.after()
         torch.cuda.synchronize()
-        return sum(elapsed_us(start, end) for start, end in self._pairs) / self.calls
+        total_us = sum(elapsed_us(start, end) for start, end in self._pairs)
+        return Block(total_us / self.calls, _clock(self._stamps))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Calls under CUPTI."""
+        return _recorded(
+            lambda: _stamped(self._fn, self.calls, self._stamps), blocks, self.calls, self._stamps
+        )
 
 
-def event() -> torch.cuda.Event:
-    """A CUDA event that keeps the time."""
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+class HostBatch:
+    """The host's clock around many calls and their end on the GPU: launches count."""
+
+    def __init__(self, fn: Callable[[], Any], calls: int) -> None:
+        self.calls = calls
+        self._fn = fn
+
+    def run(self) -> Block:
+        """One pass over the calls."""
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(self.calls):
+            self._fn()
+        torch.cuda.synchronize()
+        return Block((time.perf_counter() - begin) * 1e6 / self.calls)
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Calls under CUPTI: the kernels alone."""
+        return _recorded(lambda: _stamped(self._fn, self.calls, None), blocks, self.calls, None)
 
 
-def elapsed_us(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-    """Microseconds between two events that have passed."""
-    return 1e3 * float(start.elapsed_time(end))
+def _stamped(fn: Callable[[], Any], calls: int, stamps: Stamps | None) -> None:
+    if stamps is not None:
+        stamps.before()
+    for _ in range(calls):
+        fn()
+    if stamps is not None:
+        stamps.after()
 
 
-def capture(fn: Callable[[], Any], calls: int) -> torch.cuda.CUDAGraph:
-    """Capture `calls` calls into one CUDA graph.
-
-    Raises:
-        NotCapturableError: The callable synchronises, allocates outside torch or launches elsewhere.
-        GpuperfError: The callable launched nothing on the GPU.
-    """
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                for _ in range(calls):
-                    fn()
-        except Exception as error:
-            _recover()
-            # Ending a broken capture fails too; the first failure is the one that says why.
-            first = error.__context__ or error
-            raise NotCapturableError(str(first).strip().split("\n")[0] or type(first).__name__) from error
-    if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
-        raise nothing_launched()
-    return graph
+def _clock(stamps: Stamps | None) -> float:
+    return 0.0 if stamps is None else stamps.sm_clock_mhz()
 
 
-def _recover() -> None:
-    """Make torch usable after a capture that failed.
-
-    Such a capture leaves the random generators in capture mode, where `torch.randn` raises; the end of the
-    next good one takes them out of it.
-    """
-    torch.cuda.synchronize()
-    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
-        torch.zeros(1, device="cuda")
-
-
-def block_gpu(microseconds: float) -> None:
-    """Queue a kernel that keeps the GPU busy for at least this long."""
-    torch.cuda._sleep(int(microseconds * SLEEP_CYCLES_PER_US))  # type: ignore[no-untyped-call]
-
-
-def nothing_launched() -> GpuperfError:
-    """The error for a callable that does no work on the GPU."""
-    return GpuperfError(
-        "the callable launched nothing on the GPU",
-        expected="a callable that launches kernels on the current CUDA stream",
-        next_step="put its tensors on gpuperf.device",
-    )
+def _recorded(
+    launch: Callable[[], Any], blocks: int, calls: int, stamps: Stamps | None, *, flushed: bool = False
+) -> list[Block]:
+    clocks = []
+    with recorded() as activities:
+        for _ in range(blocks):
+            launch()
+            torch.cuda.synchronize()
+            clocks.append(_clock(stamps))
+    kept = [activity for activity in activities if STAMP not in activity.name]
+    # Every block launches the same, and each of its calls too.
+    length = len(kept) // blocks
+    if not length:
+        raise CuptiError("CUPTI recorded nothing", next_step="leave other profilers out of the process")
+    of_blocks = [kept[begin : begin + length] for begin in range(0, length * blocks, length)]
+    if flushed:
+        of_blocks = [_without_first(block, length // calls) for block in of_blocks]
+    return [Block(busy_us(block) / calls, clock) for block, clock in zip(of_blocks, clocks, strict=True)]
 
 
-def replay_us(graph: torch.cuda.CUDAGraph) -> float:
-    """Microseconds of one replay, the host's launch of the graph hidden behind a blocking kernel."""
-    start, end = event(), event()
-    block_gpu(100)
-    start.record()
-    graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    return elapsed_us(start, end)
+def _without_first(activities: list[Activity], period: int) -> list[Activity]:
+    """Without the flush that each call begins with."""
+    return [activity for index, activity in enumerate(activities) if index % period]

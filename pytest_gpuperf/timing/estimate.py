@@ -1,18 +1,39 @@
-"""From the blocks of a timing to one value and its spread."""
+"""From the blocks of a timing to one value, its spread and its error."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+SHARE = 0.2
+"""Cut off at either end: a disturbed block in five does not count."""
 
-def trimmed_mean(values: Sequence[float], share: float = 0.2) -> float:
+
+def trimmed_mean(values: Sequence[float], share: float = SHARE) -> float:
     """Mean without the lowest and the highest `share` of the values, as `scipy.stats.trim_mean`."""
     cut = int(share * len(values))
     kept = sorted(values)[cut : len(values) - cut]
     return sum(kept) / len(kept)
+
+
+def standard_error(values: Sequence[float], share: float = SHARE) -> float:
+    """Standard error of `trimmed_mean`, as `scipy.stats.mstats.trimmed_stde`; of one value it is 0.
+
+    Tukey and McLaughlin (1963): the standard deviation of the winsorised values over (1 - 2·share)·√n.
+    """
+    count = len(values)
+    if count < 2:
+        return 0.0
+    cut = int(share * count)
+    ordered = sorted(values)
+    low, high = ordered[cut], ordered[count - cut - 1]
+    winsorised = [min(max(value, low), high) for value in values]
+    mean = sum(winsorised) / count
+    variance = sum((value - mean) ** 2 for value in winsorised) / (count - 1)
+    return math.sqrt(variance / count) / (1 - 2 * share)
 
 
 def interquartile_range(values: Sequence[float]) -> float:

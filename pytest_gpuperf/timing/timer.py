@@ -1,44 +1,52 @@
-"""Time one callable: choose a recipe, warm up, measure blocks."""
+"""Time one callable: warm up, measure blocks, and find out how they hang on the SM clock."""
 
 from __future__ import annotations
 
 import time
+from functools import cached_property
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import torch
+from msgspec.structs import replace
 
+from pytest_gpuperf.cupti.library import CuptiError
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Conditions, Timing, TimingMode, WarmUp
-from pytest_gpuperf.timing.batch import (
-    MAX_CALLS,
-    Batch,
-    ColdBatch,
-    HotBatch,
-    NotCapturableError,
-    QueuedBatch,
-    block_gpu,
-    capture,
-    elapsed_us,
-    event,
-    nothing_launched,
-)
-from pytest_gpuperf.timing.estimate import interquartile_range, trimmed_mean
-from pytest_gpuperf.timing.warm_up import until_steady
+from pytest_gpuperf.records import Timing
+from pytest_gpuperf.timing.burn import BURN_S, HELD_BACK, Burn, at_other_clocks
+from pytest_gpuperf.timing.clock_model import fit, normalise
+from pytest_gpuperf.timing.estimate import interquartile_range, standard_error, trimmed_mean
+from pytest_gpuperf.timing.launch_gap import SHORT_IN_GAPS, launch_gap_us
+from pytest_gpuperf.timing.prepared import Prepared, prepare
+from pytest_gpuperf.timing.stamp import stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-BLOCK_US = 5_000
-"""Long enough that the ends of a block do not count, short enough for many of them."""
-COLD_CALLS = 20
-"""A flush takes tens of microseconds, so fewer calls fill a cold block."""
-QUEUED_CALLS = 50
-"""Pairs that are queued at once; the GPU is blocked while the host queues them."""
+    from pytest_gpuperf.records import ClockModel, Conditions, TimingFigure, WarmUp
+    from pytest_gpuperf.timing.batch import Block
+    from pytest_gpuperf.timing.stamp import Stamps
+
 LEAST_BLOCKS = 10
+ENOUGH_BLOCKS = 20
 MOST_BLOCKS = 100
+PRECISE_PCT = 0.03
+"""Standard error of a time, in per cent, below which more blocks of this process tell nothing: processes
+differ by more."""
+RECORDED_BLOCKS = 15
+"""Under CUPTI."""
 MOST_COLD_SPREAD_PCT = 100.0
 """A cold time is a difference, and the noise of the flushes does not shrink with it."""
-WARM_UP_CAP_S = 3.0
+ATTEMPTS = 3
+RESTLESS_PCT = 1.0
+"""Spread of the blocks, in per cent, at which another process on the GPU is held to have disturbed them."""
+STILL = 0.01
+"""An SM clock that moves by less is locked."""
+ENOUGH_FIXED = 2
+"""Timings with a locked clock, after which no other tries to move it."""
+DISTURBING = frozenset(
+    ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+)
+"""Throttle reasons that are not the kernel's own doing, as the power limit is."""
 
 
 class Timer:
@@ -46,119 +54,214 @@ class Timer:
 
     Args:
         l2_bytes: Size of the device's L2, in bytes; a cold timing flushes twice as much.
-        budget_s: Seconds that the blocks of one timing may take, by the wall clock: flushes and kernels that
-            block the GPU count, the warm-up does not. At least `LEAST_BLOCKS` blocks are taken all the same.
+        budget_s: Seconds that one timing may take by the wall clock, from the end of its warm-up. At least
+            `LEAST_BLOCKS` blocks are taken all the same.
         conditions: Reads the state of the GPU after a timing.
+        max_sm_clock_mhz: The highest that the device can have, in MHz; 0 where unknown.
     """
 
-    def __init__(self, l2_bytes: int, budget_s: float, conditions: Callable[[], Conditions | None]) -> None:
+    def __init__(
+        self,
+        l2_bytes: int,
+        budget_s: float,
+        conditions: Callable[[], Conditions | None],
+        max_sm_clock_mhz: float = 0.0,
+    ) -> None:
         self._flush_bytes = 2 * l2_bytes
         self._budget_s = budget_s
         self._conditions = conditions
+        self._max_sm_clock_mhz = max_sm_clock_mhz
+        self._fixed_clocks = 0
+        """Tests in which the SM clock did not move."""
+
+    def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
+        """Compile and capture a callable; see `pytest_gpuperf.timing.prepared.prepare`."""
+        return prepare(fn, mode, flush_bytes=self._flush_bytes, stamps=self._stamps)
 
     def warm_up(self, fn: Callable[[], Any]) -> WarmUp:
         """Run `fn` until its time is steady."""
-        batch, _, _ = self._batch(fn, "auto")
-        return until_steady(batch, WARM_UP_CAP_S)
+        return self.prepare(fn, "auto").warm_up()
 
-    def time(self, fn: Callable[[], Any], *, mode: str, bytes: int = 0, flops: int = 0) -> Timing:
-        """Warm up, then time blocks of calls until the budget is spent.
+    def time(
+        self,
+        fn: Callable[[], Any],
+        *,
+        mode: str,
+        bytes: int = 0,
+        flops: int = 0,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Timing:
+        """Warm up, then time blocks of calls until they are precise or the budget is spent.
+
+        What was throttled by heat, or disturbed by another process, is measured again, twice at most.
 
         Args:
             fn: Takes no arguments; is called many times.
-            mode: `auto`, `hot`, `cold` or `queued`.
+            mode: `auto`, `hot`, `cold`, `queued` or `host`.
             bytes: Bytes a call moves, kept in the record.
             flops: Operations of a call, kept in the record.
+            progress: Told what is being done.
 
         Raises:
             GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
                 launches nothing, or one too short to be timed cold.
         """
-        batch, used, reason = self._batch(fn, mode)
-        warm_up = until_steady(batch, WARM_UP_CAP_S)
-        blocks: list[float] = []
+        progress("compiles")
+        prepared = self.prepare(fn, mode)
+        thrown_away: list[str] = []
+        while True:
+            timing = self._measure(prepared, progress)
+            why = disturbed(timing)
+            if not why or len(thrown_away) == ATTEMPTS - 1:
+                break
+            thrown_away.append(why)
+        return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
+
+    def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+        progress("warms up")
+        warm_up = prepared.warm_up()
         end = time.perf_counter() + self._budget_s
-        while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and time.perf_counter() < end):
-            blocks.append(batch.run())
-        time_us, spread_pct = _estimate(blocks, used)
-        return Timing(
-            mode=used,
-            time_us=time_us,
-            spread_pct=spread_pct,
-            blocks_us=tuple(round(block, 6) for block in blocks),
-            calls_per_block=batch.calls,
-            l2_flushed=used == "cold",
-            not_captured=reason,
-            bytes=bytes,
-            flops=flops,
+        progress("measures")
+        steady = self._steady_blocks(prepared, self._budget_s / 2)
+        events_us = trimmed_mean([block.time_us for block in steady])
+        # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
+        conditions = self._conditions()
+        recorded, not_recorded = self._recorded_blocks(prepared, events_us)
+        figure: TimingFigure = "host" if prepared.mode == "host" else "events"
+        blocks = steady
+        if recorded and figure == "events" and events_us < SHORT_IN_GAPS * self._launch_gap_us:
+            figure, blocks = "cupti", recorded
+        times = [block.time_us for block in blocks]
+        time_us = trimmed_mean(times)
+        if prepared.mode == "cold" and figure == "events":
+            _refuse_noise(times)
+        progress("measures at other clocks")
+        model = self._clock_model(prepared, steady, end, scale=time_us / events_us if events_us > 0 else 0.0)
+        timing = Timing(
+            mode=prepared.mode,
+            time_us=round(time_us, 6),
+            spread_pct=100 * interquartile_range(times) / time_us,
+            blocks_us=tuple(round(time_us, 6) for time_us in times),
+            calls_per_block=prepared.batch.calls,
+            figure=figure,
+            events_us=0.0 if figure == "host" else round(events_us, 6),
+            cupti_us=round(trimmed_mean([block.time_us for block in recorded]), 6) if recorded else 0.0,
+            launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else 0.0,
+            blocks_mhz=_clocks(blocks),
+            clock_model=model,
+            autotuned=prepared.autotuned,
+            not_recorded=not_recorded,
+            l2_flushed=prepared.mode == "cold",
+            not_captured=prepared.not_captured,
             warm_up=warm_up,
-            conditions=self._conditions(),
+            conditions=conditions,
+        )
+        return replace(timing, normalised_us=normalised_us(timing) or 0.0)
+
+    def _steady_blocks(self, prepared: Prepared, seconds: float) -> list[Block]:
+        """Blocks until they are precise, or until the time is up."""
+        blocks: list[Block] = []
+        end = time.perf_counter() + seconds
+        while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and time.perf_counter() < end):
+            blocks.append(prepared.block())
+            times = [block.time_us for block in blocks]
+            if len(blocks) >= ENOUGH_BLOCKS and standard_error(times) < PRECISE_PCT / 100 * trimmed_mean(
+                times
+            ):
+                break
+        return blocks
+
+    def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], str]:
+        """Blocks under CUPTI where the time is short, and why there are none."""
+        # Up to twice as long as needed, so that a time near the border has both figures.
+        if prepared.mode != "host" and events_us >= 2 * SHORT_IN_GAPS * self._launch_gap_us:
+            return [], ""
+        try:
+            return prepared.batch.run_recorded(RECORDED_BLOCKS), ""
+        except CuptiError as error:
+            return [], error.found
+
+    def _clock_model(
+        self, prepared: Prepared, steady: Sequence[Block], end: float, *, scale: float
+    ) -> ClockModel | None:
+        """How the time hangs on the SM clock, from the steady blocks and some at other clocks.
+
+        Args:
+            prepared: What is timed.
+            steady: Its steady blocks.
+            end: When the budget is spent.
+            scale: The value over that of the steady blocks, where it is CUPTI's; 0 where these are all noise.
+        """
+        if not scale or not all(block.sm_clock_mhz for block in steady):
+            return None
+        if self._fixed_clocks >= ENOUGH_FIXED or time.perf_counter() + BURN_S > end:
+            return None
+        steady_mhz = median(block.sm_clock_mhz for block in steady)
+        held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
+        others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)
+        if all(abs(block.sm_clock_mhz / steady_mhz - 1) < STILL for block in others):
+            self._fixed_clocks += 1
+            return None
+        blocks = [*steady, *others]
+        return fit(
+            [block.time_us * scale for block in blocks],
+            [block.sm_clock_mhz for block in blocks],
+            reference_mhz=steady_mhz,
         )
 
-    def _batch(self, fn: Callable[[], Any], mode: str) -> tuple[Batch, TimingMode, str]:
-        """The batch for a mode, the mode it came to, and why it fell back to that."""
-        if mode not in ("auto", "hot", "cold", "queued"):
-            raise GpuperfError(f"the timing mode is {mode!r}", expected="auto, hot, cold or queued")
-        call_us, enqueue_us = probe(fn)
-        calls = max(1, min(MAX_CALLS, round(BLOCK_US / call_us)))
-        reason = ""
-        try:
-            # A few calls tell whether it can be captured, and whether it launches anything.
-            capture(fn, 2)
-            if mode == "cold":
-                return ColdBatch(fn, min(calls, COLD_CALLS), self._flush_bytes), "cold", ""
-            if mode != "queued":
-                return HotBatch(fn, calls), "hot", ""
-        except NotCapturableError as error:
-            if mode in ("hot", "cold"):
-                raise GpuperfError(
-                    f"mode {mode!r} needs a callable that a CUDA graph can capture: {error}",
-                    next_step="use mode='queued', or keep host synchronisation out of the callable",
-                ) from error
-            # Where `queued` was asked for, nothing fell back to it.
-            reason = str(error) if mode == "auto" else ""
-        return QueuedBatch(fn, min(calls, QUEUED_CALLS), enqueue_us), "queued", reason
+    @cached_property
+    def _stamps(self) -> Stamps | None:
+        return stamps()
+
+    @cached_property
+    def _launch_gap_us(self) -> float:
+        """Of this process; 0 where it cannot be measured."""
+        return launch_gap_us() or 0.0
+
+    @cached_property
+    def _burn(self) -> Burn:
+        return Burn()
 
 
-def _estimate(blocks: Sequence[float], mode: TimingMode) -> tuple[float, float]:
-    """Time in microseconds a call and spread in per cent of it.
+def disturbed(timing: Timing) -> str:
+    """Why a timing should be taken again; empty where it need not."""
+    state = timing.conditions
+    if state is None:
+        return ""
+    throttled = DISTURBING.intersection(state.throttle_reasons)
+    if throttled:
+        return f"the clocks were held back ({', '.join(sorted(throttled))})"
+    # A neighbour that idles does no harm.
+    if state.other_processes and timing.spread_pct > RESTLESS_PCT:
+        return f"another process was on the GPU, and the blocks spread by {timing.spread_pct:.1f} %"
+    return ""
+
+
+def normalised_us(timing: Timing) -> float | None:
+    """The time of the blocks at the reference clock of their model; None without a model."""
+    model = timing.clock_model
+    if model is None or not timing.blocks_mhz:
+        return None
+    blocks = zip(timing.blocks_us, timing.blocks_mhz, strict=True)
+    return round(trimmed_mean([normalise(time_us, mhz, model) for time_us, mhz in blocks]), 6)
+
+
+def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:
+    clocks = tuple(round(block.sm_clock_mhz, 1) for block in blocks)
+    return clocks if all(clocks) else ()
+
+
+def _refuse_noise(times: Sequence[float]) -> None:
+    """Refuse a cold time by events that is lost in the noise of the flushes.
 
     Raises:
-        GpuperfError: A cold time that is lost in the noise of the flushes.
+        GpuperfError: It is.
     """
-    mean, spread = trimmed_mean(blocks), interquartile_range(blocks)
-    if mode == "cold" and (mean <= 0 or 100 * spread > MOST_COLD_SPREAD_PCT * mean):
+    mean, spread = trimmed_mean(times), interquartile_range(times)
+    if mean <= 0 or 100 * spread > MOST_COLD_SPREAD_PCT * mean:
         raise GpuperfError(
             f"the callable is too short to be timed cold: {mean:.3g} µs a call, with a spread of "
             f"{spread:.3g} µs from the flushes that are taken off",
             expected="a time above that spread",
             next_step="use mode='hot'",
         )
-    return mean, 100 * spread / mean
-
-
-def probe(fn: Callable[[], Any]) -> tuple[float, float]:
-    """Call `fn` a few times: compile, autotune, allocate, and see how long it takes.
-
-    Returns:
-        Microseconds a call on the GPU, roughly, and microseconds the host needs to queue one.
-
-    Raises:
-        GpuperfError: The callable launched nothing on the GPU.
-    """
-    for _ in range(3):
-        fn()
-    torch.cuda.synchronize()
-    start, end = event(), event()
-    block_gpu(1000)
-    start.record()
-    begin = time.perf_counter()
-    for _ in range(5):
-        fn()
-    enqueue_us = (time.perf_counter() - begin) / 5 * 1e6
-    end.record()
-    torch.cuda.synchronize()
-    call_us = elapsed_us(start, end) / 5
-    if call_us <= 0:
-        raise nothing_launched()
-    return call_us, enqueue_us

@@ -12,10 +12,9 @@ from pytest_gpuperf.verdict.result import Change
 
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.schema import MeasurementBaseline
-    from pytest_gpuperf.records import Measurement, MetricValue, Profile, Timing
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile
+    from pytest_gpuperf.verdict.gate import TimeComparison
 
-DEFAULT_TOLERANCE_PCT = 5.0
-"""By how much a time may move, unless something says otherwise."""
 NEAR_EXACT_PCT = 0.1
 """A count of work done that moves by more is worth showing."""
 STATE_PCT = 2.0
@@ -31,8 +30,8 @@ _EXACT_RELATIVE = 1e-5
 class Comparison:
     """One measurement beside its baseline."""
 
-    time: Change | None = None
-    """Time in microseconds a call; None where one side has none of that mode."""
+    time: TimeComparison | None = None
+    """None where one side has no time of that mode and instrument."""
     not_compared: str = ""
     """Why the times were not compared; empty where they were, or where one side has none."""
     fell_back: bool = False
@@ -41,19 +40,21 @@ class Comparison:
     """Counters that moved beyond their tolerance, the largest mover first."""
     worse_exact: tuple[Change, ...] = ()
     """Those of `counters` that have no tolerance and got worse: each is a regression."""
+    work: tuple[Change, ...] = ()
+    """Those of `counters` that count the work done, whichever way they moved."""
+    counters_compared: bool = False
     kernels: str = ""
     """How the set of kernels changed; empty where it did not."""
-    time_tolerance_pct: float = 0.0
 
     @property
     def slower(self) -> bool:
-        """Whether the time is worse by more than the tolerance."""
-        return self._time_pct > self.time_tolerance_pct
+        """Whether the time has regressed."""
+        return self.time is not None and self.time.slower
 
     @property
     def faster(self) -> bool:
-        """Whether the time is better by more than the tolerance."""
-        return -self._time_pct > self.time_tolerance_pct
+        """Whether the time has improved."""
+        return self.time is not None and self.time.faster
 
     @property
     def moved(self) -> bool:
@@ -61,67 +62,72 @@ class Comparison:
         return bool(self.slower or self.faster or self.fell_back or self.counters or self.kernels)
 
     @property
-    def _time_pct(self) -> float:
-        return self.time.change_pct or 0.0 if self.time is not None else 0.0
+    def same_work(self) -> bool:
+        """Whether the counters say that the GPU did what it did before."""
+        return self.counters_compared and not (self.work or self.worse_exact or self.kernels)
 
 
-def compare(measurement: Measurement, baseline: MeasurementBaseline, tolerance_pct: float) -> Comparison:
+def compare(
+    measurement: Measurement, baseline: MeasurementBaseline, time: TimeComparison | None
+) -> Comparison:
     """Compare a measurement with its baseline.
 
-    The time is compared with the mean over the baseline's sessions, if they have the same mode. Counters
-    have three tiers: an exact one (registers, occupancy, launches) has no tolerance, nor has a count that
-    was 0; a near-exact one is shown beyond 0.1 %; one that depends on the GPU's state is shown beyond 2 %,
-    and one in per cent only beyond 1 point too. Where the time improved beyond its tolerance or other
+    Counters have three tiers: an exact one (registers, occupancy, launches) has no tolerance, nor has a count
+    that was 0; a near-exact one, which counts work, is shown beyond 0.1 %; one that depends on the GPU's
+    state is shown beyond 2 %, and one in per cent only beyond 1 point too. Where the time improved or other
     kernels run, no exact counter is a regression: they may pay with registers for what they gain.
 
     Args:
         measurement: What was measured.
         baseline: What is expected.
-        tolerance_pct: By how much the time may move, in per cent.
+        time: What the gate says of the time.
     """
-    times = _compare_times(measurement.timing, baseline, tolerance_pct)
+    not_compared, fell_back = ("", False) if time is not None else _why_not_compared(measurement, baseline)
+    comparison = Comparison(time, not_compared, fell_back)
     profile = measurement.profile
     if profile is None or profile.unavailable:
-        return times
+        return comparison
     counters: list[tuple[float, Change]] = []
     worse_exact: list[Change] = []
+    work: list[Change] = []
     for name, actual in profile.combined.items():
         expected = baseline.counters.get(name)
         if expected is None or expected == actual:
             continue
         found = _compare_counter(name, expected, actual)
-        if found is not None:
-            movement, change, exact = found
-            counters.append((movement, change))
-            # What allows fewer blocks without being the limiter costs nothing: theoretical occupancy tells.
-            if exact and change.worse and not name.startswith("occupancy_limit."):
-                worse_exact.append(change)
+        if found is None:
+            continue
+        movement, change, exact = found
+        counters.append((movement, change))
+        metric = catalogue.get(name)
+        if metric is not None and metric.tier is Tier.NEAR_EXACT:
+            work.append(change)
+        # What allows fewer blocks without being the limiter costs nothing: theoretical occupancy tells.
+        if exact and change.worse and not name.startswith("occupancy_limit."):
+            worse_exact.append(change)
     counters.sort(key=lambda entry: -entry[0])
     kernels = _compare_kernels(profile, baseline)
     return replace(
-        times,
+        comparison,
         counters=tuple(change for _, change in counters),
-        worse_exact=() if times.faster or kernels else tuple(worse_exact),
+        worse_exact=() if comparison.faster or kernels else tuple(worse_exact),
+        work=tuple(work),
+        counters_compared=bool(profile.combined.keys() & baseline.counters.keys()),
         kernels=kernels,
     )
 
 
-def _compare_times(timing: Timing | None, baseline: MeasurementBaseline, tolerance_pct: float) -> Comparison:
-    if timing is None or baseline.time is None:
-        return Comparison(time_tolerance_pct=tolerance_pct)
-    if timing.mode != baseline.time.mode:
-        reason = timing.not_captured
-        line = (
-            f"the time could not be compared: measured queued (cannot be captured: {reason}), "
-            f"the baseline is {baseline.time.mode}"
-            if reason
-            else f"the time was taken {timing.mode}, the baseline's {baseline.time.mode}: not compared"
-        )
-        return Comparison(not_compared=line, fell_back=bool(reason), time_tolerance_pct=tolerance_pct)
-    expected = baseline.time.mean_us
-    change_pct = 100 * (timing.time_us / expected - 1)
-    change = Change("time_us", expected, timing.time_us, change_pct, worse=change_pct > 0)
-    return Comparison(change, time_tolerance_pct=tolerance_pct)
+def _why_not_compared(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[str, bool]:
+    """Why there is no time to compare, and whether that is because a graph can no longer be captured."""
+    timing, known = measurement.timing, baseline.time
+    if timing is None or known is None:
+        return "", False
+    if timing.mode == known.mode:
+        return f"the time is by {timing.figure}, the baseline's by {known.figure}: not compared", False
+    if timing.not_captured:
+        now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
+        return f"the time could not be compared: {now}, the baseline is {known.mode}", True
+    return f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared", False
 
 
 def _compare_counter(

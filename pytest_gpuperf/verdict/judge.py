@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.baseline.schema import MeasurementBaseline
 from pytest_gpuperf.verdict.compare import compare
+from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import check_limit, parse_limits
+from pytest_gpuperf.verdict.paired_time import compare_paired
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict, show_pair
+from pytest_gpuperf.verdict.wording import autotuned_otherwise, explanation, machine_moved, time_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline
-    from pytest_gpuperf.records import Measurement, MetricValue, TestRecord
+    from pytest_gpuperf.baseline.schema import TestBaseline
+    from pytest_gpuperf.records import Measurement, MetricValue, TestRecord, TimingMode
     from pytest_gpuperf.verdict.compare import Comparison
+    from pytest_gpuperf.verdict.gate import Gate, TimeComparison
     from pytest_gpuperf.verdict.limits import Limit
     from pytest_gpuperf.verdict.result import Change
 
 SHOWN_CHANGES = 8
 """Changed counters below a regression; reports show the rest."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What to type next, as it is shown below a finding."""
+
+    accept: str = ""
+    """Where a change is meant."""
+    accept_pin: str = ""
+    """Where a change since the pinned sessions is meant."""
+    no_baseline: str = ""
+    """To make a baseline."""
+    closer: str = ""
+    """To have old and new code measured in turn."""
+    more_sessions: str = ""
+    """To make smaller changes visible."""
+
 
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
@@ -28,10 +51,11 @@ def judge(
     *,
     limits: Sequence[Limit],
     baseline: TestBaseline | None,
+    gate: Gate,
     tolerance_pct: float,
     errors: Sequence[str] = (),
-    accept_hint: str,
-    no_baseline_hint: str,
+    hints: Hints,
+    strict: bool = False,
     baseline_file: str = "the baseline file",
 ) -> TestVerdict:
     """Judge what one test measured.
@@ -40,10 +64,11 @@ def judge(
         record: What it measured.
         limits: The test's own, from its marker and `gpuperf.limit()`.
         baseline: What is expected of it on this GPU; None where nothing is known.
-        tolerance_pct: By how much a time may exceed its baseline, in per cent.
+        gate: Judges its times.
+        tolerance_pct: A slowdown up to this is accepted, in per cent; 0 leaves it to statistics.
         errors: What the user must mend before the test can be judged.
-        accept_hint: What to type when a regression is meant; shown below it.
-        no_baseline_hint: What to type to make a baseline; shown where there is none.
+        hints: What to type next.
+        strict: Whether a time that cannot be called fails the test.
         baseline_file: What to call the file that `baseline` is from.
     """
     findings = [Finding(Status.INVALID, error) for error in errors]
@@ -69,35 +94,54 @@ def judge(
         # What an error kept from being measured needs no second complaint.
         findings += [one for one in found if not (ended and one.status is Status.INVALID)]
 
-    times: dict[str, float] = {}
+    times: dict[str, TimeComparison] = {}
     counters: dict[str, tuple[Change, ...]] = {}
     for label, measurement in record.measurements.items():
         known = expected.get(label)
+        paired = measurement.paired
+        pair = compare_paired(paired, tolerance_pct) if paired else None
+        if paired is not None and pair is None:
+            status = Status.INVALID if paired.broken else Status.PASS
+            findings.append(Finding(status, f"not compared with {paired.ref}: {paired.reason}", label))
+        if known is None and pair is not None:
+            known = MeasurementBaseline()
         if known is None:
             if measurement.timing is not None or (measurement.profile and measurement.profile.combined):
-                findings.append(Finding(Status.UNBASELINED, f"no baseline yet; {no_baseline_hint}", label))
+                findings.append(Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label))
             continue
-        comparison = compare(measurement, known, tolerance_pct)
-        if comparison.time is not None and comparison.time.change_pct is not None:
-            times[label] = comparison.time.change_pct
+        key, timing = (record.nodeid, label), measurement.timing
+        time = gate.compare(key, timing, tolerance_pct) if timing else None
+        # A pair is judged more sharply than by any stored session.
+        comparison = compare(measurement, known, pair or time)
+        if comparison.time is not None:
+            times[label] = comparison.time
         if comparison.counters:
             counters[label] = comparison.counters
         findings += _not_measured(measurement, known, label)
-        findings += _findings(comparison, measurement, label, accept_hint, no_baseline_hint)
+        findings += _findings(comparison, measurement, label, hints)
+        other = autotuned_otherwise(timing, known.time) if timing and known.time else ""
+        if other:
+            findings.append(Finding(Status.PASS, other, label))
+        pinned = gate.compare_pinned(key, timing, tolerance_pct) if timing else None
+        if timing and pinned and pinned.slower and not comparison.slower:
+            line = f"{time_line(pinned, timing.mode)}: small losses have added up"
+            findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))
     missing = ", ".join(label for label in expected if label not in record.measurements)
     if missing:
         findings.append(Finding(Status.PASS, f"{missing} is in {baseline_file} and was not measured"))
-    return _verdict(findings, times, counters)
+    return _verdict(findings, times, counters, strict=strict)
 
 
 def _verdict(
     findings: list[Finding],
-    times: dict[str, float] | None = None,
+    times: dict[str, TimeComparison] | None = None,
     counters: dict[str, tuple[Change, ...]] | None = None,
+    *,
+    strict: bool = False,
 ) -> TestVerdict:
     findings.sort(key=lambda finding: _RANK[finding.status])
     status = findings[0].status if findings else Status.PASS
-    return TestVerdict(status, tuple(findings), times or {}, counters or {})
+    return TestVerdict(status, tuple(findings), times or {}, counters or {}, strict)
 
 
 def _check(
@@ -132,35 +176,53 @@ def _expected_value(name: str, baseline: MeasurementBaseline | None) -> MetricVa
 
 
 def _findings(
-    comparison: Comparison, measurement: Measurement, label: str, accept_hint: str, no_baseline_hint: str
+    comparison: Comparison, measurement: Measurement, label: str, hints: Hints
 ) -> Iterator[Finding]:
     details = _details(comparison)
-    if comparison.kernels and not comparison.slower and not comparison.faster:
+    moved = comparison.slower or comparison.faster
+    if comparison.kernels and not moved:
         yield Finding(Status.PASS, "other kernels run, so exact counters are not judged", label, details)
     if comparison.worse_exact and not comparison.slower:
         first, *others = comparison.worse_exact
         actual, expected = show_pair(first.actual, first.baseline)
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
-        yield Finding(Status.REGRESSED, line, label, (*details, accept_hint))
-    time = comparison.time
-    if time is not None and time.change_pct is not None and measurement.timing is not None:
-        actual, expected = show_pair(time.actual, time.baseline)
-        how = f"(tolerance {comparison.time_tolerance_pct:g} %, {measurement.timing.mode})"
-        line = f"time_us {actual} is {abs(time.change_pct):.1f} %"
-        if comparison.slower:
-            below = (*details, accept_hint)
-            yield Finding(Status.REGRESSED, f"{line} slower than the baseline {expected} {how}", label, below)
-        elif comparison.faster:
-            yield Finding(
-                Status.IMPROVED, f"{line} faster than the baseline {expected} {how}", label, details
-            )
-    elif comparison.fell_back:
-        yield Finding(Status.REGRESSED, comparison.not_compared, label, (*details, accept_hint))
+        yield Finding(Status.REGRESSED, line, label, (*details, hints.accept))
+    if comparison.fell_back:
+        yield Finding(Status.REGRESSED, comparison.not_compared, label, (*details, hints.accept))
     elif comparison.not_compared:
-        yield Finding(Status.UNBASELINED, f"{comparison.not_compared}; {no_baseline_hint}", label)
+        yield Finding(Status.UNBASELINED, f"{comparison.not_compared}; {hints.no_baseline}", label)
+    elif comparison.time is not None and measurement.timing is not None:
+        yield from _of_time(comparison, comparison.time, measurement.timing.mode, label, hints)
     elif measurement.timing is not None:
-        yield Finding(Status.UNBASELINED, f"the baseline has no time yet; {no_baseline_hint}", label)
+        yield Finding(Status.UNBASELINED, f"the baseline has no time yet; {hints.no_baseline}", label)
+    remark = machine_moved(comparison)
+    if remark:
+        yield Finding(Status.PASS, remark, label)
+    more_work = [change for change in comparison.work if change.worse]
+    if more_work and not moved:
+        yield Finding(Status.PASS, f"{more_work[0]} at the same time: an early warning", label)
+
+
+def _of_time(
+    comparison: Comparison, time: TimeComparison, mode: TimingMode, label: str, hints: Hints
+) -> Iterator[Finding]:
+    details = _details(comparison)
+    line = time_line(time, mode)
+    in_turn = time.replicate == "restart"
+    closer = () if in_turn else (hints.closer,)
+    if time.slower:
+        because = explanation(comparison)
+        if because is not None:
+            line = f"{because}: {line}"
+        elif comparison.same_work:
+            details = (*details, "the kernels did the same work: look at the machine, too")
+        yield Finding(Status.REGRESSED, line, label, (*details, *closer, hints.accept))
+    elif time.faster:
+        yield Finding(Status.IMPROVED, line, label, (*details, hints.accept))
+    elif time.decision.outcome is Outcome.INCONCLUSIVE:
+        more = () if in_turn else (hints.more_sessions,)
+        yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
 
 
 def _not_measured(measurement: Measurement, known: MeasurementBaseline, label: str) -> Iterator[Finding]:

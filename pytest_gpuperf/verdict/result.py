@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue, TestRecord
+    from pytest_gpuperf.verdict.gate import TimeComparison
 
 _COMMAND = re.compile(r"(?<!\S):{2,}|##\[")
 
@@ -22,7 +23,7 @@ class Status(str, Enum):
     WRONG = "wrong"
     """The output differs from the reference."""
     REGRESSED = "regressed"
-    """Worse than the baseline by more than the tolerance."""
+    """Worse than the baseline, beyond noise and tolerance."""
     LIMIT = "limit"
     """Outside a limit of the test or of the baseline file."""
     INCONCLUSIVE = "inconclusive"
@@ -30,7 +31,7 @@ class Status(str, Enum):
     UNBASELINED = "unbaselined"
     """Nothing to compare with yet."""
     IMPROVED = "improved"
-    """Faster than the baseline by more than the tolerance."""
+    """Faster than the baseline, beyond noise."""
     PASS = "pass"  # noqa: S105
 
     @property
@@ -110,16 +111,27 @@ class TestVerdict:
     status: Status
     findings: tuple[Finding, ...] = ()
     """Why, the worst first; those of `Status.PASS` are remarks, such as a limit that could not be judged."""
-    time_change_pct: dict[str, float] = field(default_factory=dict)
-    """By label: change of the time against the baseline in per cent."""
+    times: dict[str, TimeComparison] = field(default_factory=dict)
+    """By label: the time beside its baseline."""
     counter_changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
     """By label: counters that moved beyond their tolerance, the largest mover first."""
+    strict: bool = False
+    """Whether `inconclusive` fails the test."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the test fails."""
+        return self.fails_by(self.status)
+
+    def fails_by(self, status: Status) -> bool:
+        """Whether a finding of this status fails the test."""
+        return status.fails or (self.strict and status is Status.INCONCLUSIVE)
 
     def message(self) -> str:
         """What a failed test shows: one line a finding, its details indented below, each `printable`."""
         lines: list[str] = []
         for finding in self.findings:
-            if finding.status.fails:
+            if self.fails_by(finding.status):
                 label = "" if finding.label in ("", "main") else f"{finding.label}: "
                 first, *more = f"gpuperf: {label}{finding.line}".splitlines()
                 lines.append(printable(first))

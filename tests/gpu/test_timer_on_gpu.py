@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+from pytest_gpuperf.cupti.activity import recorded
 from pytest_gpuperf.device.conditions import Nvml
 from pytest_gpuperf.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.timing.batch import HotBatch, NotCapturableError, capture
+from pytest_gpuperf.timing.batch import HotBatch
+from pytest_gpuperf.timing.graph import NotCapturableError, capture
 from pytest_gpuperf.timing.timer import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+# As the session sets it: otherwise torch.profiler leaves CUPTI attached.
+os.environ.setdefault("TEARDOWN_CUPTI", "1")
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,8 +41,8 @@ def square() -> Callable[[], torch.Tensor]:
     return lambda: torch.square(x)
 
 
-def profiled_us(fn: Callable[[], object]) -> float:
-    """Median kernel duration as CUPTI's activity records have it."""
+def kernel_us(fn: Callable[[], object]) -> float:
+    """Median kernel duration as torch.profiler has it."""
     from torch.profiler import ProfilerActivity, profile
 
     for _ in range(10):
@@ -49,10 +55,83 @@ def profiled_us(fn: Callable[[], object]) -> float:
     return float(durations[len(durations) // 2])
 
 
-def test_hot_time_is_near_the_kernels_own_duration(timer: Timer, square: Callable[[], torch.Tensor]) -> None:
+@pytest.mark.parametrize("size", [64, 1024, 2048, 8192])
+def test_hot_time_is_the_kernels_own_duration(timer: Timer, size: int) -> None:
+    x = torch.randn(size, size, device="cuda")
+    timing = timer.time(lambda: torch.square(x), mode="hot")
+    true_us = kernel_us(lambda: torch.square(x))
+    assert abs(timing.time_us - true_us) < max(0.1, 0.02 * true_us)
+
+
+def test_a_short_kernel_is_timed_by_cupti_and_a_long_one_by_events(timer: Timer) -> None:
+    x = torch.randn(64, 64, device="cuda")
+    short = timer.time(lambda: torch.square(x), mode="hot")
+    assert short.figure == "cupti"
+    assert short.time_us == pytest.approx(short.cupti_us, rel=1e-3)
+    y = torch.randn(8192, 8192, device="cuda")
+    long = timer.time(lambda: torch.square(y), mode="hot")
+    assert (long.figure, long.cupti_us) == ("events", 0)
+
+
+def test_cupti_leaves_no_trace_in_later_times(timer: Timer) -> None:
+    x = torch.randn(64, 64, device="cuda")
+    batch = HotBatch(lambda: torch.square(x), 500)
+    for _ in range(200):
+        batch.run()
+    before = batch.run().time_us
+    batch.run_recorded(3)
+    assert batch.run().time_us == pytest.approx(before, rel=0.03)
+
+
+def test_cupti_and_torchs_profiler_take_turns(square: Callable[[], torch.Tensor]) -> None:
+    for _ in range(2):
+        kernel_us(square)
+        with recorded() as activities:
+            square()
+        assert len(activities) == 1
+
+
+def test_cupti_knows_launch_and_name(square: Callable[[], torch.Tensor]) -> None:
+    with recorded() as activities:
+        square()
+    (kernel,) = activities
+    assert "vectorized_elementwise" in kernel.name
+    assert kernel.block == (128, 1, 1)
+    assert kernel.registers_per_thread > 0
+
+
+def test_host_time_holds_the_launch(timer: Timer) -> None:
+    x = torch.randn(64, 64, device="cuda")
+    host, hot = (timer.time(lambda: torch.square(x), mode=mode) for mode in ("host", "hot"))
+    assert host.figure == "host"
+    assert host.time_us > 2 * hot.time_us
+
+
+def test_the_clock_of_the_blocks_is_the_gpus(timer: Timer, square: Callable[[], torch.Tensor]) -> None:
     timing = timer.time(square, mode="hot")
-    # What a graph adds is the gap between two nodes.
-    assert abs(timing.time_us - profiled_us(square)) < 0.6
+    assert len(timing.blocks_mhz) == len(timing.blocks_us)
+    assert all(300 < clock < 4000 for clock in timing.blocks_mhz)
+
+
+def test_a_copy_hangs_on_the_memorys_clock_and_arithmetic_on_the_sms() -> None:
+    gpu = gpu_info()
+    timer = Timer(gpu.l2_bytes, 1.0, Nvml(gpu.uuid).conditions)
+    x = torch.randn(8192, 8192, device="cuda")
+    copy = timer.time(lambda: torch.square(x), mode="hot").clock_model
+    weight = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    product = timer.time(lambda: weight @ weight, mode="hot").clock_model
+    if copy is None or product is None:
+        pytest.skip("the clocks of this GPU are locked")
+    assert copy.sm_clock_share < 0.3
+    assert product.sm_clock_share > 0.7
+
+
+def test_the_configuration_that_autotune_picked_is_recorded(timer: Timer) -> None:
+    from autotuned_kernel import scale
+
+    x = torch.randn(1 << 20, device="cuda")
+    (picked,) = timer.time(lambda: scale(x), mode="hot").autotuned
+    assert picked.startswith("scale_kernel: BLOCK: ")
 
 
 def test_cold_is_slower_than_hot_where_the_input_fits_the_l2(
@@ -101,14 +180,14 @@ def test_a_failed_capture_leaves_later_captures_whole(
 ) -> None:
     x = torch.randn(1024, 1024, device="cuda")
     with pytest.raises(NotCapturableError):
-        capture(lambda: x.sum().item(), 2)
+        capture(lambda: x.sum().item())
     assert timer.time(square, mode="auto").mode == "hot"
 
 
 def test_random_numbers_are_there_after_a_failed_capture() -> None:
     x = torch.randn(1024, 1024, device="cuda")
     with pytest.raises(NotCapturableError, match="captur"):
-        capture(lambda: x.sum().item(), 2)
+        capture(lambda: x.sum().item())
     assert torch.randn(10, device="cuda").isfinite().all()
 
 
@@ -118,7 +197,7 @@ def test_cold_refuses_what_cannot_be_captured(timer: Timer) -> None:
         timer.time(lambda: x.sum().item(), mode="cold")
 
 
-@pytest.mark.parametrize("mode", ["auto", "hot", "cold", "queued"])
+@pytest.mark.parametrize("mode", ["auto", "hot", "cold", "queued", "host"])
 def test_a_callable_that_launches_nothing_is_refused(timer: Timer, mode: str) -> None:
     with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
         timer.time(lambda: torch.ones(3).sum(), mode=mode)
@@ -149,4 +228,4 @@ def test_blocks_of_one_graph_agree(square: Callable[[], torch.Tensor]) -> None:
     for _ in range(20):
         batch.run()
     first, second = batch.run(), batch.run()
-    assert abs(first - second) < 0.05 * first
+    assert abs(first.time_us - second.time_us) < 0.05 * first.time_us

@@ -39,7 +39,7 @@ class Combining(Enum):
     MAX = "max"
     MIN = "min"
     DURATION = "duration"
-    """Mean weighted by `duration_us`."""
+    """Mean weighted by what its values are shares of, or by `duration_us` where that is not known."""
     INSTRUCTIONS = "instructions"
     """Mean weighted by `instructions`, for what is counted per instruction."""
     WARP_CYCLES = "warp cycles"

@@ -1,0 +1,1 @@
+"""Benchmarks of the plugin itself: how accurate its times are, and what its gate finds."""

@@ -1,0 +1,45 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.children import end_in_order_when_told
+from benchmarks.gate_power import __doc__ as usage
+from benchmarks.gate_power.analysis import analyse, encode
+from benchmarks.gate_power.sample import Sampler
+from benchmarks.gate_power.samples import Writer, read
+from benchmarks.gate_power.tables import report
+from pytest_gpuperf.json_files import write_files
+
+
+def main() -> None:
+    """Run a command."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.gate_power", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, dest="command")
+    command = commands.add_parser("sample")
+    command.add_argument("--out", type=Path, required=True, help="NAME.jsonl or NAME.jsonl.gz")
+    command.add_argument("--minutes", type=float, default=8.0, help="wall-clock time for all of it")
+    command = commands.add_parser("analyse")
+    command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="what `sample` has written")
+    command.add_argument("--out", type=Path, help="JSON file for the summary that the pages show")
+    arguments = parser.parse_args()
+    if arguments.command == "sample":
+        end_in_order_when_told()
+        writer = Writer(arguments.out)
+        try:
+            Sampler(writer.write, 60 * arguments.minutes).run()
+        finally:
+            writer.close()
+        return
+    summary = analyse(read(arguments.files))
+    if arguments.out:
+        write_files({arguments.out: encode(summary)})
+    print(report(summary))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""From samples to a summary: thresholds tuned on one half of the data, figures from the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from itertools import product
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarks.gate_power import pairs, rivals, screens
+from benchmarks.gate_power.samples import Began, Failed, Paired, Screened
+from benchmarks.gate_power.verdicts import SLOWER, Tally, Verdicts
+from pytest_gpuperf.json_files import decode_versioned
+from pytest_gpuperf.records import Environment
+from pytest_gpuperf.verdict.decision import Thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarks.gate_power.samples import Line
+
+SCHEMA = 1
+STORED = (1, 3, 5, 8)
+"""Sessions of a baseline."""
+DRAWS = 8
+"""Baselines for each new session, orders for each series of restarts."""
+TUNING_STORED = (3, 5)
+TUNING_DRAWS = 3
+SCREEN_GRID = {"session_sd_pct": (0.5, 0.35, 0.25), "session_df": (6, 3, 10)}
+"""What is tried of the guess about sessions; the thresholds as shipped come first, and win a tie."""
+PAIRED_GRID = {"restart_sd_pct": (0.3, 0.2, 0.1), "restart_df": (4, 2, 8)}
+
+PAIRED = "paired"
+
+
+def screen_name(stored: int) -> str:
+    """`stored screen, 5 sessions`."""
+    return f"stored screen, {stored} session{'' if stored == 1 else 's'}"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rule says."""
+
+    name: str
+    unchanged: Verdicts
+    """Of unchanged code."""
+    doses: dict[str, Verdicts]
+    """Of changed code, by per mille of more work."""
+    kernels: dict[str, dict[str, Verdicts]] = {}
+    """Of changed code, by kernel and per mille; of the half that is held out only."""
+    seconds: float
+    """Wall-clock seconds that one verdict on one test takes on the GPU."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """All rules on a part of the samples."""
+
+    processes: int
+    """New sessions that were judged."""
+    restarts: int
+    rules: list[Rule]
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What the doses do to the time of a kernel."""
+
+    kernel: str
+    time_us: float
+    """Without a dose: median over the processes."""
+    session_sd_pct: float
+    """Standard deviation between the processes of a card, without a dose; 0 where there is only one."""
+    doses_pct: dict[str, float]
+    """Change of the time by per mille of more work: the mean over the restarts, or else the processes."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pages show."""
+
+    schema: int
+    date: str
+    environment: Environment | None
+    cards: int
+    processes: int
+    restarts: int
+    effects: list[Effect]
+    shipped: dict[str, float]
+    """The thresholds that were tried, as they are in the package."""
+    tuned: dict[str, float]
+    """As the tuning half has them best."""
+    held_out: Figures
+    """The half that tuned nothing, with the thresholds as shipped."""
+    held_out_tuned: Figures
+    """The same with the tuned thresholds; the rules without any are left out."""
+    everything: Figures
+    """Both halves, with the thresholds as shipped."""
+    failed: list[str]
+
+
+def encode(summary: Summary) -> bytes:
+    """The file."""
+    return msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n"
+
+
+def read(path: Path) -> Summary:
+    """Read the file.
+
+    Raises:
+        GpuperfError: It is broken or of a newer schema.
+        OSError: As the file system says.
+    """
+    return decode_versioned(path.read_bytes(), msgspec.json.Decoder(Summary), schema=SCHEMA, shown=path.name)
+
+
+def analyse(lines: Iterable[Line]) -> Summary:
+    """Summarise samples. The same samples give the same summary."""
+    lines = list(lines)
+    began = [line for line in lines if isinstance(line, Began)]
+    sessions = screens.Sessions(line for line in lines if isinstance(line, Screened))
+    restarts = pairs.Restarts(line for line in lines if isinstance(line, Paired))
+    shipped = Thresholds()
+    tuning, held_out = sessions.halves()
+    tuning_restarts, held_out_restarts = restarts.halves()
+    tuned = _tuned(sessions, tuning, restarts, tuning_restarts, shipped)
+    on_tuning = _judged(sessions, tuning, restarts, tuning_restarts, shipped)
+    on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, shipped)
+    tuned_on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, tuned, others=False)
+    tried = (*SCREEN_GRID, *PAIRED_GRID)
+    return Summary(
+        schema=SCHEMA,
+        date=began[0].date if began else "",
+        environment=began[0].environment if began else None,
+        cards=len({sessions.card(process) for process in sessions.lines}),
+        processes=len(sessions.lines),
+        restarts=len(restarts.numbers),
+        effects=_effects(sessions, restarts),
+        shipped={name: asdict(shipped)[name] for name in tried},
+        tuned={name: asdict(tuned)[name] for name in tried},
+        held_out=_figures(held_out, held_out_restarts, on_held_out, by_kernel=True),
+        held_out_tuned=_figures(held_out, held_out_restarts, tuned_on_held_out),
+        everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),
+        failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
+    )
+
+
+def _judged(
+    sessions: screens.Sessions,
+    new: Sequence[int],
+    restarts: pairs.Restarts,
+    chosen: Sequence[int],
+    thresholds: Thresholds,
+    *,
+    others: bool = True,
+) -> dict[str, tuple[Tally, list[float]]]:
+    """What each rule says, and the seconds that its verdicts took."""
+    lines = [line for process in new for line in sessions.lines[process].values()]
+    judged = {
+        screen_name(stored): (
+            screens.judge(sessions, new, stored, DRAWS, thresholds),
+            [line.seconds for line in lines],
+        )
+        for stored in STORED
+    }
+    judged[PAIRED] = pairs.judge(restarts, chosen, DRAWS, thresholds)
+    for name, rival in rivals.RIVALS.items() if others else ():
+        judged[name] = (
+            rivals.judge(sessions, new, DRAWS, rival.exceeds),
+            [rival.seconds(line) for line in lines],
+        )
+    return judged
+
+
+def _figures(
+    new: Sequence[int],
+    restarts: Sequence[int],
+    *judged: Mapping[str, tuple[Tally, list[float]]],
+    by_kernel: bool = False,
+) -> Figures:
+    rules = []
+    for name in judged[0]:
+        tally = Tally.together([part[name][0] for part in judged])
+        seconds = [each for part in judged for each in part[name][1]]
+        if tally.verdicts(None).count:
+            kernels = tally.kernels if by_kernel else []
+            rules.append(
+                Rule(
+                    name=name,
+                    unchanged=tally.verdicts(None),
+                    doses={str(dose): tally.verdicts(dose) for dose in tally.doses},
+                    kernels={
+                        kernel: {str(dose): tally.verdicts(dose, kernel) for dose in tally.doses}
+                        for kernel in kernels
+                    },
+                    seconds=round(fmean(seconds), 4),
+                )
+            )
+    return Figures(processes=len(new), restarts=len(restarts), rules=rules)
+
+
+def _tuned(
+    sessions: screens.Sessions,
+    new: Sequence[int],
+    restarts: pairs.Restarts,
+    chosen: Sequence[int],
+    shipped: Thresholds,
+) -> Thresholds:
+    """Those that find most without a false alarm, the screen's and the paired mode's each for themselves."""
+
+    def screened(thresholds: Thresholds) -> tuple[float, float]:
+        tallies = [screens.judge(sessions, new, stored, TUNING_DRAWS, thresholds) for stored in TUNING_STORED]
+        return _score(tallies)
+
+    def paired(thresholds: Thresholds) -> tuple[float, float]:
+        return _score([pairs.judge(restarts, chosen, TUNING_DRAWS, thresholds)[0]])
+
+    return _changed(shipped, _best(SCREEN_GRID, screened, shipped) | _best(PAIRED_GRID, paired, shipped))
+
+
+def _best(
+    grid: Mapping[str, Sequence[float]],
+    score: Callable[[Thresholds], tuple[float, float]],
+    shipped: Thresholds,
+) -> dict[str, float]:
+    tried = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return max(tried, key=lambda each: score(_changed(shipped, each)))
+
+
+def _changed(thresholds: Thresholds, changes: Mapping[str, float]) -> Thresholds:
+    return replace(thresholds, **changes)  # type: ignore[arg-type]  # none of them is `looks`
+
+
+def _score(tallies: Sequence[Tally]) -> tuple[float, float]:
+    """First few false alarms, then many slowdowns found; the mean over the doses."""
+    alarms = sum(tally.verdicts(None).drawn.get(SLOWER, 0) for tally in tallies)
+    found = [tally.verdicts(dose).drawn_share(SLOWER) for tally in tallies for dose in tally.doses]
+    return -float(alarms), fmean(found) if found else 0.0
+
+
+def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effect]:
+    effects = []
+    for kernel in sessions.kernels:
+        if not sessions.has(kernel, 0):
+            continue
+        doses = {}
+        for dose in sessions.doses:
+            ratios = [
+                line.log_ratio
+                for (of, old, new, _), lines in restarts.lines.items()
+                if (of, old, new) == (kernel, 0, dose)
+                for line in lines.values()
+            ] or [
+                math.log(lines[kernel, dose].timing.time_us / lines[kernel, 0].timing.time_us)
+                for lines in sessions.lines.values()
+                if (kernel, dose) in lines
+            ]
+            if dose and ratios:
+                doses[str(dose)] = round(100 * math.expm1(fmean(ratios)), 3)
+        times = [lines[kernel, 0].timing.time_us for lines in sessions.lines.values()]
+        effects.append(
+            Effect(
+                kernel=kernel,
+                time_us=round(median(times), 3),
+                session_sd_pct=round(100 * sessions.log_sd(kernel), 3),
+                doses_pct=doses,
+            )
+        )
+    return effects

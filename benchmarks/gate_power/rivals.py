@@ -1,0 +1,80 @@
+"""Rules that are in use, on the same kernels in the same processes. Each compares with one stored run."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.gate_power.screens import draws, tally
+from benchmarks.gate_power.verdicts import PASS, SLOWER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.gate_power.samples import Screened
+    from benchmarks.gate_power.screens import Sessions
+    from benchmarks.gate_power.verdicts import Tally
+
+LIMIT_PCT = 5.0
+SIGNIFICANT = 0.05
+
+
+def median_exceeds(new: Screened, stored: Sequence[Screened]) -> list[bool]:
+    """The median of launches is over 5 % longer: pytest-benchmark's `--benchmark-compare-fail=median:5%`."""
+    limit = median(new.launches_us) / (1 + LIMIT_PCT / 100)
+    return [median(each.launches_us) < limit for each in stored]
+
+
+def do_bench_exceeds(new: Screened, stored: Sequence[Screened]) -> list[bool]:
+    """The median of `triton.testing.do_bench` is over 5 % longer."""
+    limit = new.do_bench_us / (1 + LIMIT_PCT / 100)
+    return [each.do_bench_us < limit for each in stored]
+
+
+def launches_differ(new: Screened, stored: Sequence[Screened]) -> list[bool]:
+    """The launches are longer by Mann and Whitney's test at 5 %, one-sided."""
+    from scipy.stats import mannwhitneyu
+
+    longer = mannwhitneyu(
+        [new.launches_us] * len(stored),
+        [each.launches_us for each in stored],
+        alternative="greater",
+        axis=1,
+    )
+    return [bool(p < SIGNIFICANT) for p in longer.pvalue]
+
+
+class Rival(NamedTuple):
+    """A rule, and the seconds that its measurement took."""
+
+    exceeds: Callable[[Screened, Sequence[Screened]], list[bool]]
+    seconds: Callable[[Screened], float]
+
+
+RIVALS = {
+    "median of 30 launches + 5 %": Rival(median_exceeds, lambda line: line.launches_s),
+    "do_bench + 5 %": Rival(do_bench_exceeds, lambda line: line.do_bench_s),
+    "Mann-Whitney on 30 launches, p < 0.05": Rival(launches_differ, lambda line: line.launches_s),
+}
+
+
+def judge(
+    sessions: Sessions,
+    new: Sequence[int],
+    most: int,
+    exceeds: Callable[[Screened, Sequence[Screened]], list[bool]],
+) -> Tally:
+    """Judge each new process beside single other ones on its card, as the screen is judged."""
+
+    def outcomes(process: int, chosen: Sequence[tuple[int, ...]]) -> Callable[[str, int, int], list[str]]:
+        def of(kernel: str, base: int, dose: int) -> list[str]:
+            fresh = sessions.lines[process][kernel, dose]
+            stored = [sessions.lines[other][kernel, base] for (other,) in chosen]
+            return [SLOWER if slower else PASS for slower in exceeds(fresh, stored)]
+
+        return of
+
+    def chosen(process: int) -> list[tuple[int, ...]]:
+        return draws(sessions.others(process), 1, most, str(process))
+
+    return tally(sessions, new, chosen, outcomes)

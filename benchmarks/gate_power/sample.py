@@ -1,0 +1,193 @@
+"""Sample on the GPU until the time is up: sessions of the stored screen and paired restarts, in turn."""
+
+from __future__ import annotations
+
+import math
+import time
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarks.children import Child, ChildError, say
+from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS
+from benchmarks.gate_power.samples import Began, Failed, Line, Paired
+from pytest_gpuperf.verdict.paired import quad_order, restart_log_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_gpuperf.verdict.paired import Side
+
+SCREEN = "benchmarks.gate_power.workers:screen"
+TAKE_TURNS = "benchmarks.gate_power.workers:take_turns"
+QUADS = 3
+"""A quad is four blocks of at least 5 ms."""
+GIVE_UP_AFTER = 4
+"""Steps in a row that fail: the time on a GPU is too short to try for ever."""
+WARM_UP_S = 0.2
+"""Of each side, for each kernel."""
+PAIRS = [(0, dose) for dose in DOSES_PERMILLE] + [(dose, dose) for dose in DOSES_PERMILLE if dose]
+"""Old and new code: each dose against none, and each against itself."""
+
+
+class _RefusedError(Exception):
+    """A side says why it cannot do something; it goes on."""
+
+
+class Sampler:
+    """Takes samples until the time is up.
+
+    Args:
+        write: Takes each line as it comes.
+        seconds: Wall-clock time for all of it, the start of processes included.
+        say: Told what is going on.
+        screen: Target of a session's process.
+        take_turns: Target of a side's process.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Line], None],
+        seconds: float,
+        say: Callable[[str], None] = say,
+        *,
+        screen: str = SCREEN,
+        take_turns: str = TAKE_TURNS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._end = clock() + seconds
+        self._say = say
+        self._targets = screen, take_turns
+        self._card = ""
+
+    def run(self) -> None:
+        """Sample: a session, a restart, a session, and so on; what would not be done in time is not begun."""
+        number = failed = 0
+        took = {0: 0.0, 1: 0.0}
+        children = self._start(0)
+        try:
+            while failed < GIVE_UP_AFTER and self._left() > took[number % 2]:
+                begin = self._clock()
+                present, children = children, []
+                try:
+                    # They import what they need while these measure.
+                    children = self._start(number + 1)
+                    self._step(number, present)
+                    failed = 0
+                except ChildError as error:
+                    failed += 1
+                    self._write(Failed(what=_name(number), why=str(error)))
+                    self._say(f"{_name(number)} failed: {error}")
+                finally:
+                    for child in present:
+                        child.stop()
+                took[number % 2] = self._clock() - begin
+                self._say(f"{_name(number)}: {took[number % 2]:.1f} s, {self._left():.0f} s left")
+                number += 1
+        finally:
+            for child in children:
+                child.stop()
+
+    def _start(self, number: int) -> list[Child]:
+        screen, take_turns = self._targets
+        if number % 2:
+            return [Child(take_turns), Child(take_turns)]
+        return [Child(screen, [str(number // 2)])]
+
+    def _step(self, number: int, children: list[Child]) -> None:
+        for child in children:
+            child.begin()
+        if number % 2:
+            self._restart(number // 2, {"A": children[0], "B": children[1]})
+            return
+        (child,) = children
+        for message in child.messages(self._left()):
+            self._keep(message)
+
+    def _restart(self, restart: int, sides: Mapping[Side, Child]) -> None:
+        for child in sides.values():
+            self._answer(child)
+        for child in sides.values():
+            child.tell(["prepare"])
+            self._answer(child)
+        rng = Random(restart)
+        for kernel in rng.sample([kernel.name for kernel in KERNELS], len(KERNELS)):
+            try:
+                warm_up_s = self._warm_up(sides, kernel)
+            except _RefusedError as error:
+                self._write(Failed(what=f"restart {restart}, {kernel}", why=str(error)))
+                continue
+            for old, new in rng.sample(PAIRS, len(PAIRS)):
+                begin = self._clock()
+                try:
+                    blocks = self._blocks(sides, kernel, {"A": old, "B": new}, rng)
+                except _RefusedError as error:
+                    what = f"restart {restart}, {kernel} {old} and {new} ‰"
+                    self._write(Failed(what=what, why=str(error)))
+                    continue
+                self._write(
+                    Paired(
+                        restart=restart,
+                        kernel=kernel,
+                        old=old,
+                        new=new,
+                        card=self._card,
+                        log_ratio=round(restart_log_ratio(blocks), 7),
+                        # A test that is compared alone has to warm up for itself.
+                        seconds=round(self._clock() - begin + warm_up_s, 3),
+                    )
+                )
+
+    def _warm_up(self, sides: Mapping[Side, Child], kernel: str) -> float:
+        """Seconds that it took."""
+        begin = self._clock()
+        for child in sides.values():
+            child.tell(["warm up", kernel, 0, WARM_UP_S])
+            self._answer(child)
+        return self._clock() - begin
+
+    def _blocks(
+        self, sides: Mapping[Side, Child], kernel: str, doses: Mapping[Side, int], rng: Random
+    ) -> list[tuple[Side, float]]:
+        blocks: list[tuple[Side, float]] = []
+        for quad in quad_order(rng, QUADS):
+            for letter in quad:
+                side: Side = "A" if letter == "A" else "B"
+                # The first block after a switch is dropped: the caches and the clock are the other side's.
+                dropped = 0 if blocks and blocks[-1][0] == side else 1
+                sides[side].tell(["blocks", kernel, doses[side], dropped, 1])
+                (time_us,) = self._answer(sides[side])
+                blocks.append((side, math.log(time_us)))
+        return blocks
+
+    def _answer(self, child: Child) -> list[float]:
+        """What a side answers; lines that it says before are kept.
+
+        Raises:
+            ChildError: It has ended, or the time is up.
+            _RefusedError: It could not do what was asked.
+        """
+        while True:
+            message = child.hear(self._left())
+            if isinstance(message, list):
+                return message
+            if isinstance(message, str):
+                raise _RefusedError(message)
+            self._keep(message)
+
+    def _keep(self, message: object) -> None:
+        line: Line = msgspec.convert(message, Line)
+        if isinstance(line, Began):
+            self._card = line.environment.gpu.uuid
+        self._write(line)
+
+    def _left(self) -> float:
+        return max(0.0, self._end - self._clock())
+
+
+def _name(number: int) -> str:
+    return f"{'restart' if number % 2 else 'process'} {number // 2}"

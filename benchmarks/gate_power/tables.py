@@ -1,0 +1,205 @@
+"""A summary as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.gate_power.analysis import PAIRED, STORED, screen_name
+from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, PASS, SLOWER
+from benchmarks.markdown import provenance, table, us
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.gate_power.analysis import Figures, Rule, Summary
+    from benchmarks.gate_power.verdicts import Verdicts
+
+TARGETS = {"10": 0.9, "20": 0.99, "50": 1.0}
+"""Share to be found, by per mille of more work."""
+LEAST_UNCHANGED = 300
+
+
+def effects(summary: Summary) -> str:
+    """What the doses do to the times."""
+    doses = _doses(summary.held_out)
+    titles = (
+        "kernel",
+        "time µs",
+        "spread between sessions %",
+        *(f"{_pct(dose)} more work" for dose in doses),
+    )
+    rows = [
+        (
+            each.kernel,
+            us(each.time_us),
+            f"{each.session_sd_pct:.2f}",
+            *(f"{each.doses_pct[dose]:+.2f} %" if dose in each.doses_pct else "—" for dose in doses),
+        )
+        for each in summary.effects
+    ]
+    return table(titles, rows)
+
+
+def unchanged(figures: Figures) -> str:
+    """False alarms."""
+    titles = (
+        "rule",
+        "verdicts",
+        "slower",
+        "95 % bound",
+        "faster",
+        "inconclusive",
+        "pass",
+        "slower, all draws",
+    )
+    rows = []
+    for rule in figures.rules:
+        verdicts = rule.unchanged
+        rows.append(
+            (
+                rule.name,
+                str(verdicts.count),
+                str(verdicts.found(SLOWER)),
+                f"≤ {100 * verdicts.bounds(SLOWER)[1]:.1f} %",
+                str(verdicts.found(FASTER)),
+                _percent(verdicts, INCONCLUSIVE),
+                _percent(verdicts, PASS),
+                f"{verdicts.drawn.get(SLOWER, 0)} of {sum(verdicts.drawn.values())}",
+            )
+        )
+    return table(titles, rows)
+
+
+def found(figures: Figures) -> str:
+    """Slowdowns found."""
+    doses = _doses(figures)
+    titles = ("rule", *(f"{_pct(dose)} more work" for dose in doses), "not passed, 1 %", "s a test")
+    rows = [
+        (
+            rule.name,
+            *(_bounded(rule.doses[dose], SLOWER) if dose in rule.doses else "—" for dose in doses),
+            _percent(rule.doses["10"], SLOWER, INCONCLUSIVE) if "10" in rule.doses else "—",
+            f"{rule.seconds:.2g}",
+        )
+        for rule in figures.rules
+    ]
+    return table(titles, rows)
+
+
+def by_kernel(figures: Figures) -> str:
+    """Slowdowns found of each kernel, by the screen with most sessions and by the paired mode."""
+    rules = [rule for rule in (_largest_screen(figures), _named(figures, PAIRED)) if rule is not None]
+    doses = _doses(figures)
+    titles = ("kernel", *(f"{_short(rule)}, {_pct(dose)}" for rule in rules for dose in doses))
+    kernels = dict.fromkeys(kernel for rule in rules for kernel in rule.kernels)
+    rows = [
+        (
+            kernel,
+            *(
+                _fraction(rule.kernels[kernel][dose]) if dose in rule.kernels.get(kernel, {}) else "—"
+                for rule in rules
+                for dose in doses
+            ),
+        )
+        for kernel in kernels
+    ]
+    return table(titles, rows)
+
+
+def summarised(summary: Summary) -> str:
+    """What it comes to, in one paragraph."""
+    figures = summary.held_out
+    cards = "1 card" if summary.cards == 1 else f"{summary.cards} cards"
+    parts = [
+        f"{provenance(summary.environment, summary.date)}; {summary.processes} sessions and "
+        f"{summary.restarts} paired restarts on {cards}, of which {figures.processes} and {figures.restarts} "
+        "are held out."
+    ]
+    for of, label in ((figures, "held out"), (summary.everything, "all")):
+        ours = [rule for rule in (_largest_screen(of), _named(of, PAIRED)) if rule is not None]
+        verdicts = sum(rule.unchanged.count for rule in ours)
+        alarms = sum(rule.unchanged.found(SLOWER) for rule in ours)
+        few = "" if verdicts >= LEAST_UNCHANGED else f", fewer than {LEAST_UNCHANGED}"
+        names = " and ".join(_short(rule) for rule in ours)
+        parts.append(f"Unchanged code, {label} ({names}): {alarms} false alarms in {verdicts} verdicts{few}.")
+    parts.extend(
+        f"{_short(rule).capitalize()}: {_against_targets(rule)}."
+        for rule in (_largest_screen(figures), _named(figures, PAIRED))
+        if rule is not None
+    )
+    changed = [
+        f"{name} {summary.shipped[name]:g} → {summary.tuned[name]:g}"
+        for name in summary.shipped
+        if summary.shipped[name] != summary.tuned[name]
+    ]
+    tuned = f"would change {', '.join(changed)}" if changed else "leaves the thresholds as they are"
+    parts.append(f"Tuning on the other half {tuned}.")
+    if summary.failed:
+        parts.append(f"{len(summary.failed)} measurements failed or were cut short.")
+    return " ".join(parts) + "\n"
+
+
+def report(summary: Summary) -> str:
+    """Everything."""
+    parts = [
+        ("", summarised(summary)),
+        ("What a dose does to the time", effects(summary)),
+        ("Unchanged code, held out", unchanged(summary.held_out)),
+        ("Slower code, held out", found(summary.held_out)),
+        ("By kernel, held out", by_kernel(summary.held_out)),
+        (
+            "Unchanged code, held out, thresholds as tuned on the other half",
+            unchanged(summary.held_out_tuned),
+        ),
+        ("Slower code, held out, thresholds as tuned on the other half", found(summary.held_out_tuned)),
+        ("Unchanged code, all sessions", unchanged(summary.everything)),
+        ("Slower code, all sessions", found(summary.everything)),
+        ("Failed", "".join(f"- {each}\n" for each in summary.failed)),
+    ]
+    return "\n".join(f"## {title}\n\n{text}" if title else text for title, text in parts if text)
+
+
+def _against_targets(rule: Rule) -> str:
+    parts = []
+    for dose, share in TARGETS.items():
+        if dose not in rule.doses:
+            continue
+        verdicts = rule.doses[dose]
+        rate = verdicts.found(SLOWER) / max(1, verdicts.count)
+        met = "" if rate >= share else f" (the target is {100 * share:.0f} %)"
+        parts.append(f"{100 * rate:.0f} % of slowdowns of {_pct(dose)} found{met}")
+    return ", ".join([*parts, f"{rule.seconds:.2g} s of GPU a test"])
+
+
+def _largest_screen(figures: Figures) -> Rule | None:
+    found = [_named(figures, screen_name(stored)) for stored in STORED]
+    return next((rule for rule in reversed(found) if rule is not None), None)
+
+
+def _named(figures: Figures, name: str) -> Rule | None:
+    return next((rule for rule in figures.rules if rule.name == name), None)
+
+
+def _short(rule: Rule) -> str:
+    return rule.name.replace("stored screen, ", "screen with ")
+
+
+def _doses(figures: Figures) -> Sequence[str]:
+    return sorted({dose for rule in figures.rules for dose in rule.doses}, key=int)
+
+
+def _pct(dose: str) -> str:
+    return f"{int(dose) / 10:g} %"
+
+
+def _percent(verdicts: Verdicts, *outcomes: str) -> str:
+    return f"{100 * verdicts.found(*outcomes) / max(1, verdicts.count):.0f} %"
+
+
+def _fraction(verdicts: Verdicts) -> str:
+    return f"{verdicts.found(SLOWER)}/{verdicts.count}"
+
+
+def _bounded(verdicts: Verdicts, *outcomes: str) -> str:
+    low, high = verdicts.bounds(*outcomes)
+    return f"{_percent(verdicts, *outcomes)} ({100 * low:.0f} to {100 * high:.0f})"

@@ -1,0 +1,73 @@
+"""Kernels whose work is a count. Imports Triton: import it only where it is needed.
+
+The count is never specialised, or a dose that is a multiple of 16 would be another kernel than the next.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["iterations"])  # type: ignore[untyped-decorator]
+def arithmetic_kernel(out, iterations, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A chain of multiplications and additions for each element."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = at.to(tl.float32) * 1e-9
+    for _ in range(iterations):
+        value = value * 0.999 + 0.5
+    tl.store(out + at, value)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def copy_kernel(out, source, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A block for each program; whole blocks only."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(source + at))
+
+
+@triton.jit(do_not_specialize=["iterations"])  # type: ignore[untyped-decorator]
+def row_sum_kernel(out, source, row_stride, iterations, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The sum of a row for each program, so many blocks of it."""
+    row = tl.program_id(0).to(tl.int64)
+    at = row * row_stride + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(iterations):
+        total += tl.load(source + at)
+        at += BLOCK
+    tl.store(out + row, tl.sum(total))
+
+
+@triton.jit(do_not_specialize=["iterations"])  # type: ignore[untyped-decorator]
+def histogram_kernel(bins, source, row_stride, iterations, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Counts values by atomic additions, a row of them for each program."""
+    at = tl.program_id(0).to(tl.int64) * row_stride + tl.arange(0, BLOCK)
+    for _ in range(iterations):
+        tl.atomic_add(bins + tl.load(source + at), 1, sem="relaxed")
+        at += BLOCK
+
+
+@triton.jit(do_not_specialize=["iterations"])  # type: ignore[untyped-decorator]
+def matmul_kernel(  # type: ignore[no-untyped-def]
+    out,
+    a,
+    b,
+    iterations,
+    depth,
+    columns,
+    column_tiles,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """A tile of `a @ b` for each program, with the first `iterations` blocks of the inner dimension."""
+    program = tl.program_id(0)
+    rows = program // column_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    across = program % column_tiles * BLOCK_N + tl.arange(0, BLOCK_N)
+    inner = tl.arange(0, BLOCK_K)
+    a_at = a + rows[:, None] * depth + inner[None, :]
+    b_at = b + inner[:, None] * columns + across[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for _ in range(iterations):
+        total = tl.dot(tl.load(a_at), tl.load(b_at), total)
+        a_at += BLOCK_K
+        b_at += BLOCK_K * columns
+    tl.store(out + rows[:, None] * columns + across[None, :], total.to(tl.bfloat16))

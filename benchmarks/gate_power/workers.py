@@ -1,0 +1,171 @@
+"""The processes that measure: one for a session of the stored screen, two for a restart of the pairs."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from contextlib import suppress
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+from triton.testing import do_bench
+
+from benchmarks.children import ROOT
+from benchmarks.gate_power.kernels import build_all
+from benchmarks.gate_power.samples import Began, Failed, Screened
+from pytest_gpuperf.device.conditions import Nvml
+from pytest_gpuperf.device.environment import environment
+from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.timing.graph import block_gpu, elapsed_us, event
+from pytest_gpuperf.timing.timer import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.children import Parent
+    from benchmarks.gate_power.kernels import Call
+    from pytest_gpuperf.timing.prepared import Prepared
+
+    Key = tuple[str, int]
+    Calls = dict[Key, Call]
+
+BUDGET_S = 0.25
+"""A quarter of the default: 20 blocks, and no time to move the clock."""
+POWER_LIMITED = ("matmul bf16",)
+POWER_LIMITED_BUDGET_S = 0.6
+"""Enough to find out how a time hangs on the SM clock. The other kernels run at the highest clock and do
+without: there is nothing to bring to another."""
+LAUNCHES = 30
+LAUNCHES_BLOCKED_US = 2_000
+"""While they are queued: what is timed is the GPU and not how fast the host can launch."""
+DO_BENCH_MS = (5, 15)
+"""Warm-up and repetition, down from 25 and 100."""
+DIGITS = 5
+
+
+@cache
+def _timers() -> tuple[Timer, Timer]:
+    """The timer with the usual budget, and the one for what is power-limited."""
+    gpu = gpu_info()
+    nvml = Nvml(gpu.uuid)
+    usual, longer = (
+        Timer(gpu.l2_bytes, budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz)
+        for budget_s in (BUDGET_S, POWER_LIMITED_BUDGET_S)
+    )
+    return usual, longer
+
+
+def screen(parent: Parent, process: str) -> None:
+    """Measure each kernel with each dose once, in an order of this process's own."""
+    parent.wait_for_turn()
+    calls = _begin(parent)
+    card = gpu_info().uuid
+    order = list(calls)
+    Random(int(process)).shuffle(order)
+    usual, longer = _timers()
+    for kernel, permille in order:
+        try:
+            timer = longer if kernel in POWER_LIMITED else usual
+            line = _screened(timer, calls[kernel, permille], int(process), kernel, permille, card)
+        except Exception as error:
+            _failed(parent, f"process {process}, {kernel} {permille} ‰", error)
+        else:
+            parent.tell(msgspec.to_builtins(line))
+
+
+def _screened(timer: Timer, call: Call, process: int, kernel: str, permille: int, card: str) -> Screened:
+    timing, seconds = _took(lambda: timer.time(call, mode="hot"))
+    launches, launches_s = _took(lambda: _launches(call))
+    warm_up, rep = DO_BENCH_MS
+    triton_ms, triton_s = _took(lambda: do_bench(call, warmup=warm_up, rep=rep, return_mode="median"))
+    return Screened(
+        process=process,
+        kernel=kernel,
+        permille=permille,
+        card=card,
+        timing=timing,
+        seconds=round(seconds, 3),
+        launches_us=tuple(_rounded(launch) for launch in launches),
+        launches_s=round(launches_s, 3),
+        do_bench_us=_rounded(1e3 * triton_ms),
+        do_bench_s=round(triton_s, 3),
+    )
+
+
+def _launches(call: Call) -> list[float]:
+    """Microseconds of single launches, by event pairs."""
+    pairs = [(event(), event()) for _ in range(LAUNCHES)]
+    block_gpu(LAUNCHES_BLOCKED_US)
+    for start, end in pairs:
+        start.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    return [elapsed_us(start, end) for start, end in pairs]
+
+
+def take_turns(parent: Parent) -> None:
+    """Time a block of a kernel whenever the parent says so; it ends with the parent.
+
+    Messages are `["prepare"]`, `["warm up", kernel, permille, seconds]` and `["blocks", kernel, permille,
+    dropped, kept]`. Each is answered with a list, of the microseconds a call of each block that is kept, or
+    with what went wrong as a text.
+    """
+    parent.wait_for_turn()
+    calls = _begin(parent)
+    prepared: dict[Key, Prepared] = {}
+    parent.tell([])
+    with suppress(EOFError):
+        while True:
+            message = parent.hear()
+            try:
+                answer: list[float] | str = _answer(parent, calls, prepared, *message)
+            except Exception as error:
+                answer = f"{type(error).__name__}: {error}"
+            parent.tell(answer)
+
+
+def _answer(
+    parent: Parent, calls: Calls, prepared: dict[Key, Prepared], what: str, *rest: Any
+) -> list[float]:
+    if what == "prepare":
+        # In turn, not when both sides build: how long a call takes decides how many make a block.
+        for key, call in calls.items():
+            try:
+                prepared[key] = _timers()[0].prepare(call, "hot")
+            except Exception as error:
+                _failed(parent, f"{key[0]} {key[1]} ‰", error)
+        return []
+    kernel, permille, *numbers = rest
+    ready = prepared[kernel, permille]
+    if what == "warm up":
+        end = time.perf_counter() + numbers[0]
+        while time.perf_counter() < end:
+            ready.block()
+        return []
+    dropped, kept = numbers
+    return [ready.block().time_us for _ in range(dropped + kept)][dropped:]
+
+
+def _begin(parent: Parent) -> Calls:
+    torch.manual_seed(0)
+    gpu = gpu_info()
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    parent.tell(msgspec.to_builtins(Began(date=date, environment=environment(gpu, ROOT, ""))))
+    return build_all(gpu.multiprocessors)
+
+
+def _failed(parent: Parent, what: str, error: Exception) -> None:
+    parent.tell(msgspec.to_builtins(Failed(what=what, why=f"{type(error).__name__}: {error}")))
+
+
+def _took(do: Callable[[], Any]) -> tuple[Any, float]:
+    begin = time.perf_counter()
+    return do(), time.perf_counter() - begin
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,39 @@
+"""Tables as the pages have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_gpuperf.records import Environment
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, the first column to the left and the others to the right."""
+    lines = [titles, ("---", *("---:",) * (len(titles) - 1)), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def provenance(environment: Environment | None, date: str) -> str:
+    """`NVIDIA H200, driver …, torch …, triton …, commit …, 2026-11-20`."""
+    if environment is None:
+        return date[:10]
+    tools = environment.toolchain
+    parts = [
+        environment.gpu.name,
+        *(
+            f"{name} {found}"
+            for name, found in (("driver", tools.driver), ("torch", tools.torch), ("triton", tools.triton))
+            if found
+        ),
+        f"commit {environment.commit[:7] or 'unknown'}{' with local changes' if environment.dirty else ''}",
+        date[:10],
+    ]
+    return ", ".join(parts)
+
+
+def us(value: float) -> str:
+    """Microseconds with as many digits as mean something."""
+    return f"{value:.2f}" if value < 100 else f"{value:.1f}"

@@ -1,0 +1,34 @@
+"""What is timed: kernels from 1 µs to some 200 µs, as their users call them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Call = Callable[[], Any]
+
+
+def _square(size: int) -> Call:
+    return partial(torch.square, torch.randn(size, size, device="cuda"))
+
+
+def _matmul(size: int) -> Call:
+    a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    return partial(torch.mm, a, b)
+
+
+def _softmax(size: int) -> Call:
+    return partial(torch.softmax, torch.randn(size, size, device="cuda"), -1)
+
+
+KERNELS: dict[str, Callable[[], Call]] = {
+    **{f"square {size}²": partial(_square, size) for size in (64, 256, 1024, 2048, 4096, 8192)},
+    **{f"matmul bf16 {size}": partial(_matmul, size) for size in (512, 1024, 2048, 4096)},
+    **{f"softmax {size}²": partial(_softmax, size) for size in (1024, 8192)},
+}
+"""Each makes its inputs when it is called, so that they are not all in memory at once."""

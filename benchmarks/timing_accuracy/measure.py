@@ -1,0 +1,109 @@
+"""Start the processes, one after the other, and gather what they find."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from benchmarks.children import ChildError, in_turn, say
+from benchmarks.timing_accuracy.results import SCHEMA, Ours, Results, Truth
+from pytest_gpuperf.records import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.children import Child
+
+    Job = tuple[str, str, tuple[str, ...], float]
+    """Name, target, arguments, seconds that it may take."""
+
+_HERE = "benchmarks.timing_accuracy"
+TRUTH = "truth"
+
+
+def gpu_jobs(processes: int) -> list[Job]:
+    """What times on the GPU: it does no harm that the next process imports meanwhile."""
+    ours: list[Job] = [
+        (f"ours {at + 1}", f"{_HERE}.ours:measure", ("hot", "cold", *(["queued"] if not at else [])), 120)
+        for at in range(processes)
+    ]
+    others: list[Job] = [
+        (TRUTH, f"{_HERE}.truth:measure", (), 60),
+        ("do_bench", f"{_HERE}.others:do_bench", (), 30),
+        ("do_bench_cudagraph", f"{_HERE}.others:do_bench_cudagraph", (), 30),
+        ("gpucheck", f"{_HERE}.others:gpucheck", (), 30),
+    ]
+    # The truth in between, so that it is no colder and no warmer than the rest.
+    return [*ours[: processes // 2], *others, *ours[processes // 2 :]]
+
+
+def host_jobs() -> list[Job]:
+    """What times by the host's clock, and should have the host for itself."""
+    return [
+        ("torch.utils.benchmark", f"{_HERE}.others:torch_benchmark", (), 30),
+        ("pytest-benchmark", f"{_HERE}.others:pytest_benchmark", (), 60),
+    ]
+
+
+def measure(processes: int, keep: Callable[[Results], None], say: Callable[[str], None] = say) -> Results:
+    """Measure everything; what fails is noted and left out.
+
+    Args:
+        processes: How many fresh processes time the kernels with the plugin.
+        keep: Stores what there is so far; called after each process.
+        say: Told what is going on.
+    """
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    results = Results(schema=SCHEMA, date=date)
+    for jobs, ahead in ((gpu_jobs(processes), True), (host_jobs(), False)):
+        for job, child in zip(jobs, in_turn([job[1:3] for job in jobs], ahead=ahead), strict=True):
+            results = _run(job, child, results)
+            why = results.failures.get(job[0])
+            say(f"{job[0]}: {results.seconds[job[0]]} s" + (f", failed: {why}" if why else ""))
+            keep(results)
+    return results
+
+
+def _run(job: Job, child: Child, results: Results) -> Results:
+    name, _, _, limit_s = job
+    begin = time.perf_counter()
+    messages: list[dict[str, Any]] = []
+    try:
+        for message in child.messages(limit_s):
+            messages.append(message)  # noqa: PERF402 (what came before a failure is kept)
+    except ChildError as error:
+        results = replace(results, failures={**results.failures, name: str(error)})
+    seconds = {**results.seconds, name: round(time.perf_counter() - begin, 1)}
+    return replace(_with(name, messages, results), seconds=seconds)
+
+
+def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Results:
+    """The results with what a child has said."""
+    truth, tools = dict(results.truth), dict(results.tools)
+    environment, clock = results.environment, results.max_sm_clock_mhz
+    found: dict[str, dict[str, Ours]] = {}
+    times: dict[str, float] = {}
+    for message in messages:
+        if "environment" in message:
+            environment = msgspec.convert(message["environment"], Environment)
+            clock = message["max_sm_clock_mhz"]
+        elif "truth" in message:
+            truth[message["kernel"]] = msgspec.convert(message["truth"], Truth)
+        elif "found" in message:
+            found.setdefault(message["kernel"], {})[message["mode"]] = msgspec.convert(message["found"], Ours)
+        else:
+            tools[message["tool"]] = message["version"]
+            times |= {kernel: round(us, 4) for kernel, us in message["times_us"].items()}
+    return replace(
+        results,
+        environment=environment,
+        max_sm_clock_mhz=clock,
+        tools=tools,
+        truth=truth,
+        ours=(*results.ours, found) if found else results.ours,
+        others={**results.others, name: times} if times else results.others,
+    )

@@ -1,0 +1,159 @@
+"""Fresh processes in which other tools time the kernels, each as its own documentation says."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from benchmarks.timing_accuracy.kernels import KERNELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.children import Parent
+
+MIN_RUN_S = 0.25
+"""For each kernel, of the tools that ask how long to take."""
+
+PYTEST_BENCHMARK = """
+import pytest
+import torch
+from benchmarks.timing_accuracy.kernels import KERNELS
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel(benchmark, kernel):
+    fn = KERNELS[kernel]()
+
+    def call():
+        fn()
+        torch.cuda.synchronize()
+
+    benchmark(call)
+"""
+
+GPUCHECK = """
+import json
+from pathlib import Path
+import pytest
+from benchmarks.timing_accuracy.kernels import KERNELS
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel(gpu_benchmark, kernel):
+    result = gpu_benchmark(KERNELS[kernel]())
+    with Path("found.jsonl").open("a") as file:
+        file.write(json.dumps([kernel, result.median]) + "\\n")
+"""
+
+
+def do_bench(parent: Parent) -> None:
+    """`triton.testing.do_bench`: event pairs, L2 flushed before each."""
+    from triton.testing import do_bench
+
+    _each(parent, "triton", lambda fn: 1e3 * do_bench(fn, return_mode="median"))
+
+
+def do_bench_cudagraph(parent: Parent) -> None:
+    """`triton.testing.do_bench_cudagraph`: events around graphs of many launches."""
+    from triton.testing import do_bench_cudagraph
+
+    _each(parent, "triton", lambda fn: 1e3 * do_bench_cudagraph(fn, return_mode="median"))
+
+
+def torch_benchmark(parent: Parent) -> None:
+    """`torch.utils.benchmark`: the host's clock around many launches and a synchronisation."""
+    from torch.utils.benchmark import Timer
+
+    def us(fn: Callable[[], Any]) -> float:
+        timer = Timer("fn()", globals={"fn": fn})
+        return 1e6 * timer.blocked_autorange(min_run_time=MIN_RUN_S).median
+
+    _each(parent, "torch", us)
+
+
+def pytest_benchmark(parent: Parent) -> None:
+    """pytest-benchmark: the host's clock around each launch and a synchronisation."""
+    import pytest_benchmark.plugin  # noqa: F401
+
+    parent.wait_for_turn()
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--benchmark-json=found.json", f"--benchmark-max-time={MIN_RUN_S}")
+        failure = _pytest(Path(folder), PYTEST_BENCHMARK, "pytest_benchmark.plugin", *options)
+        written = Path(folder) / "found.json"
+        found = json.loads(written.read_bytes())["benchmarks"] if written.exists() else []
+    _tell(
+        parent,
+        "pytest-benchmark",
+        {each["params"]["kernel"]: 1e6 * each["stats"]["median"] for each in found},
+        failure,
+    )
+
+
+def gpucheck(parent: Parent) -> None:
+    """The fixture of gpucheck: event pairs, a flush and a synchronisation before each."""
+    import gpucheck.plugin  # noqa: F401
+
+    parent.wait_for_turn()
+    with tempfile.TemporaryDirectory() as folder:
+        failure = _pytest(Path(folder), GPUCHECK, "gpucheck.plugin")
+        written = Path(folder) / "found.jsonl"
+        lines = written.read_text().splitlines() if written.exists() else []
+    _tell(parent, "gpucheck", {kernel: 1e3 * ms for kernel, ms in map(json.loads, lines)}, failure)
+
+
+def _each(parent: Parent, distribution: str, us: Callable[[Callable[[], Any]], float]) -> None:
+    parent.wait_for_turn()
+    torch.manual_seed(0)
+    for kernel, make in KERNELS.items():
+        _tell(parent, distribution, {kernel: us(make())})
+
+
+class _Failures:
+    """A plugin that keeps what the first failing test says last."""
+
+    def __init__(self) -> None:
+        self.first = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.first:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            lines = str(crash.message if crash else report.longrepr).strip().splitlines()
+            self.first = f"{report.nodeid}: {lines[0] if crash else lines[-1]}"
+
+
+def _pytest(folder: Path, test: str, plugin: str, *options: str) -> str:
+    """Run one test file with one plugin, in this process.
+
+    Returns:
+        What failed first; empty where all passed.
+    """
+    (folder / "test_kernels.py").write_text(test)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.chdir(folder)
+    failures = _Failures()
+    arguments = ["-q", "-p", plugin, "-p", "no:cacheprovider", *options, "test_kernels.py"]
+    status = pytest.main(arguments, plugins=[failures])
+    os.chdir("/")
+    return failures.first or (f"pytest ended with status {int(status)}" if status else "")
+
+
+def _tell(parent: Parent, distribution: str, times_us: Mapping[str, float], failure: str = "") -> None:
+    """Say what was found; then fail where something is missing from it.
+
+    Raises:
+        RuntimeError: There is a failure.
+    """
+    try:
+        found = version(distribution)
+    except PackageNotFoundError:
+        found = ""
+    parent.tell({"tool": distribution, "version": found, "times_us": dict(times_us)})
+    if failure:
+        raise RuntimeError(failure)

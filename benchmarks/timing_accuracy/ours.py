@@ -1,0 +1,56 @@
+"""A fresh process in which the plugin times the kernels, as a session does."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from benchmarks.children import ROOT
+from benchmarks.timing_accuracy.kernels import KERNELS
+from benchmarks.timing_accuracy.results import Ours
+from pytest_gpuperf.device.conditions import Nvml
+from pytest_gpuperf.device.environment import environment
+from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.options import OPTIONS
+from pytest_gpuperf.timing.timer import Timer
+
+if TYPE_CHECKING:
+    from benchmarks.children import Parent
+
+BUDGET_S = next(float(option.default) for option in OPTIONS if option.name == "budget")
+
+
+def measure(parent: Parent, *modes: str) -> None:
+    """Time every kernel in every mode."""
+    parent.wait_for_turn()
+    torch.manual_seed(0)
+    gpu = gpu_info()
+    nvml = Nvml(gpu.uuid)
+    parent.tell(
+        {
+            "environment": msgspec.to_builtins(environment(gpu, ROOT, "")),
+            "max_sm_clock_mhz": nvml.max_sm_clock_mhz,
+        }
+    )
+    timer = Timer(gpu.l2_bytes, BUDGET_S, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz)
+    for kernel, make in KERNELS.items():
+        fn = make()
+        for mode in modes:
+            begin = time.perf_counter()
+            try:
+                timing = timer.time(fn, mode=mode)
+                found = Ours(
+                    time_us=timing.time_us,
+                    figure=timing.figure,
+                    events_us=timing.events_us,
+                    cupti_us=timing.cupti_us,
+                    sm_clock_mhz=round(median(timing.blocks_mhz), 1) if timing.blocks_mhz else 0.0,
+                    seconds=round(time.perf_counter() - begin, 2),
+                )
+            except Exception as error:
+                found = Ours(failure=f"{type(error).__name__}: {error}")
+            parent.tell({"kernel": kernel, "mode": mode, "found": msgspec.to_builtins(found)})

@@ -1,0 +1,79 @@
+"""What a run of the benchmark has found, as its JSON file holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from pytest_gpuperf.json_files import decode_versioned
+from pytest_gpuperf.records import Environment, Record, TimingFigure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = 1
+Condition: TypeAlias = Literal["hot", "cold"]
+"""Caches as the call before left them, or L2 flushed before each call."""
+
+
+class Ours(Record, frozen=True, kw_only=True):
+    """One kernel in one mode in one process, by `Timer.time`."""
+
+    time_us: float = 0.0
+    figure: TimingFigure = "events"
+    events_us: float = 0.0
+    cupti_us: float = 0.0
+    sm_clock_mhz: float = 0.0
+    """Median over the blocks; 0 where unknown."""
+    seconds: float = 0.0
+    """Wall-clock time that it took, warm-up included."""
+    failure: str = ""
+    """Why there is no time."""
+
+
+class Truth(Record, frozen=True, kw_only=True):
+    """A kernel's own duration: CUPTI's activity records, read by torch.profiler."""
+
+    hot_us: float
+    cold_us: float
+
+
+class Results(Record, frozen=True, kw_only=True):
+    """All of a run."""
+
+    schema: int
+    date: str
+    """UTC, ISO 8601."""
+    environment: Environment | None = None
+    """None where no child came so far as to look."""
+    max_sm_clock_mhz: int = 0
+    """0 where NVML does not tell."""
+    tools: dict[str, str] = {}
+    """Versions of the other tools."""
+    truth: dict[str, Truth] = {}
+    """By kernel."""
+    ours: tuple[dict[str, dict[str, Ours]], ...] = ()
+    """For each process, by kernel and mode."""
+    others: dict[str, dict[str, float]] = {}
+    """Microseconds a call by tool and kernel."""
+    failures: dict[str, str] = {}
+    """Children that failed, with what they said last; what they had measured by then is kept."""
+    seconds: dict[str, float] = {}
+    """Wall-clock time of each child."""
+
+
+def encode(results: Results) -> bytes:
+    """The file."""
+    return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
+
+
+def read(path: Path) -> Results:
+    """Read the file.
+
+    Raises:
+        GpuperfError: It is broken or of a newer schema.
+        OSError: As the file system says.
+    """
+    decoder = msgspec.json.Decoder(Results)
+    return decode_versioned(path.read_bytes(), decoder, schema=SCHEMA, shown=path.name)

@@ -1,0 +1,202 @@
+"""Results as Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.markdown import provenance, table, us
+from benchmarks.timing_accuracy.kernels import KERNELS
+from pytest_gpuperf.timing.burn import HELD_BACK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.timing_accuracy.results import Condition, Ours, Results
+
+MOST_ERROR_PCT, MOST_ERROR_US = 2.0, 0.1
+"""An error is within the target if it is within either."""
+MOST_SPREAD_PCT = 0.3
+"""From the fastest to the slowest of the processes."""
+
+OTHERS: dict[str, tuple[Condition, str]] = {
+    "do_bench_cudagraph": ("hot", "triton.testing.do_bench_cudagraph"),
+    "torch.utils.benchmark": ("hot", "torch.utils.benchmark"),
+    "pytest-benchmark": ("hot", "pytest-benchmark + synchronize"),
+    "do_bench": ("cold", "triton.testing.do_bench"),
+    "gpucheck": ("cold", "gpucheck"),
+}
+"""The condition that each other tool's time is meant for: whether it flushes the L2 between calls."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel in one condition."""
+
+    kernel: str
+    true_us: float
+    times_us: tuple[float, ...]
+    """Ours, for each process that has one."""
+    figures: tuple[str, ...]
+    power_limited: bool
+    failure: str
+
+    @property
+    def time_us(self) -> float:
+        """Ours: the median over the processes."""
+        return median(self.times_us)
+
+    @property
+    def error_us(self) -> float:
+        """Ours less the true duration."""
+        return self.time_us - self.true_us
+
+    @property
+    def error_pct(self) -> float:
+        """The same, of the true duration."""
+        return 100 * self.error_us / self.true_us
+
+    @property
+    def spread_pct(self) -> float:
+        """From the fastest to the slowest process, of the median."""
+        return 100 * (max(self.times_us) - min(self.times_us)) / self.time_us
+
+    @property
+    def near(self) -> bool:
+        """Whether every single process is within the target."""
+        return all(
+            abs(time_us - self.true_us) <= max(MOST_ERROR_PCT / 100 * self.true_us, MOST_ERROR_US)
+            for time_us in self.times_us
+        )
+
+
+def rows(results: Results, condition: Condition) -> list[Row]:
+    """Kernels of which the true duration is known."""
+    found = []
+    for kernel in KERNELS:
+        if kernel not in results.truth:
+            continue
+        truth = results.truth[kernel]
+        ours = list(_of(results, kernel, condition))
+        timed = [each for each in ours if not each.failure]
+        clocks = [each.sm_clock_mhz for each in timed if each.sm_clock_mhz]
+        found.append(
+            Row(
+                kernel=kernel,
+                true_us=truth.hot_us if condition == "hot" else truth.cold_us,
+                times_us=tuple(each.time_us for each in timed),
+                figures=tuple(sorted({each.figure for each in timed})),
+                power_limited=bool(clocks) and min(clocks) < HELD_BACK * results.max_sm_clock_mhz,
+                failure=next((each.failure for each in ours if each.failure), ""),
+            )
+        )
+    return found
+
+
+def ours_table(results: Results, condition: Condition) -> str:
+    """Ours beside the true duration."""
+    titles = ("kernel", "true µs", "ours µs", "error µs", "error %", "spread %", "by")
+    lines = []
+    for row in rows(results, condition):
+        name = f"{row.kernel} (power-limited)" if row.power_limited else row.kernel
+        if not row.times_us:
+            lines.append((name, us(row.true_us), *("—",) * 5))
+            continue
+        figures = " and ".join(row.figures)
+        lines.append(
+            (
+                name,
+                us(row.true_us),
+                us(row.time_us),
+                f"{row.error_us:+.2f}",
+                f"{row.error_pct:+.1f}",
+                f"{row.spread_pct:.2f}" if len(row.times_us) > 1 else "—",
+                figures,
+            )
+        )
+    return table(titles, lines)
+
+
+def others_table(results: Results) -> str:
+    """The other tools, and our queued mode, each beside the true duration of the condition it is for."""
+    titles = ["kernel"]
+    columns: list[dict[str, str]] = []
+    queued = {kernel: each.time_us for kernel in KERNELS for each in _of(results, kernel, "queued")}
+    for condition in ("hot", "cold"):
+        true = {
+            kernel: truth.hot_us if condition == "hot" else truth.cold_us
+            for kernel, truth in results.truth.items()
+        }
+        titles.append(f"true {condition}")
+        columns.append({kernel: us(time_us) for kernel, time_us in true.items()})
+        tools = {
+            name: results.others.get(name, {}) for name, (wanted, _) in OTHERS.items() if wanted == condition
+        }
+        if condition == "hot":
+            tools = {"ours, queued": queued, **tools}
+        for name, times in tools.items():
+            if not times:
+                continue
+            titles.append(OTHERS[name][1] if name in OTHERS else name)
+            columns.append(
+                {
+                    kernel: f"{us(found)} ({_times(found, true[kernel])})"
+                    for kernel, found in times.items()
+                    if found and kernel in true
+                }
+            )
+    lines = [
+        (kernel, *(column.get(kernel, "—") for column in columns))
+        for kernel in KERNELS
+        if kernel in results.truth
+    ]
+    return table(titles, lines)
+
+
+def summary(results: Results) -> str:
+    """What it comes to, in one paragraph."""
+    parts = [f"{provenance(results.environment, results.date)}; {len(results.ours)} processes."]
+    conditions: tuple[Condition, ...] = ("hot", "cold")
+    for condition in conditions:
+        parts.extend(_counted(results, condition))
+    limited = sorted({row.kernel for each in conditions for row in rows(results, each) if row.power_limited})
+    if limited:
+        parts.append(f"At the power limit, where time is what the clock makes of it: {', '.join(limited)}.")
+    parts.extend(f"No figures of {name}: {why}." for name, why in sorted(results.failures.items()))
+    return " ".join(parts) + "\n"
+
+
+def _counted(results: Results, condition: Condition) -> Iterator[str]:
+    free = [row for row in rows(results, condition) if not row.power_limited]
+    timed = [row for row in free if row.times_us]
+    if not timed:
+        return
+    near = sum(row.near for row in timed)
+    worst = max(
+        timed, key=lambda row: abs(row.error_us) / max(MOST_ERROR_PCT / 100 * row.true_us, MOST_ERROR_US)
+    )
+    yield (
+        f"{condition.capitalize()}, {near} of {len(free)} kernels that are not power-limited are within "
+        f"max({MOST_ERROR_PCT:.0f} %, {MOST_ERROR_US} µs) of their true duration in every process; the worst "
+        f"is {worst.kernel} with {worst.error_us:+.2f} µs ({worst.error_pct:+.1f} %)."
+    )
+    spread = [row for row in timed if len(row.times_us) > 1]
+    if spread:
+        widest = max(spread, key=lambda row: row.spread_pct)
+        steady = sum(row.spread_pct <= MOST_SPREAD_PCT for row in spread)
+        yield (
+            f"From the fastest to the slowest process, {steady} of {len(spread)} differ by at most "
+            f"{MOST_SPREAD_PCT} %; the most is {widest.spread_pct:.2f} % ({widest.kernel})."
+        )
+
+
+def _of(results: Results, kernel: str, mode: str) -> Iterator[Ours]:
+    for process in results.ours:
+        if mode in process.get(kernel, {}):
+            yield process[kernel][mode]
+
+
+def _times(found_us: float, true_us: float) -> str:
+    ratio = found_us / true_us
+    return f"{100 * (ratio - 1):+.0f} %" if ratio < 2 else f"{ratio:.1f}-fold"

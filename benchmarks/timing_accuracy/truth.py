@@ -1,0 +1,95 @@
+"""A fresh process that reads how long the kernels really run, independently of the plugin.
+
+torch.profiler has CUPTI's activity records: begin and end of each kernel on the GPU. It stays attached to
+CUPTI, which slows down graphs, so it has a process of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.timing_accuracy.kernels import KERNELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.children import Parent
+
+WARM_UP_S = 0.5
+WINDOW_US = 20_000
+LEAST_CALLS, MOST_CALLS = 60, 300
+"""With their flushes they fit into the queue of launches, of about a thousand."""
+QUEUE_CYCLES = 20_000_000
+"""About 10 ms, while the host queues the calls: they run back to back."""
+
+
+def measure(parent: Parent) -> None:
+    """Read the duration of every kernel, hot and cold."""
+    from scipy.stats import trim_mean
+
+    parent.wait_for_turn()
+    torch.manual_seed(0)
+    l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    buffer = torch.empty(2 * l2_bytes, dtype=torch.int8, device="cuda")
+    ours = {name for name, _ in profiled(lambda: None, buffer.zero_, 3)}
+    for kernel, make in KERNELS.items():
+        fn = make()
+        warm_up(fn)
+        calls = round(min(max(WINDOW_US / roughly_us(fn), LEAST_CALLS), MOST_CALLS))
+        found = {}
+        for condition, before in (("hot_us", nothing), ("cold_us", buffer.zero_)):
+            records = [record for record in profiled(fn, before, calls) if record[0] not in ours]
+            found[condition] = round(float(trim_mean(by_call(records, calls), 0.2)), 4)
+        parent.tell({"kernel": kernel, "truth": found})
+
+
+def nothing() -> None:
+    """Leave the caches as they are."""
+
+
+def warm_up(fn: Callable[[], Any]) -> None:
+    """Keep the GPU busy until its clocks have settled."""
+    end = time.perf_counter() + WARM_UP_S
+    while time.perf_counter() < end:
+        for _ in range(20):
+            fn()
+        torch.cuda.synchronize()
+
+
+def roughly_us(fn: Callable[[], Any]) -> float:
+    """Microseconds a call by the host's clock, launch included."""
+    begin = time.perf_counter()
+    for _ in range(20):
+        fn()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / 20 * 1e6
+
+
+def profiled(fn: Callable[[], Any], before: Callable[[], Any], calls: int) -> list[tuple[str, float]]:
+    """Name and microseconds of all that runs on the GPU, in order of start."""
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        torch.cuda._sleep(QUEUE_CYCLES)  # type: ignore[no-untyped-call]
+        for _ in range(calls):
+            before()
+            fn()
+        torch.cuda.synchronize()
+    events = [event for event in profiler.events() or () if event.device_type == DeviceType.CUDA]
+    events.sort(key=lambda event: event.time_range.start)
+    return [(event.name, float(event.device_time)) for event in events]
+
+
+def by_call(records: Sequence[tuple[str, float]], calls: int) -> list[float]:
+    """Microseconds of the kernels of each call together.
+
+    Raises:
+        ValueError: The calls did not all launch the same.
+    """
+    kernels, rest = divmod(len(records), calls)
+    if not kernels or rest:
+        raise ValueError(f"{len(records)} kernels in {calls} calls")
+    return [sum(us for _, us in records[at : at + kernels]) for at in range(0, len(records), kernels)]

@@ -1,0 +1,130 @@
+"""What an update does to one measurement of one test, and how it says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from pytest_gpuperf.baseline.schema import same_quantity
+from pytest_gpuperf.counters import catalogue
+from pytest_gpuperf.counters.catalogue import Tier
+from pytest_gpuperf.verdict.result import show_pair, show_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_gpuperf.baseline.gather import Taken
+    from pytest_gpuperf.baseline.schema import MeasurementBaseline
+    from pytest_gpuperf.verdict.compare import Comparison
+
+Which = Literal["new", "changed", "all"]
+"""`new`: what has nothing to be compared with, be it only the time or the counters of a test; `changed`: also
+what moved beyond its tolerance; `all`: everything."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an update does to one measurement of one test."""
+
+    nodeid: str
+    label: str
+    """Empty where it is about the whole test."""
+    kind: Literal["new", "changed", "refreshed", "refused"]
+    """`refreshed`: moved within the tolerance only."""
+    lines: tuple[str, ...]
+    sessions: str = ""
+    """What becomes of the sessions of its time, where it is not new; one of `lines` too."""
+
+    def wanted(self, which: Which) -> bool:
+        """Whether an update that takes `which` takes this."""
+        kinds = {"new": ("new",), "changed": ("new", "changed"), "all": ("new", "changed", "refreshed")}
+        return self.kind in kinds[which]
+
+
+def make_entry(
+    nodeid: str,
+    label: str,
+    taken: Taken,
+    known: MeasurementBaseline | None,
+    comparison: Comparison | None,
+    sessions: str,
+) -> Entry:
+    """Say what taking something over changes.
+
+    Args:
+        nodeid: The test.
+        label: The measurement.
+        taken: What is taken over.
+        known: What the baseline has; None where it has nothing.
+        comparison: One beside the other; None where the baseline has nothing.
+        sessions: What becomes of the sessions.
+    """
+    if known is None or comparison is None:
+        return Entry(nodeid, label, "new", (_new_time(taken) or "counters",))
+    lines = [*_time_lines(taken, known), *filter(None, [sessions]), *map(str, comparison.counters)]
+    if comparison.kernels:
+        lines.append(comparison.kernels)
+    added = _added(taken, known)
+    if added:
+        lines.append(f"new: {', '.join(added)}")
+    kind: Literal["new", "changed", "refreshed"] = "changed" if added else "refreshed"
+    if comparison.moved:
+        kind = "changed"
+    elif only_new(taken, known).has_values:
+        kind = "new"
+    return Entry(nodeid, label, kind, tuple(lines), sessions)
+
+
+def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
+    """Without the parts that the baseline can judge, so that taking it over hides no regression."""
+    timing = taken.measurement.timing
+    # A time that fell back to another mode is no new quantity, but one that was lost.
+    judged = timing and known.time and (same_quantity(timing, known.time) or timing.not_captured)
+    return replace(
+        taken, times=() if judged else taken.times, profile=None if known.counters else taken.profile
+    )
+
+
+def other_code(comparison: Comparison) -> str:
+    """What shows that the stored sessions are of other code than a measurement; empty where nothing does."""
+    if comparison.time is not None and (comparison.slower or comparison.faster):
+        return f"time moved {comparison.time.decision.change_pct:+.1f} %"
+    if comparison.kernels:
+        return "other kernels run"
+    exact = [change for change in comparison.counters if _is_exact(change.metric)]
+    return next((f"{change.metric} changed" for change in (*comparison.worse_exact, *exact)), "")
+
+
+def _is_exact(name: str) -> bool:
+    metric = catalogue.get(name)
+    return metric is not None and metric.tier is Tier.EXACT
+
+
+def _added(taken: Taken, known: MeasurementBaseline) -> list[str]:
+    added = ["time"] if taken.times and known.time is None else []
+    if taken.profile is None or not taken.has_counters:
+        return added
+    if not known.counters:
+        return [*added, "counters"]
+    return [*added, *sorted(taken.profile.combined.keys() - known.counters.keys())]
+
+
+def _new_time(taken: Taken) -> str:
+    if not taken.times:
+        return ""
+    mean_us = sum(timing.time_us for _, timing in taken.times) / len(taken.times)
+    sessions = f", mean of {len(taken.times)} sessions" if len(taken.times) > 1 else ""
+    return f"time {show_value(mean_us)} µs ({taken.times[0][1].mode}{sessions})"
+
+
+def _time_lines(taken: Taken, known: MeasurementBaseline) -> Iterator[str]:
+    timing = taken.measurement.timing
+    if timing is None or known.time is None:
+        return
+    before, after = show_pair(known.time.mean_us, timing.time_us)
+    if timing.mode != known.time.mode:
+        yield f"time {before} µs ({known.time.mode}) -> {after} µs ({timing.mode})"
+    elif timing.figure != known.time.figure:
+        yield f"time {before} µs (by {known.time.figure}) -> {after} µs (by {timing.figure})"
+    else:
+        yield f"time {before} -> {after} µs ({100 * (timing.time_us / known.time.mean_us - 1):+.1f} %)"

@@ -1,0 +1,156 @@
+"""What several runs of the same code measured, test by test, as far as a baseline can take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.baseline.schema import same_quantity
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import Measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing, TimingFigure
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the runs measured under one label of one test."""
+
+    times: tuple[tuple[Run, Timing], ...] = ()
+    """In the order of the runs; all of one mode and by one instrument."""
+    profile: Profile | None = None
+    """Of the newest run that has counters."""
+    profile_run: str = ""
+
+    @property
+    def measurement(self) -> Measurement:
+        """What is compared with the baseline: the first time, and the counters."""
+        return Measurement(timing=self.times[0][1] if self.times else None, profile=self.profile)
+
+    def by(self, figure: TimingFigure) -> Taken:
+        """With the times of another instrument, where all runs have it."""
+        times = [(run, timing.by(figure)) for run, timing in self.times]
+        found = tuple((run, timing) for run, timing in times if timing is not None)
+        return replace(self, times=found) if len(found) == len(times) else self
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether there are any, beyond a profile that says why there are none."""
+        return self.profile is not None and bool(self.profile.combined)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything to compare with later."""
+        return bool(self.times) or self.has_counters
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What the runs measured in one test."""
+
+    nodeid: str
+    refused: tuple[tuple[str, str], ...] = ()
+    """What cannot be taken: a label, or none where it is the whole test, and why."""
+    labels: Mapping[str, Taken] = field(default_factory=dict)
+    tolerance_pct: float = 0.0
+    """The test's own; 0 where it says none."""
+
+
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """Each run once, oldest first.
+
+    Raises:
+        GpuperfError: They are of several models of GPU.
+    """
+    slugs = sorted({run.environment.gpu.slug for run in runs})
+    if len(slugs) > 1:
+        raise GpuperfError(
+            f"the runs are of several models of GPU: {', '.join(slugs)}",
+            expected="runs of one model",
+            next_step="accept those of each model by themselves",
+        )
+    return sorted({run.id: run for run in runs}.values(), key=lambda run: (run.started_at, run.id))
+
+
+def gather(runs: Sequence[Run]) -> list[Gathered]:
+    """Put together what the runs say of each test.
+
+    A test that is wrong in one run is taken from none of them. What an exception ended is left out of that
+    run alone: a test that looks at counters fails where they are off, and its other times are good.
+
+    Args:
+        runs: Of the same code, oldest first.
+
+    Returns:
+        The tests in the order in which they ran.
+    """
+    records: dict[str, list[tuple[Run, TestRecord]]] = {}
+    for run in runs:
+        for test in run.tests:
+            records.setdefault(test.nodeid, []).append((run, test))
+    return [_gathered(nodeid, found) for nodeid, found in records.items()]
+
+
+def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
+    wrong = [test for _, test in records if _is_wrong(test)]
+    if wrong:
+        return Gathered(nodeid, (("", f"the output is wrong{_share(wrong, records)}"),))
+    failed = [test for _, test in records if _has_failed(test)]
+    refused: list[tuple[str, str]] = []
+    if failed:
+        why = f"the test failed: {failed[0].failure}" if failed[0].failure else "nothing was measured"
+        refused.append(("", f"{why}{_share(failed, records)}"))
+    good = [(run, test) for run, test in records if not _has_failed(test)]
+    by_label: dict[str, list[tuple[Run, Measurement]]] = {}
+    for run, test in good:
+        for label, measurement in test.measurements.items():
+            # What was only checked or warmed up leaves nothing to compare later.
+            if measurement.timing is not None or measurement.profile is not None:
+                by_label.setdefault(label, []).append((run, measurement))
+    labels = {}
+    for label, measurements in by_label.items():
+        taken, why = _taken(measurements)
+        if why:
+            refused.append((label, why))
+        if taken.has_values:
+            labels[label] = taken
+    return Gathered(nodeid, tuple(refused), labels, good[0][1].tolerance_pct if good else 0.0)
+
+
+def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
+    """What can be taken, and why something cannot."""
+    times = [(run, found.timing) for run, found in measurements if found.timing is not None]
+    first = times[0][1] if times else None
+    # At the border between the instruments a run has both.
+    times = [(run, (first and timing.by(first.figure)) or timing) for run, timing in times]
+    same = [(run, timing) for run, timing in times if first is not None and same_quantity(timing, first)]
+    others = [timing for _, timing in times if first is not None and not same_quantity(timing, first)]
+    profiled = [(run, found.profile) for run, found in measurements if found.profile is not None]
+    # A profile without counters still says that some were asked for.
+    run, profile = next(
+        ((run, profile) for run, profile in reversed(profiled) if profile.combined),
+        profiled[0] if profiled else (None, None),
+    )
+    taken = Taken(tuple(same), profile, run.id if run else "")
+    if not taken.has_values:
+        return taken, "neither a time nor counters were measured"
+    if others and first is not None:
+        how = f"{others[0].mode} by {others[0].figure}, not {first.mode} by {first.figure}"
+        return taken, f"the time was taken {how}{_share(others, times)}"
+    return taken, ""
+
+
+def _has_failed(test: TestRecord) -> bool:
+    return bool(test.failure) or not test.measurements
+
+
+def _is_wrong(test: TestRecord) -> bool:
+    measured = test.measurements.values()
+    return any(m.correctness is not None and not m.correctness.passed for m in measured)
+
+
+def _share(some: Sequence[object], of_all: Sequence[object]) -> str:
+    return f" in {len(some)} of {len(of_all)} runs" if len(of_all) > 1 else ""

@@ -1,0 +1,146 @@
+"""The sessions of a time: what each keeps of its run, and how new ones join those of a baseline."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pytest_gpuperf.baseline.schema import TIME_DIGITS, TimeSession, round_to_digits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.records import ClockModel, Run, Timing
+
+MAX_SESSIONS = 20
+"""More of them tell hardly more, and the oldest are of other drivers and temperatures."""
+
+Rule = Literal["auto", "append", "replace"]
+"""What becomes of the sessions that are stored. `append`: they stay, the person who accepts says that the
+code is the same; `replace`: they go; `auto`: they go where the measurement says that the code has changed."""
+
+
+def merged_time(
+    known: Mapping[str, Any],
+    times: Sequence[tuple[Run, Timing]],
+    *,
+    replace: bool,
+    dates: Mapping[str, str],
+) -> dict[str, Any]:
+    """The JSON object of a time with new sessions in it.
+
+    Args:
+        known: What the file has; empty where it has no time. Keys of a person stay.
+        times: The new sessions, at least one, all of the mode and instrument of those that stay.
+        replace: Whether the stored sessions go. A run that is stored is never doubled.
+        dates: When each run began, by run id.
+    """
+    first = times[0][1]
+    reference = known.get("reference_mhz") or _reference_mhz(times)
+    stored = {session["run"]: session for session in known.get("sessions", ())}
+    sessions = {} if replace else dict(stored)
+    for run, timing in times:
+        by_hand = {
+            key: value
+            for key, value in stored.get(run.id, {}).items()
+            if key not in TimeSession.__struct_fields__
+        }
+        sessions[run.id] = by_hand | _session(run.id, timing, reference)
+    in_order = sorted(sessions.values(), key=lambda session: (dates.get(session["run"], ""), session["run"]))
+    merged = {
+        **known,
+        "mode": first.mode,
+        "figure": first.figure,
+        "sessions": in_order[-MAX_SESSIONS:],
+    }
+    if reference:
+        merged["reference_mhz"] = reference
+    return merged
+
+
+def told(
+    before: Mapping[str, Any], after: Mapping[str, Any], taken: Sequence[str], *, replaced: bool, why: str
+) -> str:
+    """What has become of the sessions: `session 3 of 3 added`; empty where they are the same runs.
+
+    Args:
+        before: The time in the file; empty where there is none.
+        after: The time as merged.
+        taken: The runs that were to be taken.
+        replaced: Whether the stored sessions went.
+        why: What showed that their code is another; empty where a person has said so.
+    """
+    old = [session["run"] for session in before.get("sessions", ())]
+    new = [session["run"] for session in after["sessions"]]
+    added = [run for run in new if run not in old]
+    gone = [run for run in old if run not in new]
+    parts = []
+    if replaced and gone:
+        parts.append(f"{count_sessions(len(old))} replaced by {len(new)}" + (f" ({why})" if why else ""))
+    elif old and added:
+        one = f"session {new.index(added[0]) + 1} of {len(new)} added"
+        parts.append(one if len(added) == 1 else f"{count_sessions(len(added))} added to {len(old)}")
+        if gone:
+            parts.append("the oldest dropped" if len(gone) == 1 else f"the {len(gone)} oldest dropped")
+    left_out = [run for run in taken if run not in new]
+    if left_out:
+        parts.append(f"{count_sessions(len(left_out))} older than the {MAX_SESSIONS} that are kept")
+    return ", ".join(parts)
+
+
+def count_sessions(number: int) -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{number} session{'' if number == 1 else 's'}"
+
+
+def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any]:
+    session: dict[str, Any] = {
+        "run": run_id,
+        "time_us": round_to_digits(timing.time_us, TIME_DIGITS),
+        "spread_pct": round_to_digits(timing.spread_pct, 2),
+    }
+    clock = _clock_mhz(timing)
+    if clock:
+        session["sm_clock_mhz"] = round_to_digits(clock, TIME_DIGITS)
+    if timing.autotuned:
+        session["autotuned"] = list(timing.autotuned)
+    model = _usable(timing.clock_model)
+    if model is None:
+        return session
+    session["clock_model"] = _as_json(model)
+    if clock and model.time_us(clock) > 0:
+        normalised = timing.time_us * model.time_us(reference_mhz) / model.time_us(clock)
+        if 0 < normalised < math.inf:
+            session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
+    return session
+
+
+def _clock_mhz(timing: Timing) -> float:
+    """Mean SM clock of the blocks; 0 where one of them is unknown."""
+    if not timing.blocks_mhz or min(timing.blocks_mhz) <= 0:
+        return 0.0
+    mean = sum(timing.blocks_mhz) / len(timing.blocks_mhz)
+    return mean if math.isfinite(mean) else 0.0
+
+
+def _reference_mhz(times: Sequence[tuple[Run, Timing]]) -> float:
+    models = (_usable(timing.clock_model) for _, timing in times)
+    return next((round_to_digits(model.reference_mhz, TIME_DIGITS) for model in models if model), 0.0)
+
+
+def _usable(model: ClockModel | None) -> ClockModel | None:
+    """The model, unless it holds a number that no fit gives: a run file may come from anywhere."""
+    if model is None or not all(map(math.isfinite, msgspec.structs.astuple(model))):
+        return None
+    return model if model.reference_mhz > 0 else None
+
+
+def _as_json(model: ClockModel) -> dict[str, float]:
+    rounded = {
+        "cycles": round_to_digits(model.cycles, TIME_DIGITS),
+        "fixed_us": round_to_digits(model.fixed_us, TIME_DIGITS),
+        "reference_mhz": round_to_digits(model.reference_mhz, TIME_DIGITS),
+    }
+    return rounded | ({"share_error": round_to_digits(model.share_error, 2)} if model.share_error else {})

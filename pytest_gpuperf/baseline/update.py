@@ -1,0 +1,133 @@
+"""A baseline file while runs are taken into it, one measurement after the other."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
+from pytest_gpuperf.baseline.notes import keep_used_notes
+from pytest_gpuperf.baseline.schema import BASELINE_SCHEMA, round_counter, same_quantity
+from pytest_gpuperf.baseline.sessions import merged_time, told
+from pytest_gpuperf.verdict.compare import compare, distinct_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.baseline.entry import Which
+    from pytest_gpuperf.baseline.gather import Taken
+    from pytest_gpuperf.baseline.schema import Baseline, MeasurementBaseline
+    from pytest_gpuperf.baseline.sessions import Rule
+    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.verdict.compare import Comparison
+    from pytest_gpuperf.verdict.gate import Gate
+
+
+class ChangingFile:
+    """A baseline file while it changes.
+
+    Args:
+        found: What it is, as a record and as a JSON object; None where there is none.
+        runs: What is taken in.
+    """
+
+    def __init__(self, found: tuple[Baseline, dict[str, Any]] | None, runs: Sequence[Run]) -> None:
+        self._runs = runs
+        self.baseline = found[0] if found else None
+        self.tests = found[0].tests if found else {}
+        self._before = found[1] if found else {}
+        self._after = copy.deepcopy(self._before)
+        self.dates = {run_id: note.date for run_id, note in found[0].runs.items()} if found else {}
+        self.dates.update({run.id: run.started_at for run in runs})
+
+    def known_time(self, nodeid: str, label: str) -> dict[str, Any]:
+        """The JSON object of a time; empty where there is none."""
+        measurements = self._before.get("tests", {}).get(nodeid, {}).get("measurements", {})
+        return measurements.get(label, {}).get("time") or {}
+
+    def put(self, nodeid: str, label: str, part: dict[str, Any]) -> None:
+        """Replace parts of one measurement."""
+        target: dict[str, Any] = self._after
+        for key in ("tests", nodeid, "measurements", label):
+            target = target.setdefault(key, {})
+        target.update(part)
+
+    def changed(self) -> dict[str, Any] | None:
+        """The whole new content; None where nothing has changed."""
+        if self._after == self._before:
+            return None
+        gpu = self._runs[0].environment.gpu
+        self._after.setdefault("schema", BASELINE_SCHEMA)
+        self._after.setdefault("gpu", {"name": gpu.name, "slug": gpu.slug})
+        keep_used_notes(self._after, self._runs)
+        return self._after
+
+
+@dataclass(frozen=True)
+class Update:
+    """What runs bring to one measurement of one test."""
+
+    nodeid: str
+    label: str
+    taken: Taken
+    known: MeasurementBaseline | None
+    gate: Gate
+    tolerance_pct: float
+    rule: Rule
+
+    def apply(self, file: ChangingFile, which: Which) -> Entry | None:
+        """Put it into the file where it is wanted, and say what that changes; None where it is not."""
+        comparison = None if self.known is None else self._compare(self.known)
+        replaces, why = self._replaces(comparison)
+        if replaces and self.rule == "append":
+            refusal = f"the sessions that are stored cannot be kept: {why}"
+            return Entry(self.nodeid, self.label, "refused", (refusal,))
+        part = self._counters()
+        line = ""
+        if self.taken.times:
+            before = file.known_time(self.nodeid, self.label)
+            time = merged_time(before, self.taken.times, replace=replaces, dates=file.dates)
+            runs = [run.id for run, _ in self.taken.times]
+            line = told(before, time, runs, replaced=replaces, why=why)
+            part["time"] = time
+        entry = make_entry(self.nodeid, self.label, self.taken, self.known, comparison, line)
+        if not entry.wanted(which):
+            return None
+        file.put(self.nodeid, self.label, part)
+        return entry
+
+    def _compare(self, known: MeasurementBaseline) -> Comparison:
+        measurement = self.taken.measurement
+        key, timing = (self.nodeid, self.label), measurement.timing
+        time = self.gate.compare(key, timing, self.tolerance_pct) if timing else None
+        return compare(measurement, known, time)
+
+    def _replaces(self, comparison: Comparison | None) -> tuple[bool, str]:
+        """Whether the stored sessions go, and what shows that they have to."""
+        known = None if self.known is None else self.known.time
+        if not self.taken.times or known is None or comparison is None:
+            return False, ""
+        if not same_quantity(self.taken.times[0][1], known):
+            return True, f"they were taken {known.mode} by {known.figure}"
+        if self.rule != "auto":
+            return self.rule == "replace", ""
+        # The runs are of one code, so where one of them is stored, that is the code of the sessions.
+        stored = {session.run for session in known.sessions}
+        why = "" if stored.intersection(run.id for run, _ in self.taken.times) else other_code(comparison)
+        return bool(why), why
+
+    def _counters(self) -> dict[str, Any]:
+        profile = self.taken.profile
+        if profile is None or not profile.combined:
+            return {}
+        return {
+            "kernels": list(distinct_kernels(profile)),
+            "counters": {
+                name: round_counter(name, value)
+                for name, value in profile.combined.items()
+                if isinstance(value, str) or math.isfinite(value)
+            },
+            "counters_run": self.taken.profile_run,
+        }

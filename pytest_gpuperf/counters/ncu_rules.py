@@ -1,0 +1,123 @@
+"""Results of ncu's own rules, the same from a report and from the details page as CSV."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Kind = Literal["optimization", "information", "warning", "error"]
+Scope = Literal["global", "local", ""]
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One result of one of ncu's rules for one launch."""
+
+    rule: str
+    """Its identifier, such as `CPIStall`."""
+    section: str = ""
+    """Identifier of the section that it belongs to, such as `WarpStateStats`."""
+    title: str = ""
+    """What it found in two or three words, or the rule's own name; empty in CSV."""
+    kind: Kind = "information"
+    message: str
+    estimated_speedup_pct: float | None = None
+    """ncu's estimate of what there is to gain, in per cent; None where it gives none."""
+    scope: Scope = ""
+    """What the estimate is of: `global` for the kernel's run time, `local` for the efficiency of the part of
+    the hardware that the rule looks at; empty without an estimate."""
+
+
+_KINDS: dict[str, Kind] = {
+    "MsgType_OK": "information",
+    "MsgType_OPTIMIZATION": "optimization",
+    "MsgType_WARNING": "warning",
+    "MsgType_ERR": "error",
+}
+_SCOPES: dict[str, Scope] = {"SpeedupType_LOCAL": "local", "SpeedupType_GLOBAL": "global"}
+_CSV_KINDS: dict[str, Kind] = {
+    "INF": "information",
+    "OPT": "optimization",
+    "WRN": "warning",
+    "ERR": "error",
+}
+_CSV_SCOPES: dict[str, Scope] = {"local": "local", "global": "global"}
+
+# Links, as the docstring of `rule_results_as_dicts` in `ncu_report` has them: `@section:ID:text@`,
+# `@sass:ADDRESS:text@`, `@source:FILE:LINE:text@` and `@url:text:ADDRESS@`.
+_LINK = re.compile(r"@(?:section:[^:@]*|sass:[^:@]*|source:[^:@]*:\d+):(?P<text>[^@]*)@")
+_URL = re.compile(r"@url:(?P<text>[^@]*?):(?P<address>https?://[^@]*)@")
+
+
+def from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[Rule, ...]:
+    """Rules out of what `rule_results_as_dicts` of a report gives; those that say nothing are left out.
+
+    Args:
+        results: The dictionaries.
+        library: The module `ncu_report` that they come from, whose constants they use.
+    """
+    kinds = {getattr(library, name, None): kind for name, kind in _KINDS.items()}
+    scopes = {getattr(library, name, None): scope for name, scope in _SCOPES.items()}
+    rules = []
+    for result in results:
+        said, estimate = result["rule_message"], result.get("speedup_estimation", {})
+        if not said["message"]:
+            continue
+        speedup = _finite(estimate.get("speedup"))
+        rules.append(
+            Rule(
+                rule=result["rule_identifier"],
+                section=result["section_identifier"],
+                title=said["title"] or result["name"],
+                kind=kinds.get(said["type"], "information"),
+                message=_plain(said["message"]),
+                estimated_speedup_pct=speedup,
+                scope="" if speedup is None else scopes.get(estimate.get("type"), ""),
+            )
+        )
+    return tuple(rules)
+
+
+def from_csv(row: dict[str, str]) -> Rule | None:
+    """The rule of a row of the details page; None where the row has none.
+
+    Args:
+        row: Its cells by the names of the columns.
+    """
+    name, message = row.get("Rule Name", ""), row.get("Rule Description", "")
+    if not name or not message:
+        return None
+    speedup = _finite(row.get("Estimated Speedup", "").replace(",", ""))
+    return Rule(
+        rule=name,
+        section=row.get("Section Name", ""),
+        kind=_CSV_KINDS.get(row.get("Rule Type", ""), "information"),
+        message=message,
+        estimated_speedup_pct=speedup,
+        scope="" if speedup is None else _CSV_SCOPES.get(row.get("Estimated Speedup Type", ""), ""),
+    )
+
+
+def by_speedup(rules: Iterable[Rule]) -> list[Rule]:
+    """The largest estimated speedup first, those without one at the end in ncu's order."""
+    return sorted(
+        rules,
+        key=lambda rule: math.inf if rule.estimated_speedup_pct is None else -rule.estimated_speedup_pct,
+    )
+
+
+def _plain(message: str) -> str:
+    return _URL.sub(r"\g<text> (\g<address>)", _LINK.sub(r"\g<text>", message))
+
+
+def _finite(value: object) -> float | None:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,1 @@
+"""NVIDIA's profiling library CUPTI, called in this process."""

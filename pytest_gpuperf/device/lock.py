@@ -1,0 +1,190 @@
+"""The lock that keeps a GPU to one run at a time, across the processes and users of a host.
+
+Two runs on one GPU measure each other. The lock is the kernel's, `flock(2)` on a file named by the GPU's
+UUID, so it ends with the process that holds it, however that ends. It is not `filelock`'s: where everybody
+may write, a lock must not follow links, empty the file while it waits, or fall back to a file that outlives a
+killed process. Which of these filelock does depends on its version, and two users have two versions.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FOLDERS = (Path("/tmp"), Path("/var/lock"))  # noqa: S108
+"""The first that can be written is taken. Not `TMPDIR`: users who set it would miss each other."""
+
+HELD_ENV = "GPUPERF_HELD_GPU"
+"""UUID of the GPU that this process, or one that it was started by, has locked: nobody waits for itself."""
+
+POLL_S = 0.2
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has a GPU locked, as the lock file says."""
+
+    pid: int = 0
+    """As its own container counts; 0 where the file does not say."""
+    since: float = 0.0
+    """Seconds of the Unix clock."""
+
+    def __str__(self) -> str:
+        """`pid 1234 (pytest) has been measuring for 12 s`."""
+        if not self.pid:
+            return "another process is measuring"
+        seconds = max(0, int(time.time() - self.since))
+        shown = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+        return f"pid {self.pid} (pytest) has been measuring for {shown}"
+
+
+class GpuLock:
+    """Exclusive use of one GPU, from `acquire` to `release` or to the end of the process.
+
+    Args:
+        uuid: The GPU's, or its MIG slice's.
+        folders: Where the file may be; the same for all users of the host.
+    """
+
+    def __init__(self, uuid: str, folders: Sequence[Path] = FOLDERS) -> None:
+        self._uuid = uuid
+        self._folders = folders
+        self._fd: int | None = None
+
+    @property
+    def gpu(self) -> str:
+        """The GPU in a message: `GPU-c410…`."""
+        return f"{self._uuid[:8]}…"
+
+    def acquire(self, waiting: Callable[[Holder], None] = lambda _: None) -> None:
+        """Wait, as long as it takes, until the GPU is ours.
+
+        Args:
+            waiting: Called several times a second while another process holds the lock.
+
+        Raises:
+            GpuperfError: There is no file to lock.
+        """
+        if os.environ.get(HELD_ENV) == self._uuid:
+            return
+        path = self._path()
+        try:
+            while self._fd is None:
+                self._fd = _lock(path, waiting)
+        except OSError as error:
+            raise _unusable(path, error) from None
+        with suppress(OSError):  # the text is for messages; the lock is ours without it
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()} {time.time():.0f}\n".encode(), 0)
+        os.environ[HELD_ENV] = self._uuid
+
+    def release(self) -> None:
+        """Let others measure; nothing where the lock is not ours."""
+        if self._fd is None:
+            return
+        os.environ.pop(HELD_ENV, None)
+        # Not by closing alone: what was forked off this process has the descriptor too.
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)
+        self._fd = None
+
+    def holder(self) -> Holder | None:
+        """Who measures on the GPU now, None for nobody.
+
+        Raises:
+            GpuperfError: The file cannot be looked at.
+        """
+        path = self._path()
+        try:
+            fd = _open(path, create=False)
+            try:
+                return None if _try(fd, fcntl.LOCK_SH) else _read(fd)
+            finally:
+                os.close(fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unusable(path, error) from None
+
+    def _path(self) -> Path:
+        for folder in self._folders:
+            if os.access(folder, os.W_OK | os.X_OK):
+                return folder / f"pytest-gpuperf-{re.sub(r'[^0-9A-Za-z-]', '_', self._uuid)}.lock"
+        names = " nor ".join(map(str, self._folders))
+        raise GpuperfError(f"neither {names} can be written")
+
+
+def _lock(path: Path, waiting: Callable[[Holder], None]) -> int | None:
+    """Descriptor of the locked file; None where another file has taken its place meanwhile."""
+    with ExitStack() as undo:
+        fd = _open(path)
+        undo.callback(os.close, fd)
+        while not _try(fd, fcntl.LOCK_EX):
+            waiting(_read(fd))
+            time.sleep(POLL_S)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), os.lstat(path)):
+                undo.pop_all()
+                return fd
+    return None
+
+
+def _open(path: Path, *, create: bool = True) -> int:
+    """Open a lock file of whichever user, but nothing else that somebody has put in its place."""
+    if create:
+        with suppress(FileExistsError):
+            fd = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            os.fchmod(fd, 0o666)  # whatever the umask
+            return fd
+    # Without O_CREAT, which fs.protected_regular forbids for another user's file in a sticky folder.
+    try:
+        fd = os.open(path, _FLAGS | os.O_RDWR)
+    except PermissionError:
+        fd = os.open(path, _FLAGS | os.O_RDONLY)  # enough to lock it
+    except FileNotFoundError:
+        if not create:
+            raise
+        return _open(path)  # removed since
+    found = os.fstat(fd)
+    # A second name could be that of a file that is dear to us.
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no plain file of one name")
+    return fd
+
+
+def _try(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(fd: int) -> Holder:
+    """What the holder has written; anybody may have written something else."""
+    text = re.fullmatch(rb"([1-9]\d{0,9}) (\d{1,12})\n", os.pread(fd, 64, 0))
+    return Holder(int(text[1]), float(text[2])) if text else Holder()
+
+
+def _unusable(path: Path, error: OSError) -> GpuperfError:
+    reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+    return GpuperfError(
+        f"{path} cannot be locked: {reason}",
+        expected="a plain file that every user may write",
+        next_step="remove it while nothing is measured",
+    )

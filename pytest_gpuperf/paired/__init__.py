@@ -1,0 +1,1 @@
+"""Old and new code in turn on one GPU: a worktree, two worker processes, several restarts."""

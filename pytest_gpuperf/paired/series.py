@@ -1,0 +1,97 @@
+"""What the restarts say of one call, and when they have said enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.paired.turns import PairedBlock, log_ratio
+from pytest_gpuperf.records import PairedTiming
+from pytest_gpuperf.timing.estimate import trimmed_mean
+from pytest_gpuperf.verdict.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.verdict.paired import Side, decide_paired
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.paired.git import Commit
+    from pytest_gpuperf.records import TimingMode
+
+TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
+
+
+@dataclass(frozen=True)
+class PairedTime:
+    """How the time of one call compares with the old code's."""
+
+    record: PairedTiming
+    decision: Decision | None
+    """None where no restart has both times; `record.reason` then says why."""
+    restarts: tuple[tuple[PairedBlock, ...], ...]
+    """Blocks of each restart, in quads, with their clocks."""
+
+
+@dataclass
+class Series:
+    """One label of one test."""
+
+    restarts: list[tuple[PairedBlock, ...]] = field(default_factory=list)
+    log_ratios: list[float] = field(default_factory=list)
+    mode: TimingMode | None = None
+    seconds: float = 0.0
+    reason: str = ""
+    """Why it cannot be compared."""
+    broken: bool = False
+    decision: Decision | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it needs no further restart."""
+        return bool(self.reason) or (
+            self.decision is not None and self.decision.outcome is not Outcome.INCONCLUSIVE
+        )
+
+    def add(self, blocks: tuple[PairedBlock, ...], mode: TimingMode, seconds: float) -> None:
+        """Take in one restart."""
+        ratio = log_ratio(blocks)
+        if ratio is None:
+            self.reason = TOO_SHORT
+            return
+        self.restarts.append(blocks)
+        self.log_ratios.append(ratio)
+        self.mode = mode
+        self.seconds += seconds
+
+    def judge(self, thresholds: Thresholds, comparisons: int, tolerance_pct: float, *, final: bool) -> None:
+        """Decide by the restarts so far, where there are any."""
+        if self.log_ratios and not self.is_settled:
+            self.decision = decide_paired(
+                self.log_ratios, thresholds, comparisons, tolerance_pct, final=final
+            )
+
+    def result(self, commit: Commit, comparisons: int) -> PairedTime:
+        """As record and decision."""
+        record = PairedTiming(
+            ref=commit.ref,
+            commit=commit.id,
+            mode=self.mode,
+            log_ratios=tuple(round(ratio, 7) for ratio in self.log_ratios),
+            comparisons=comparisons,
+            old_us=self._time_us("A"),
+            new_us=self._time_us("B"),
+            old_mhz=self._clock_mhz("A"),
+            new_mhz=self._clock_mhz("B"),
+            seconds=round(self.seconds, 1),
+            reason=self.reason,
+            broken=self.broken,
+        )
+        return PairedTime(record, self.decision, tuple(self.restarts))
+
+    def _blocks(self, side: Side) -> list[PairedBlock]:
+        return [block for blocks in self.restarts for block in blocks if block.side == side]
+
+    def _time_us(self, side: Side) -> float:
+        times = [block.time_us for block in self._blocks(side)]
+        return round(trimmed_mean(times), 6) if times else 0.0
+
+    def _clock_mhz(self, side: Side) -> float:
+        clocks = [block.sm_clock_mhz for block in self._blocks(side)]
+        return round(sum(clocks) / len(clocks), 1) if clocks and all(clocks) else 0.0

@@ -1,0 +1,106 @@
+"""How a time hangs on the SM clock, from blocks that ran at different clocks.
+
+GPUs change their clock with power and temperature. A kernel bound by arithmetic is then fixed in cycles, one
+bound by memory is fixed in time, and a line fits both and what lies between: `t = cycles / f + fixed_us`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.records import ClockModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEAST_BLOCKS = 6
+"""A line has two parameters; fewer blocks say too little of the noise around it."""
+LEAST_NOISE = 0.002
+"""Relative error of a burst of blocks that is assumed at least, however many they are: blocks of one burst
+agree better with one another than with the line (the cycles of a GEMM spread by 0.2 to 0.6 % where only its
+clock changed)."""
+LEAST_BURSTS = 2
+"""What blocks are sure to come from: more bursts cannot be told from a drift."""
+MOST_SHARE_ERROR = 0.15
+"""Beyond this, a clock that differs by 10 % leaves over 1.5 % of a time uncertain, more than what is looked
+for."""
+
+
+def fit(
+    times_us: Sequence[float],
+    mhz: Sequence[float],
+    *,
+    weights: Sequence[float] | None = None,
+    reference_mhz: float | None = None,
+) -> ClockModel | None:
+    """Fit `t = cycles / f + fixed_us` by weighted least squares with neither part below 0.
+
+    Errors are taken as relative, so that a block counts alike at any clock. The error of the share is that of
+    the line without its bounds (exact where neither is met, and the right size at a bound).
+
+    Args:
+        times_us: Time of each block in microseconds a call.
+        mhz: Mean SM clock of each block in MHz; as many, all above 0.
+        weights: How much each block counts, as the inverse of its variance; alike where not given.
+        reference_mhz: The clock that times will be brought to; the median of `mhz` where not given.
+
+    Returns:
+        None where the clocks at hand do not tell: fewer than 6 blocks, a clock that hardly moved, or noise
+        that hides what it did.
+    """
+    if len(times_us) < LEAST_BLOCKS or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
+        return None
+    import numpy as np
+    from scipy.optimize import nnls
+
+    times, clocks = np.asarray(times_us, dtype=float), np.asarray(mhz, dtype=float)
+    reference = float(np.median(clocks)) if reference_mhz is None else reference_mhz
+    weight = np.ones_like(times) if weights is None else np.asarray(weights, dtype=float)
+    root = np.sqrt(weight / weight.mean())
+    # Columns in relative times: the parameters are the two parts of the time at the reference clock.
+    design = (root / times)[:, None] * np.column_stack([reference / clocks, np.ones_like(clocks)])
+    (moving_us, fixed_us), residual = nnls(design, root)
+    noise = np.hypot(residual / np.sqrt(len(times) - 2), LEAST_NOISE * np.sqrt(len(times) / LEAST_BURSTS))
+    total_us = moving_us + fixed_us
+    slope = np.array([fixed_us, -moving_us]) / total_us**2
+    share_error = float(noise * np.sqrt(slope @ np.linalg.inv(design.T @ design) @ slope))
+    if share_error > MOST_SHARE_ERROR:
+        return None
+    return ClockModel(
+        cycles=float(moving_us) * reference,
+        fixed_us=float(fixed_us),
+        reference_mhz=reference,
+        share_error=share_error,
+    )
+
+
+def normalise(time_us: float, mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:
+    """A time brought to the reference clock, in microseconds.
+
+    Args:
+        time_us: The time as measured, in microseconds.
+        mhz: The mean SM clock it was measured at.
+        model: How the call's time hangs on the clock; its own fit need not be of this session.
+        reference_mhz: Where to bring it; `model.reference_mhz` where not given.
+    """
+    return time_us * model.time_us(_reference(model, reference_mhz)) / model.time_us(mhz)
+
+
+def normalisation_error(mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:
+    """What `normalise` adds to the relative standard error of a time: a fraction, 0 at the reference clock.
+
+    First order in `model.share_error`: with the share `s` at the model's own reference `m`, a time goes with
+    `1 - s + s·m/f`. A wrong share moves its logarithm at both clocks, and the difference is what counts.
+    """
+    share = model.sm_clock_share
+
+    def by_share(clock_mhz: float) -> float:
+        excess = model.reference_mhz / clock_mhz - 1
+        return excess / (1 + share * excess)
+
+    reference = _reference(model, reference_mhz)
+    return abs(by_share(reference) - by_share(mhz)) * model.share_error
+
+
+def _reference(model: ClockModel, reference_mhz: float | None) -> float:
+    return model.reference_mhz if reference_mhz is None else reference_mhz

@@ -1,0 +1,90 @@
+"""CUDA graphs, events and the kernel that blocks the GPU: what batches are made of."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SLEEP_CYCLES_PER_US = 2000
+"""More than any SM clock in MHz, so that a blocking kernel lasts at least as long as asked for."""
+
+
+class NotCapturableError(Exception):
+    """The callable cannot be captured into a CUDA graph; says why."""
+
+
+def event() -> torch.cuda.Event:
+    """A CUDA event that keeps the time."""
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def elapsed_us(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
+    """Microseconds between two events that have passed."""
+    return 1e3 * float(start.elapsed_time(end))
+
+
+def capture(body: Callable[[], Any]) -> torch.cuda.CUDAGraph:
+    """Capture what `body` launches into one CUDA graph.
+
+    Raises:
+        NotCapturableError: It synchronises, allocates outside torch or launches elsewhere.
+        GpuperfError: It launched nothing on the GPU.
+    """
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                body()
+        except Exception as error:
+            _recover()
+            # Ending a broken capture fails too; the first failure is the one that says why.
+            first = error.__context__ or error
+            raise NotCapturableError(str(first).strip().split("\n")[0] or type(first).__name__) from error
+    if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
+        raise nothing_launched()
+    return graph
+
+
+def _recover() -> None:
+    """Make torch usable after a capture that failed.
+
+    Such a capture leaves the random generators in capture mode, where `torch.randn` raises; the end of the
+    next good one takes them out of it.
+    """
+    torch.cuda.synchronize()
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+        torch.zeros(1, device="cuda")
+
+
+def block_gpu(microseconds: float) -> None:
+    """Queue a kernel that keeps the GPU busy for at least this long."""
+    torch.cuda._sleep(int(microseconds * SLEEP_CYCLES_PER_US))  # type: ignore[no-untyped-call]
+
+
+def replay_us(graph: torch.cuda.CUDAGraph) -> float:
+    """Microseconds of one replay, the host's launch of the graph hidden behind a blocking kernel."""
+    start, end = event(), event()
+    block_gpu(100)
+    start.record()
+    graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return elapsed_us(start, end)
+
+
+def nothing_launched() -> GpuperfError:
+    """The error for a callable that does no work on the GPU."""
+    return GpuperfError(
+        "the callable launched nothing on the GPU",
+        expected="a callable that launches kernels on the current CUDA stream",
+        next_step="put its tensors on gpuperf.device",
+    )

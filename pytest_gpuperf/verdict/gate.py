@@ -1,0 +1,193 @@
+"""The time of a test beside the stored sessions of its baseline: which, at which clock, how sure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeAlias
+
+from pytest_gpuperf.timing.clock_model import normalisation_error, normalise
+from pytest_gpuperf.timing.estimate import standard_error
+from pytest_gpuperf.verdict.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.verdict.moderated import Session, moderate
+from pytest_gpuperf.verdict.screen import screen_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_gpuperf.baseline.schema import Baseline, TimeBaseline, Times, TimeSession
+    from pytest_gpuperf.records import ClockModel, Timing
+    from pytest_gpuperf.verdict.moderated import Variance
+
+Key: TypeAlias = tuple[str, str]
+"""Node id and label."""
+
+ENOUGH_BLOCKS = 10
+"""Fewer say little of their own error."""
+
+
+@dataclass(frozen=True)
+class TimeComparison:
+    """A time beside its baseline."""
+
+    decision: Decision
+    actual_us: float
+    """At `at_mhz`, like `baseline_us`."""
+    baseline_us: float
+    """Mean over the sessions (geometric)."""
+    raw_change_pct: float
+    """Change of the times as they were measured, whatever the clocks were."""
+    at_mhz: float = 0.0
+    """The SM clock that both were brought to; 0 where they are compared as measured."""
+    actual_mhz: float = 0.0
+    """Mean SM clock of the new time; 0 where unknown."""
+    baseline_mhz: float = 0.0
+    """Mean SM clock of the sessions; 0 where unknown."""
+    against: str = ""
+    """What the baseline is called; empty for the stored sessions."""
+    replicate: str = "session"
+    """What `decision.replicates` counts."""
+
+    @property
+    def slower(self) -> bool:
+        """Whether the time has regressed."""
+        return self.decision.outcome is Outcome.REGRESSED
+
+    @property
+    def faster(self) -> bool:
+        """Whether the time has improved."""
+        return self.decision.outcome is Outcome.IMPROVED
+
+
+class Gate:
+    """Judges the times of one run against baselines.
+
+    How much a test varies between sessions is estimated from the sessions of all tests together.
+
+    Args:
+        baselines: All that the run is compared with.
+        card: UUID of the GPU that the run was measured on.
+        comparisons: Tests that are judged in the run.
+        thresholds: What counts as a change.
+    """
+
+    def __init__(
+        self,
+        baselines: Iterable[Baseline],
+        *,
+        card: str,
+        comparisons: int,
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        self._card = card
+        self._comparisons = max(1, comparisons)
+        self._thresholds = thresholds or Thresholds()
+        self._times: dict[Key, TimeBaseline] = {}
+        self._cards: dict[str, str] = {}
+        for baseline in baselines:
+            self._cards.update((run, note.gpu_uuid) for run, note in baseline.runs.items())
+            for nodeid, test in baseline.tests.items():
+                for label, measurement in test.measurements.items():
+                    if measurement.time is not None:
+                        self._times[nodeid, label] = measurement.time
+
+    def compare(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
+        """Judge a time against the stored sessions; None where none of its mode and figure are stored.
+
+        Args:
+            key: Node id and label.
+            timing: What was measured.
+            tolerance_pct: A slowdown up to this is accepted, in per cent; 0 leaves it to statistics.
+        """
+        times = self._times.get(key)
+        return None if times is None else self._compare(key, timing, times, tolerance_pct)
+
+    def compare_pinned(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
+        """Judge a time against the pinned sessions, as `compare` does against the present ones."""
+        times = self._times.get(key)
+        if times is None or times.pinned is None:
+            return None
+        return self._compare(key, timing, times.pinned, tolerance_pct, against=str(times.pinned))
+
+    def _compare(
+        self,
+        key: Key,
+        timing: Timing,
+        times: Times,
+        tolerance_pct: float,
+        against: str = "",
+    ) -> TimeComparison | None:
+        found = timing.by(times.figure)
+        if found is None or found.mode != times.mode:
+            return None
+        timing, sessions = found, times.sessions
+        model = timing.clock_model or sessions[-1].clock_model
+        actual_mhz = fmean(timing.blocks_mhz) if timing.blocks_mhz else 0.0
+        at_mhz = times.reference_mhz if model and actual_mhz and _normalised(sessions) else 0.0
+        new = self._new(timing, actual_mhz, at_mhz, model if at_mhz else None)
+        stored = [self._stored(session, at_mhz) for session in sessions]
+        decision = screen_one(
+            new,
+            stored,
+            self._variance(key, stored, at_mhz),
+            self._thresholds,
+            self._comparisons,
+            tolerance_pct,
+        )
+        raw = fmean(math.log(session.time_us) for session in sessions)
+        clocks = [session.sm_clock_mhz for session in sessions]
+        return TimeComparison(
+            decision=decision,
+            actual_us=math.exp(new.log_time),
+            # As the decision sees it: sessions of the card at hand only, where there are any.
+            baseline_us=math.exp(new.log_time) / (1 + decision.change_pct / 100),
+            raw_change_pct=100 * math.expm1(math.log(timing.time_us) - raw),
+            at_mhz=at_mhz,
+            actual_mhz=actual_mhz,
+            baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
+            against=against,
+        )
+
+    def _new(self, timing: Timing, actual_mhz: float, at_mhz: float, model: ClockModel | None) -> Session:
+        time_us, error = timing.time_us, 0.0
+        if len(timing.blocks_us) >= ENOUGH_BLOCKS:
+            error = standard_error(timing.blocks_us) / timing.time_us
+        if model is not None:
+            error = math.hypot(error, normalisation_error(actual_mhz, model, at_mhz))
+            time_us = normalise(time_us, actual_mhz, model, at_mhz)
+        return Session(math.log(time_us), self._card, error)
+
+    def _stored(self, session: TimeSession, at_mhz: float) -> Session:
+        error = 0.0
+        if at_mhz and session.clock_model is not None and session.sm_clock_mhz:
+            error = normalisation_error(session.sm_clock_mhz, session.clock_model, at_mhz)
+        time_us = session.normalised_us if at_mhz else session.time_us
+        return Session(math.log(time_us), self._cards.get(session.run, ""), error)
+
+    def _variance(self, key: Key, stored: Sequence[Session], at_mhz: float) -> Variance:
+        if bool(at_mhz) == _normalised(self._times[key].sessions) and key in self._variances:
+            return self._variances[key]
+        # Here the clock is not known, so what it does to the time is part of the noise.
+        return moderate({key: stored}, self._thresholds)[key]
+
+    @cached_property
+    def _variances(self) -> dict[Key, Variance]:
+        """Of each test, with those of the same mode together."""
+        found: dict[Key, Variance] = {}
+        for mode in {time.mode for time in self._times.values()}:
+            alike = {
+                key: [
+                    self._stored(session, time.reference_mhz if _normalised(time.sessions) else 0.0)
+                    for session in time.sessions
+                ]
+                for key, time in self._times.items()
+                if time.mode == mode
+            }
+            found.update(moderate(alike, self._thresholds))
+        return found
+
+
+def _normalised(sessions: Sequence[TimeSession]) -> bool:
+    return all(session.normalised_us for session in sessions)

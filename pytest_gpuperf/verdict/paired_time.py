@@ -1,0 +1,38 @@
+"""The time of a test beside that of older code, both taken in turn on one GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.verdict.decision import Thresholds
+from pytest_gpuperf.verdict.gate import TimeComparison
+from pytest_gpuperf.verdict.paired import decide_paired
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import PairedTiming
+
+
+def compare_paired(paired: PairedTiming, tolerance_pct: float) -> TimeComparison | None:
+    """Judge the restarts of a pair; None where there are none, and `paired.reason` says why.
+
+    Args:
+        paired: What was measured.
+        tolerance_pct: A slowdown up to this is accepted, in per cent; 0 leaves it to statistics.
+    """
+    if not paired.log_ratios:
+        return None
+    decision = decide_paired(
+        paired.log_ratios, Thresholds(), max(1, paired.comparisons), tolerance_pct, final=True
+    )
+    # The ratio of restarts is what was decided on; the mean of all blocks may differ from it a little.
+    old_us = paired.new_us / (1 + decision.change_pct / 100)
+    return TimeComparison(
+        decision=decision,
+        actual_us=paired.new_us,
+        baseline_us=old_us,
+        raw_change_pct=decision.change_pct,
+        actual_mhz=paired.new_mhz,
+        baseline_mhz=paired.old_mhz,
+        against=f"{paired.ref} ({paired.commit[:7]})",
+        replicate="restart",
+    )

@@ -1,0 +1,91 @@
+"""What the verdict says of a time: one line that states actual, baseline and how sure that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.verdict.decision import Outcome
+from pytest_gpuperf.verdict.result import show_pair
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.baseline.schema import TimeBaseline
+    from pytest_gpuperf.records import Timing, TimingMode
+    from pytest_gpuperf.verdict.compare import Comparison
+    from pytest_gpuperf.verdict.gate import TimeComparison
+    from pytest_gpuperf.verdict.result import Change
+
+MOVED_PCT = 1.0
+"""A raw time that moves by more, while the normalised one and the work do not, shows that the machine did."""
+EXPLAINING = ("registers_per_thread", "local_spill_instructions", "theoretical_occupancy", "instructions")
+"""Counters that are causes, the first the likeliest; then the occupancy and the stalls that follow."""
+
+
+def time_line(time: TimeComparison, mode: TimingMode) -> str:
+    """`time_us 5.43 is 2.1 % slower than the baseline 5.32 (+1.2 to +3.0 %, 5 sessions, hot; …)`."""
+    decision = time.decision
+    # What logarithms leave behind is no difference.
+    actual, expected = show_pair(float(f"{time.actual_us:.6g}"), float(f"{time.baseline_us:.6g}"))
+    direction = "slower" if decision.change_pct >= 0 else "faster"
+    baseline = f"the baseline {expected}" if not time.against else f"{expected} of {time.against}"
+    verdict = {
+        Outcome.INCONCLUSIVE: ", too uncertain to be called",
+        Outcome.PASS: "",
+        Outcome.IMPROVED: "",
+        Outcome.REGRESSED: "",
+    }[decision.outcome]
+    return (
+        f"time_us {actual} is {abs(decision.change_pct):.1f} % {direction} than {baseline}{verdict} "
+        f"({', '.join(_how(time, mode))})"
+    )
+
+
+def _how(time: TimeComparison, mode: TimingMode) -> list[str]:
+    decision = time.decision
+    several = "" if decision.replicates == 1 else "s"
+    parts = [
+        f"{decision.low_pct:+.1f} to {decision.high_pct:+.1f} %",
+        f"finds {decision.smallest_detectable_pct:.1f} % and more",
+        f"{decision.replicates} {time.replicate}{several}",
+        mode,
+    ]
+    if time.at_mhz:
+        parts.append(f"at {time.at_mhz:.0f} MHz")
+    if decision.new_card:
+        parts.append("on a card that the baseline has not seen")
+    return parts
+
+
+def machine_moved(comparison: Comparison) -> str:
+    """A remark where the raw time moved and the kernel did not; empty elsewhere."""
+    time = comparison.time
+    if time is None or not time.at_mhz or time.decision.outcome is not Outcome.PASS:
+        return ""
+    if abs(time.raw_change_pct) <= max(MOVED_PCT, abs(time.decision.change_pct) + MOVED_PCT):
+        return ""
+    work = ", instructions unchanged" if comparison.same_work else ""
+    clocks = f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
+    return (
+        f"the machine moved, not the kernel: {time.raw_change_pct:+.1f} % {clocks}, "
+        f"{time.decision.change_pct:+.1f} % at {time.at_mhz:.0f} MHz{work}"
+    )
+
+
+def autotuned_otherwise(timing: Timing, baseline: TimeBaseline) -> str:
+    """A remark where an autotuner picked what it picked in no session; empty elsewhere."""
+    sessions = [set(session.autotuned) for session in baseline.sessions]
+    new = [picked for picked in timing.autotuned if not any(picked in session for session in sessions)]
+    if not new or not any(sessions):
+        return ""
+    return f"autotune picked {'; '.join(new)}; in the baseline {'; '.join(sorted(sessions[-1]))}"
+
+
+def explanation(comparison: Comparison) -> Change | None:
+    """The counter that explains a slower time best; None where none of those that could has worsened."""
+    worse = [change for change in comparison.counters if change.worse]
+    causes = [change for name in EXPLAINING for change in worse if change.metric == name]
+    effects = [
+        change
+        for change in worse
+        if change.metric == "achieved_occupancy" or change.metric.startswith(("stall.", "l2_hit", "l1_hit"))
+    ]
+    return next(iter([*causes, *effects]), None)

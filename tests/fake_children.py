@@ -1,0 +1,151 @@
+"""What the benchmarks' child processes do in tests: targets of `benchmarks.children.Child`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.children import Parent
+
+GPU = {"name": "NVIDIA H200", "slug": "nvidia-h200", "uuid": "GPU-1"}
+ENVIRONMENT = {"gpu": GPU, "toolchain": {"torch": "2.11.0", "driver": "580"}, "commit": "c0ffee1234"}
+BEGAN = {"type": "began", "date": "2026-11-21T10:00:00Z", "environment": ENVIRONMENT}
+
+
+def count(parent: Parent, upto: str) -> None:
+    """Count, once it may."""
+    parent.wait_for_turn()
+    for number in range(int(upto)):
+        parent.tell(number)
+
+
+def fail(parent: Parent) -> None:
+    """Say one thing, and fail."""
+    parent.wait_for_turn()
+    parent.tell("first")
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def be_killed(parent: Parent) -> None:
+    """End as the kernel's memory killer ends processes."""
+    parent.wait_for_turn()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang(parent: Parent) -> None:
+    """Say one thing, then nothing, with a program of its own that hangs too."""
+    parent.wait_for_turn()
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    parent.tell(program.pid)
+    time.sleep(60)
+
+
+def note_times(parent: Parent, path: str) -> None:
+    """Write down when it has been imported, when its turn comes, and when it ends."""
+    _note(path, "imported")
+    parent.wait_for_turn()
+    _note(path, "begins")
+    time.sleep(0.5)
+    _note(path, "ends")
+
+
+def _note(path: str, what: str) -> None:
+    with Path(path).open("a") as file:
+        file.write(f"{what}\n")
+
+
+def ours(parent: Parent, *modes: str) -> None:
+    """Times of two kernels, one of which cannot be timed cold."""
+    parent.wait_for_turn()
+    parent.tell({"environment": ENVIRONMENT, "max_sm_clock_mhz": 1980})
+    for mode in modes:
+        parent.tell({"kernel": "square 64²", "mode": mode, "found": {"time_us": 1.0, "sm_clock_mhz": 1979.0}})
+        found = {"failure": "GpuperfError: too short"} if mode == "cold" else {"time_us": 2.0}
+        parent.tell({"kernel": "square 256²", "mode": mode, "found": found})
+
+
+def truth(parent: Parent) -> None:
+    """One kernel's duration; then it fails."""
+    parent.wait_for_turn()
+    parent.tell({"kernel": "square 64²", "truth": {"hot_us": 0.95, "cold_us": 1.2}})
+    raise ValueError("61 kernels in 60 calls")
+
+
+def other(parent: Parent) -> None:
+    """Another tool's times."""
+    parent.wait_for_turn()
+    parent.tell({"tool": "triton", "version": "3.6.0", "times_us": {"square 64²": 4.26}})
+
+
+def pytest_benchmark_on_cpu(parent: Parent) -> None:
+    """The real thing, with a kernel that runs on the CPU."""
+    import torch
+
+    from benchmarks.timing_accuracy import kernels, others
+
+    def make() -> Any:
+        x = torch.ones(8)
+        return lambda: x + 1
+
+    def broken() -> Any:
+        raise RuntimeError("out of memory")
+
+    kernels.KERNELS.clear()
+    kernels.KERNELS.update({"sum": make, "broken": broken})
+    torch.cuda.synchronize = lambda device=None: None
+    others.MIN_RUN_S = 0.01
+    others.pytest_benchmark(parent)
+
+
+def screen(parent: Parent, process: str) -> None:
+    """One sample, and one that failed."""
+    parent.wait_for_turn()
+    parent.tell(BEGAN)
+    timing = {"mode": "hot", "time_us": 10.0, "spread_pct": 0.1, "blocks_us": [10.0], "calls_per_block": 5}
+    parent.tell(
+        {
+            "type": "screened",
+            "process": int(process),
+            "kernel": "copy",
+            "permille": 0,
+            "card": "GPU-1",
+            "timing": timing,
+            "seconds": 0.4,
+            "launches_us": [10.5, 10.6],
+            "launches_s": 0.01,
+            "do_bench_us": 11.0,
+            "do_bench_s": 0.1,
+        }
+    )
+    parent.tell({"type": "failed", "what": f"process {process}, matmul", "why": "RuntimeError: no memory"})
+
+
+def take_turns(parent: Parent) -> None:
+    """A side whose kernels take 100 µs and what the dose adds; it has no histogram."""
+    parent.wait_for_turn()
+    parent.tell(BEGAN)
+    parent.tell([])
+    while True:
+        try:
+            what, *rest = parent.hear()
+        except EOFError:
+            return
+        if rest and "histogram" in rest[0]:
+            parent.tell(f"KeyError: {rest[0]}")
+        elif what == "blocks":
+            _, permille, _, kept = rest
+            parent.tell([100 + permille / 10] * kept)
+        else:
+            parent.tell([])
+
+
+def fail_at_once(parent: Parent, *_: str) -> None:
+    """End before anything was said."""
+    parent.wait_for_turn()
+    raise RuntimeError("no GPU")

@@ -1,0 +1,105 @@
+"""A stand-in for the GPU, as a pytest plugin (`-p fake_gpu`): a call takes the microseconds that it returns.
+
+The session and its workers are real pytests with the real plugin, but for what touches torch and CUDA.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CLOCK_MHZ = 1980.0
+
+
+def stand_in(name: str, **members: object) -> None:
+    """Be a module that is imported later."""
+    module = ModuleType(name)
+    vars(module).update(members)
+    sys.modules[name] = module
+
+
+class FakeCuda:
+    """What of `torch.cuda` the children use."""
+
+    current_device = staticmethod(lambda: 0)
+    synchronize = staticmethod(lambda: None)
+
+
+numbers = random.Random()
+stand_in("torch", cuda=FakeCuda, device=lambda *_: "cuda", manual_seed=numbers.seed, rand=numbers.random)
+
+
+@dataclass(frozen=True)
+class FakeBlock:
+    """One block."""
+
+    time_us: float
+    sm_clock_mhz: float = CLOCK_MHZ
+
+
+@dataclass(frozen=True)
+class FakePrepared:
+    """A call that returns its time in microseconds."""
+
+    fn: Callable[[], Any]
+    wanted: str = "auto"
+
+    @property
+    def mode(self) -> str:
+        """How it is timed."""
+        return "hot" if self.wanted == "auto" else self.wanted
+
+    def warm_up(self) -> None:
+        """Nothing."""
+
+    def block(self) -> FakeBlock:
+        """The time."""
+        return FakeBlock(self.fn())
+
+
+class FakeTimer:
+    """In place of `timing.timer.Timer`."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def prepare(self, fn: Callable[[], Any], mode: str) -> FakePrepared:
+        """Nothing to be done."""
+        return FakePrepared(fn, mode)
+
+
+class FakeInstruments:
+    """In place of `instruments.live.LiveInstruments`."""
+
+    device = "cuda"
+
+    def __init__(self, *_: object) -> None: ...
+
+    def check(self, call: object, reference: object) -> object:
+        """It passed."""
+        from pytest_gpuperf.records import Correctness
+
+        return Correctness(passed=True)
+
+    def time(self, call: Callable[[], Any], *, mode: str, bytes: int, flops: int) -> object:
+        """The time."""
+        from run_builders import timing
+
+        return timing(FakePrepared(call).block().time_us, bytes=bytes, flops=flops)
+
+
+def pytest_configure() -> None:
+    """Take the GPU's place once the plugin is there."""
+    import pytest_gpuperf.session.live
+    from run_builders import H200, one_test
+
+    pytest_gpuperf.session.live.why_not_live = lambda: ""
+    stand_in("pytest_gpuperf.device.gpu", gpu_info=lambda: H200)
+    stand_in("pytest_gpuperf.device.environment", environment=lambda *_: one_test().environment)
+    stand_in("pytest_gpuperf.timing.timer", Timer=FakeTimer)
+    stand_in("pytest_gpuperf.instruments.live", LiveInstruments=FakeInstruments)

@@ -1,0 +1,72 @@
+"""Samples of the gate's benchmark whose truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from benchmarks.gate_power.kernels import DOSES_PERMILLE
+from benchmarks.gate_power.sample import PAIRS
+from benchmarks.gate_power.samples import Began, Line, Paired, Screened
+from pytest_gpuperf.records import Environment, GpuInfo, Timing, Toolchain
+
+TIMES_US = {"short": 12.0, "middle": 90.0, "long": 480.0}
+
+
+def screened(process: int, kernel: str, permille: int, time_us: float, card: str = "GPU-1") -> Screened:
+    launches = tuple(round(time_us * (1 + at / 1e5), 5) for at in range(30))
+    return Screened(
+        process=process,
+        kernel=kernel,
+        permille=permille,
+        card=card,
+        timing=Timing(
+            mode="hot", time_us=time_us, spread_pct=0.1, blocks_us=(time_us,) * 10, calls_per_block=10
+        ),
+        seconds=0.5,
+        launches_us=launches,
+        launches_s=0.01,
+        do_bench_us=time_us + 3,
+        do_bench_s=0.1,
+    )
+
+
+def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed: int = 0) -> list[Line]:
+    """Processes and restarts that vary as they do on a GPU, and doses that change the time by as much."""
+    rng = np.random.default_rng(seed)
+
+    def noise() -> float:
+        return math.exp(sd_pct / 100 * float(rng.standard_normal()))
+
+    lines: list[Line] = [
+        Began(
+            date="2026-11-21T10:00:00Z",
+            environment=Environment(
+                gpu=GpuInfo(name="NVIDIA H200", slug="nvidia-h200", uuid="GPU-1"),
+                toolchain=Toolchain(torch="2.11.0"),
+                commit="c0ffee1234",
+            ),
+        )
+    ]
+    lines += [
+        screened(process, kernel, dose, time_us * (1 + dose / 1000) * noise())
+        for process in range(processes)
+        for kernel, time_us in TIMES_US.items()
+        for dose in DOSES_PERMILLE
+    ]
+    lines += [
+        Paired(
+            restart=restart,
+            kernel=kernel,
+            old=old,
+            new=new,
+            card="GPU-1",
+            log_ratio=math.log((1 + new / 1000) / (1 + old / 1000) * noise()),
+            seconds=1.0,
+        )
+        for restart in range(restarts)
+        for kernel in TIMES_US
+        for old, new in PAIRS
+    ]
+    return lines

@@ -1,0 +1,82 @@
+"""`--gpuperf-against` on a real GPU: a kernel whose work is a loop, with more or fewer turns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from paired_project import Project
+from pytest_gpuperf.verdict.decision import Outcome, Thresholds
+from pytest_gpuperf.verdict.paired import decide_paired
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records import PairedTiming
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+KERNEL = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def steps_kernel(o, i, steps, B: tl.constexpr):
+    k = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(i + k)
+    for _ in range(steps):
+        v = v * 0.999 + 0.5
+    tl.store(o + k, v)
+
+def steps(x):
+    y = torch.empty_like(x)
+    steps_kernel[(x.numel() // 256,)](y, x, {steps}, B=256)
+    return y
+"""
+TEST = """
+import torch
+from kernels import steps
+
+def test_steps(gpuperf):
+    gpuperf.time(steps, torch.rand(132 * 8 * 256, device=gpuperf.device))
+"""
+
+
+def compared(tmp_path: Path, steps: int) -> PairedTiming:
+    """A kernel of so many steps beside one of 4000."""
+    project = Project(tmp_path / "repo")
+    project.commit({"kernels.py": KERNEL.format(steps=4000), "test_steps.py": TEST})
+    project.write({"kernels.py": KERNEL.format(steps=steps)})
+    arguments = ("--gpuperf", "--gpuperf-counters=off", "--gpuperf-against=main")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=project.root,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    found = project.compared()["test_steps"]
+    assert not found.reason, done.stdout + done.stderr
+    assert project.leftovers() == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome"), [(4000, Outcome.PASS), (4080, Outcome.REGRESSED), (3920, Outcome.IMPROVED)]
+)
+def test_two_per_cent_of_work_are_found_and_unchanged_code_passes(
+    tmp_path: Path, steps: int, outcome: Outcome
+) -> None:
+    found = compared(tmp_path, steps)
+    decision = decide_paired(found.log_ratios, Thresholds(), final=True)
+    assert decision.outcome is outcome
+    assert decision.change_pct == pytest.approx(100 * (steps / 4000 - 1), abs=0.5)
+    assert found.mode == "hot"

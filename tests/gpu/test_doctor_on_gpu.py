@@ -1,0 +1,31 @@
+"""`gpuperf doctor` on a machine with a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+
+def test_the_gpu_and_its_driver_are_read_and_no_check_fails(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert [check for check in checks.values() if "this check failed" in check["text"]] == []
+    assert checks["gpu"]["state"] == "ok"
+    assert checks["gpu"]["text"].startswith(torch.cuda.get_device_name())
+    assert checks["driver"]["state"] == "ok"
+    assert checks["clocks"]["text"].startswith("SM ")
+    assert checks["lock"]["text"] == "free"

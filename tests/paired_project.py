@@ -1,0 +1,139 @@
+"""A project in git whose kernels say how long they take, and sessions in it beside a stand-in for the GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import pytest_gpuperf
+from pytest_gpuperf.paired.candidate import Candidate
+from pytest_gpuperf.paired.git import Repository
+from pytest_gpuperf.paired.launch import Invocation
+from pytest_gpuperf.paired.paired_pass import PairedPass
+from pytest_gpuperf.records import PairedTiming, Run
+from pytest_gpuperf.verdict.decision import Thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PLUGIN = Path(pytest_gpuperf.__file__).parent.parent
+TESTS = Path(__file__).parent
+ARGUMENTS = ("-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "--gpuperf-budget=0.01")
+
+
+class Project:
+    """A git repository."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        self.temporary = root.parent / "temporary"
+        self.temporary.mkdir(exist_ok=True)
+        self.path: list[Path] = []
+        """Of PYTHONPATH, before the stand-in for the GPU and the plugin."""
+        self.git("init", "--quiet", "--initial-branch=main")
+
+    def git(self, *arguments: str) -> str:
+        """What a git command prints."""
+        command = ["git", "-c", "user.name=n", "-c", "user.email=e@x", *arguments]
+        done = subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Write files of the checkout."""
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text))
+
+    def commit(self, files: Mapping[str, str]) -> str:
+        """Write files and commit all that there is; returns the commit's id."""
+        self.write(files)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", "x")
+        return self.git("rev-parse", "HEAD")
+
+    def environment(self) -> dict[str, str]:
+        """Environment of a session."""
+        path = [*self.path, TESTS, PLUGIN]
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, path)),
+            "TMPDIR": str(self.temporary),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "pytest_gpuperf.plugin",
+        }
+
+    def session(
+        self, *arguments: str, cwd: Path | None = None, program: tuple[str, ...] = ("-m", "pytest")
+    ) -> subprocess.CompletedProcess[str]:
+        """A session of its own process."""
+        return subprocess.run(
+            [sys.executable, *program, *ARGUMENTS, *arguments],
+            cwd=cwd or self.root,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def compared(self) -> dict[str, PairedTiming]:
+        """What the newest run file says of each call, by `test` or `test label`."""
+        newest = max(self.root.rglob(".gpuperf/runs/*/run.json"))
+        run = msgspec.json.decode(newest.read_bytes(), type=Run)
+        return {
+            test.nodeid.rpartition("::")[2] + ("" if label == "main" else f" {label}"): measured.paired
+            for test in run.tests
+            for label, measured in test.measurements.items()
+            if measured.paired is not None
+        }
+
+    def leftovers(self) -> list[str]:
+        """Worktrees that git knows besides the checkout, and what lies in the temporary folder."""
+        trees = self.git("worktree", "list").splitlines()[1:]
+        return [*trees, *(path.name for path in self.temporary.iterdir() if path.name.startswith("gpuperf"))]
+
+    def compare(
+        self,
+        *tests: str,
+        ref: str = "main",
+        arguments: tuple[str, ...] = (),
+        looks: tuple[int, ...] = (2, 4, 6),
+        patience_s: float = 60.0,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> PairedPass:
+        """What a session does before its tests, in this process.
+
+        Args:
+            tests: Node ids.
+            ref: The old code.
+            arguments: More of the command line.
+            looks: After how many restarts to decide.
+            patience_s: How long a worker may say nothing.
+            say: Told what is going on.
+        """
+        repository = Repository.around(self.root)
+        paired = PairedPass(
+            repository,
+            repository.commit(ref),
+            self.root / ".gpuperf" / "runs" / "1" / "against",
+            budget_s=0.01,
+            thresholds=Thresholds(looks=looks),
+            patience_s=patience_s,
+        )
+        candidates = [Candidate(nodeid, self.root / nodeid.partition("::")[0]) for nodeid in tests]
+        invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root))
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.chdir(self.root)
+            monkeypatch.setattr("tempfile.tempdir", str(self.temporary))
+            for name, value in self.environment().items():
+                monkeypatch.setenv(name, value)
+            paired.run(candidates, invocation, say)
+        return paired

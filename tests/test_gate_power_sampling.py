@@ -1,0 +1,142 @@
+"""Sampling for the gate's benchmark: it goes on when something fails, and what there is is kept."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from benchmarks.gate_power.kernels import KERNELS
+from benchmarks.gate_power.sample import PAIRS, QUADS, Sampler
+from benchmarks.gate_power.samples import Began, Failed, Line, Paired, Screened, Writer, read
+from gate_samples import samples
+from pytest_gpuperf.errors import GpuperfError
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+    """Of a session and of a restart, whose sides have no histogram."""
+    return sampled(monkeypatch, "fake_children:screen", "fake_children:take_turns", steps=2)
+
+
+def sampled(monkeypatch: pytest.MonkeyPatch, screen: str, take_turns: str, steps: int) -> list[Line]:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    lines: list[Line] = []
+    ended: list[str] = []
+
+    def say(text: str) -> None:
+        if text.endswith("left"):
+            ended.append(text)
+
+    def clock() -> float:
+        """The time is up after so many steps."""
+        return 0.0 if len(ended) < steps else 61.0
+
+    Sampler(lines.append, 60, say, screen=screen, take_turns=take_turns, clock=clock).run()
+    return lines
+
+
+def test_sessions_and_restarts_come_in_turn(lines: list[Line]) -> None:
+    kinds = [type(line) for line in lines]
+    assert kinds[:4] == [Began, Screened, Failed, Began]
+    assert {line.process for line in lines if isinstance(line, Screened)} == {0}
+    assert {line.restart for line in lines if isinstance(line, Paired)} == {0}
+
+
+def test_a_restart_compares_each_dose_with_none_and_with_itself(lines: list[Line]) -> None:
+    paired = [line for line in lines if isinstance(line, Paired)]
+    assert len(paired) == (len(KERNELS) - 1) * len(PAIRS)
+    assert {line.card for line in paired} == {"GPU-1"}
+    for line in paired:
+        expected = math.log((100 + line.new / 10) / (100 + line.old / 10))
+        assert line.log_ratio == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_kernel_that_fails_on_one_side_leaves_the_others_alone(lines: list[Line]) -> None:
+    failed = [line for line in lines if isinstance(line, Failed)]
+    assert [line.what for line in failed] == ["process 0, matmul", "restart 0, histogram, atomic"]
+
+
+def test_what_would_not_be_done_in_time_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session takes 30 s of 100, a restart 20."""
+    monkeypatch.setattr(Sampler, "_start", lambda _self, _number: [])
+    now = 0.0
+    begun = []
+
+    def step(_self: Sampler, number: int, _children: object) -> None:
+        nonlocal now
+        begun.append(number)
+        now += 20.0 if number % 2 else 30.0
+
+    monkeypatch.setattr(Sampler, "_step", step)
+    Sampler(lambda _: None, 100, lambda _: None, clock=lambda: now).run()
+    assert begun == [0, 1, 2]
+
+
+def test_processes_that_die_are_noted_and_after_four_the_gpu_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = sampled(monkeypatch, "fake_children:fail_at_once", "fake_children:be_killed", steps=99)
+    assert [line.what for line in lines if isinstance(line, Failed)] == [
+        "process 0",
+        "restart 0",
+        "process 1",
+        "restart 1",
+    ]
+
+
+def test_the_first_block_after_a_switch_is_dropped() -> None:
+    asked: list[tuple[str, int]] = []
+
+    class Side:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def tell(self, message: list[object]) -> None:
+            asked.append((self.name, int(str(message[3]))))
+
+        def hear(self, limit_s: float) -> list[float]:
+            return [100.0]
+
+    sampler = Sampler(lambda _: None, 60)
+    sides = {"A": Side("A"), "B": Side("B")}
+    blocks = sampler._blocks(sides, "copy", {"A": 0, "B": 5}, Random(1))  # type: ignore[arg-type]
+    assert len(blocks) == 4 * QUADS
+    for at, (side, dropped) in enumerate(asked):
+        # A block is dropped just where the other side had the GPU before.
+        assert dropped == (0 if at and asked[at - 1][0] == side else 1)
+
+
+def test_samples_come_back_from_a_compressed_file(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl.gz"
+    writer = Writer(path)
+    written = samples(processes=1, restarts=1)
+    for line in written:
+        writer.write(line)
+    assert (tmp_path / "samples.jsonl").read_bytes().count(b"\n") == len(written)
+    writer.close()
+    assert read([path]) == written
+    assert not (tmp_path / "samples.jsonl").exists()
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    lines = [msgspec.json.encode(line) for line in samples(processes=1, restarts=1)[:3]]
+    path.write_bytes(b"\n".join(lines)[:-20])
+    assert len(read([path])) == 2
+    path.write_bytes(lines[0][:-20] + b"\n" + lines[1])
+    with pytest.raises(GpuperfError, match="expected form"):
+        read([path])
+
+
+def test_two_files_have_processes_and_restarts_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n".join(map(msgspec.json.encode, samples(processes=2, restarts=3)))))
+    lines = read([path, path])
+    assert len({line.process for line in lines if isinstance(line, Screened)}) == 4
+    assert len({line.restart for line in lines if isinstance(line, Paired)}) == 6

@@ -1,0 +1,385 @@
+"""Old and new code in turn: real git, real worker processes, a stand-in for the GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from paired_project import Project
+from pytest_gpuperf.verdict.decision import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.paired.paired_pass import PairedPass
+    from pytest_gpuperf.paired.series import PairedTime
+
+TEST = """
+from kernels import kernel
+
+def test_k(gpuperf):
+    gpuperf.time(kernel)
+"""
+K = "test_k.py::test_k"
+
+
+def kernel(time_us: float) -> str:
+    return f"def kernel():\n    return {time_us}\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Its kernel takes 10 µs on main."""
+    made = Project(tmp_path / "repo")
+    made.commit({"kernels.py": kernel(10.0), "test_k.py": TEST})
+    return made
+
+
+def found(paired: PairedPass, nodeid: str = K, label: str = "main") -> PairedTime:
+    result = paired.lookup(nodeid, label)
+    assert result is not None
+    return result
+
+
+def reason(paired: PairedPass, nodeid: str = K, label: str = "main") -> str:
+    result = found(paired, nodeid, label)
+    assert result.decision is None
+    return result.record.reason
+
+
+def log(project: Project, side: str) -> str:
+    return (project.root / ".gpuperf" / "runs" / "1" / "against" / f"{side}.log").read_text()
+
+
+def test_a_slowdown_of_five_per_cent_has_regressed_after_two_restarts(project: Project) -> None:
+    project.write({"kernels.py": kernel(10.5)})
+    result = found(project.compare(K))
+    assert result.decision is not None
+    assert result.decision.outcome is Outcome.REGRESSED
+    assert result.decision.change_pct == pytest.approx(5.0)
+    assert (result.record.old_us, result.record.new_us) == (10.0, 10.5)
+    assert len(result.record.log_ratios) == len(result.restarts) == 2
+    assert project.leftovers() == []
+
+
+def test_unchanged_code_passes_and_a_faster_kernel_has_improved(project: Project) -> None:
+    other = "from kernels import other\ndef test_o(gpuperf): gpuperf.time(other)\n"
+    project.commit({"test_k.py": TEST + other, "kernels.py": kernel(10.0) + "def other(): return 20.0\n"})
+    project.write({"kernels.py": kernel(10.0) + "def other(): return 18.0\n"})
+    paired = project.compare(K, "test_k.py::test_o")
+    decisions = [found(paired, nodeid).decision for nodeid in (K, "test_k.py::test_o")]
+    assert [decision and decision.outcome for decision in decisions] == [Outcome.PASS, Outcome.IMPROVED]
+    assert found(paired).record.comparisons == 2
+
+
+def test_what_is_decided_takes_no_part_in_later_restarts(project: Project) -> None:
+    restless = "test_k.py::test_restless"
+    calls = """
+from kernels import other
+
+def test_restless(gpuperf):
+    gpuperf.time(kernel, label="steady")
+    gpuperf.time(other)
+"""
+    project.commit({"test_k.py": TEST + calls, "kernels.py": kernel(10.0) + "def other(): return 10.0\n"})
+    counting = f"""
+def kernel(): return 12.0
+with open({str(project.root.parent / "restarts")!r}, "a+") as restarts:
+    restarts.write("x")
+    restarts.seek(0)
+    time_us = (9.0, 11.0, 9.0)[len(restarts.read()) - 1]
+def other(): return time_us
+"""
+    project.write({"kernels.py": counting})
+    paired = project.compare(K, restless, looks=(1, 2, 3))
+    assert [len(found(paired, restless, label).record.log_ratios) for label in ("steady", "main")] == [1, 3]
+    assert len(found(paired).record.log_ratios) == 1
+    assert re.findall(r"^=+ (\d) passed", log(project, "new"), re.MULTILINE) == ["2", "1", "1"]
+
+
+def test_each_restart_has_processes_of_its_own(project: Project) -> None:
+    project.commit({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
+    result = found(project.compare(K, looks=(3,)))
+    processes = {block.time_us for blocks in result.restarts for block in blocks}
+    assert len(processes) == 6
+    assert {block.sm_clock_mhz for blocks in result.restarts for block in blocks} == {1980.0}
+
+
+def test_both_sides_have_the_same_random_numbers_and_each_restart_its_own(project: Project) -> None:
+    project.commit(
+        {
+            "test_k.py": """
+            import random, torch
+
+            def test_k(gpuperf):
+                number, other = random.random(), torch.rand()
+                gpuperf.time(lambda: number)
+                gpuperf.time(lambda: other, label="torch")
+            """
+        }
+    )
+    paired = project.compare(K, looks=(3,))
+    for label in ("main", "torch"):
+        numbers = [{block.time_us for block in blocks} for blocks in found(paired, label=label).restarts]
+        assert [len(number) for number in numbers] == [1, 1, 1]
+        assert len(set.union(*numbers)) == 3
+
+
+def test_only_one_side_does_anything_at_a_time(project: Project) -> None:
+    witness = project.root.parent / "witness"
+    project.commit(
+        {
+            "test_k.py": f"""
+            import os, time, pytest
+
+            def note(what):
+                with open({str(witness)!r}, "a") as stream:
+                    stream.write(f"{{os.getpid()}} {{what}}\\n")
+
+            def kernel():
+                note("begins")
+                time.sleep(0.01)
+                note("ends")
+                return 10.0
+
+            @pytest.fixture
+            def tensor():
+                kernel()
+                yield
+                kernel()
+
+            @pytest.mark.parametrize("n", range(3))
+            def test_k(gpuperf, tensor, n):
+                gpuperf.time(kernel)
+            """
+        }
+    )
+    project.compare(*(f"{K}[{n}]" for n in range(3)), looks=(1,))
+    lines = witness.read_text().splitlines()
+    assert len(lines) > 100
+    for begins, ends in zip(lines[::2], lines[1::2], strict=True):
+        assert begins.split() == [ends.split()[0], "begins"]
+
+
+def test_the_tests_run_in_the_order_of_the_session_on_both_sides(project: Project) -> None:
+    tests = "".join(f"def test_{name}(gpuperf): gpuperf.time(lambda: 10.0)\n" for name in "abc")
+    project.commit({"test_k.py": tests})
+    project.write({"test_k.py": "".join(reversed(tests.splitlines(keepends=True)))})
+    paired = project.compare(*(f"test_k.py::test_{name}" for name in "cba"), looks=(1,))
+    assert [bool(found(paired, f"test_k.py::test_{name}").decision) for name in "abc"] == [True] * 3
+
+
+def test_a_new_test_is_not_compared(project: Project) -> None:
+    project.write({"test_k.py": TEST + "def test_new(gpuperf): gpuperf.time(kernel)\n"})
+    project.write({"test_more.py": TEST})
+    paired = project.compare(K, "test_k.py::test_new", "test_more.py::test_k", looks=(1,))
+    commit = str(paired.commit)
+    assert reason(paired, "test_k.py::test_new") == f"not on {commit}"
+    assert reason(paired, "test_more.py::test_k") == f"not on {commit}"
+    assert found(paired).decision is not None
+    assert not found(paired, "test_k.py::test_new").record.broken
+    assert paired.notices == []
+
+
+def test_a_suite_that_is_all_new_ends_without_a_comparison(project: Project) -> None:
+    project.write({"test_more.py": TEST})
+    paired = project.compare("test_more.py::test_k", arguments=("test_more.py",))
+    assert reason(paired, "test_more.py::test_k").startswith("not on main")
+
+
+def test_a_file_that_the_old_code_cannot_import_is_said(project: Project) -> None:
+    project.commit({"test_k.py": "import a_package_that_is_gone\n" + TEST, "test_more.py": TEST})
+    project.write({"test_k.py": TEST})
+    paired = project.compare(K, "test_more.py::test_k", looks=(1,))
+    assert reason(paired) == (
+        f"test_k.py cannot be collected on {paired.commit}: "
+        "ModuleNotFoundError: No module named 'a_package_that_is_gone'"
+    )
+    assert found(paired, "test_more.py::test_k").decision is not None
+
+
+def test_a_test_that_fails_on_one_side_is_not_compared(project: Project) -> None:
+    failing = TEST.replace("gpuperf.time(kernel)", "raise ValueError(__file__)")
+    project.commit({"test_k.py": failing, "test_more.py": TEST})
+    project.write({"test_k.py": TEST, "test_more.py": failing})
+    paired = project.compare(K, "test_more.py::test_k")
+    assert reason(paired) == f"on {paired.commit} its call ended with ValueError: test_k.py"
+    assert reason(paired, "test_more.py::test_k") == (
+        "when it was to be compared, its call ended with ValueError: test_more.py"
+    )
+
+
+def test_values_read_between_calls_do_not_end_the_test(project: Project) -> None:
+    project.commit(
+        {
+            "test_k.py": """
+            def test_k(gpuperf):
+                gpuperf.check(print, expected=print)
+                assert gpuperf.time(lambda: 10.0, label="a").time_us < 1
+                assert gpuperf.profile(print).combined["duration_us"] > 1e9
+                assert gpuperf.time(lambda: 20.0, label="b").gb_per_s is None
+            """
+        }
+    )
+    paired = project.compare(K, looks=(1,))
+    assert [found(paired, label=label).record.new_us for label in "ab"] == [10.0, 20.0]
+
+
+def test_a_worker_that_dies_takes_no_other_test_with_it(project: Project) -> None:
+    dying = TEST + "def test_dies(gpuperf): __import__('os').abort()\n"
+    project.commit({"test_k.py": "", "test_a.py": TEST, "test_b.py": dying, "test_c.py": TEST})
+    nodeids = ("test_a.py::test_k", "test_b.py::test_dies", "test_c.py::test_k")
+    paired = project.compare(*nodeids, looks=(2,))
+    assert [len(found(paired, nodeid).record.log_ratios) for nodeid in nodeids] == [2, 0, 2]
+    lost = found(paired, nodeids[1]).record
+    assert lost.broken
+    assert lost.reason.endswith("ended with signal 6 (Aborted)")
+    (notice,) = paired.notices
+    assert f"signal 6 (Aborted) in {nodeids[1]}; see " in notice
+    assert re.search(r'Fatal Python error: Aborted\n.*\n.*test_b.py", line 6 in test_dies', notice)
+
+
+def test_a_worker_that_hangs_is_given_up(project: Project) -> None:
+    project.commit({"test_more.py": TEST})
+    project.write({"test_more.py": "import time\ndef test_k(gpuperf): time.sleep(60)\n"})
+    begin = time.monotonic()
+    paired = project.compare("test_more.py::test_k", K, looks=(1,), patience_s=4.0)
+    assert time.monotonic() - begin < 30
+    assert found(paired, "test_more.py::test_k").record.reason == (
+        "the worker with the present code has not answered for 4 s"
+    )
+    assert found(paired).decision is not None
+
+
+def test_a_side_that_cannot_start_is_said_once_with_its_last_output(project: Project) -> None:
+    project.commit({"conftest.py": "raise RuntimeError('no such driver')\n", "test_more.py": TEST})
+    project.write({"conftest.py": ""})
+    paired = project.compare(K, "test_more.py::test_k")
+    for nodeid in (K, "test_more.py::test_k"):
+        record = found(paired, nodeid).record
+        assert record.broken
+        assert record.reason == f"the worker with the code of {paired.commit} ended with exit status 4"
+    assert len(paired.notices) == 1
+    assert "no such driver" in paired.notices[0]
+
+
+def test_a_side_that_ends_after_its_collection_is_not_started_for_each_test(project: Project) -> None:
+    project.commit(
+        {
+            "conftest.py": "def pytest_collection_modifyitems(): raise RuntimeError('no')\n",
+            "test_more.py": TEST,
+        }
+    )
+    paired = project.compare(K, "test_more.py::test_k", looks=(1,))
+    assert found(paired).record.broken
+    assert len(paired.notices) == 1
+    assert log(project, "old").count("test session starts") == 1
+
+
+def test_a_program_that_a_test_leaves_running_does_not_keep_the_session(project: Project) -> None:
+    project.commit(
+        {
+            "test_k.py": """
+            import os
+
+            def test_k(gpuperf):
+                if os.fork() == 0:
+                    __import__("time").sleep(60)
+                os._exit(3)
+            """
+        }
+    )
+    begin = time.monotonic()
+    assert "exit status 3" in found(project.compare(K, looks=(1,))).record.reason
+    assert time.monotonic() - begin < 20
+
+
+def test_options_of_the_session_that_stop_a_run_or_write_files_have_no_effect(project: Project) -> None:
+    tests = TEST.replace("gpuperf)", "gpuperf, tmp_path)") + "def test_fails(gpuperf): assert False\n"
+    project.commit({"test_k.py": tests})
+    basetemp = project.root.parent / "basetemp"
+    (basetemp / "kept").mkdir(parents=True)
+    paired = project.compare(
+        "test_k.py::test_fails",
+        K,
+        arguments=(
+            *("-x", "--pdb", "--lf", "--junitxml=out/x.xml", f"--basetemp={basetemp}"),
+            *("--gpuperf-update=all", "--gpuperf-against=main"),
+        ),
+        looks=(2,),
+    )
+    assert len(found(paired).record.log_ratios) == 2
+    assert (basetemp / "kept").exists()
+    assert {path.name for path in project.root.iterdir()}.isdisjoint({"out", "baselines"})
+
+
+def test_paths_of_the_checkout_in_the_command_line_are_those_of_the_old_code(project: Project) -> None:
+    def marked(name: str) -> dict[str, str]:
+        test = "import pytest\n" + TEST.replace("def", f"@pytest.mark.{name}\ndef")
+        return {"my.ini": f"[pytest]\nmarkers = {name}\n", "test_k.py": test}
+
+    project.commit(marked("old"))
+    project.write(marked("new"))
+    arguments = ("-c", f"{project.root}/my.ini", "--strict-markers", f"{project.root}/{K}")
+    assert found(project.compare(K, arguments=arguments, looks=(1,))).decision is not None
+
+
+def test_inline_extensions_of_the_two_sides_are_built_apart(project: Project) -> None:
+    project.commit(
+        {
+            "test_k.py": """
+            import os
+
+            def test_k(gpuperf):
+                gpuperf.time(lambda: 10.0 + ("TORCH_EXTENSIONS_DIR" in os.environ))
+            """
+        }
+    )
+    record = found(project.compare(K, looks=(1,))).record
+    assert (record.old_us, record.new_us) == (11.0, 10.0)
+
+
+def test_a_pytest_that_a_test_starts_is_no_worker(project: Project) -> None:
+    project.commit(
+        {
+            "test_k.py": """
+            import os
+
+            def test_k(gpuperf):
+                assert "GPUPERF_WORKER" not in os.environ
+                gpuperf.time(lambda: 10.0)
+            """
+        }
+    )
+    assert found(project.compare(K, looks=(1,))).decision is not None
+
+
+def test_ctrl_c_leaves_no_worker_and_no_worktree(project: Project) -> None:
+    pids = project.root.parent / "pids"
+    project.commit(
+        {
+            "test_k.py": f"""
+            import os
+
+            def test_k(gpuperf):
+                with open({str(pids)!r}, "a") as stream:
+                    stream.write(f"{{os.getpid()}}\\n")
+                __import__("time").sleep(60)
+            """
+        }
+    )
+
+    def interrupt(_: str) -> None:
+        if pids.exists() and pids.read_text().endswith("\n"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        project.compare(K, say=interrupt)
+    assert project.leftovers() == []
+    for pid in pids.read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)

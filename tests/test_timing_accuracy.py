@@ -1,0 +1,161 @@
+"""The benchmark of accuracy, from what its processes say to the tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.children import Child, ChildError
+from benchmarks.timing_accuracy import measure as measuring
+from benchmarks.timing_accuracy.kernels import KERNELS
+from benchmarks.timing_accuracy.measure import gpu_jobs, host_jobs, measure
+from benchmarks.timing_accuracy.results import SCHEMA, Ours, Results, Truth, encode, read
+from benchmarks.timing_accuracy.tables import others_table, ours_table, rows, summary
+from benchmarks.timing_accuracy.truth import by_call
+from pytest_gpuperf.errors import GpuperfError
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Results:
+    """Of a run in which one tool is missing, and the truth ends early."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    gpu = [
+        ("ours 1", "fake_children:ours", ("hot", "cold"), 20.0),
+        ("truth", "fake_children:truth", (), 20.0),
+        ("do_bench", "fake_children:other", (), 20.0),
+        ("ours 2", "fake_children:ours", ("hot", "cold"), 20.0),
+    ]
+    monkeypatch.setattr(measuring, "gpu_jobs", lambda processes: gpu)
+    monkeypatch.setattr(measuring, "host_jobs", lambda: [("gpucheck", "no_such_tool:measure", (), 20.0)])
+    path = tmp_path / "results.json"
+    kept = []
+    measured = measure(2, lambda so_far: kept.append(path.write_bytes(encode(so_far))), lambda _: None)
+    assert len(kept) == 5
+    assert read(path) == measured
+    return measured
+
+
+def found(hot_us: tuple[float, ...], true_us: float, mhz: float = 1979.0, failure: str = "") -> Results:
+    """Results of one kernel, hot and cold alike, a time for each process."""
+    return Results(
+        schema=SCHEMA,
+        date="2026-11-21T10:00:00Z",
+        max_sm_clock_mhz=1980,
+        truth={"square 64²": Truth(hot_us=true_us, cold_us=true_us)},
+        ours=tuple(
+            {
+                "square 64²": {
+                    mode: Ours(time_us=time_us, sm_clock_mhz=mhz, failure=failure) for mode in ("hot", "cold")
+                }
+            }
+            for time_us in hot_us
+        ),
+    )
+
+
+def test_what_fails_is_named_and_the_rest_is_kept(results: Results) -> None:
+    assert results.failures == {
+        "truth": "ended with status 1: ValueError: 61 kernels in 60 calls",
+        "gpucheck": "ended with status 1: ModuleNotFoundError: No module named 'no_such_tool'",
+    }
+    assert results.truth == {"square 64²": Truth(hot_us=0.95, cold_us=1.2)}
+    assert [process["square 64²"]["hot"].time_us for process in results.ours] == [1.0, 1.0]
+    assert results.ours[0]["square 256²"]["cold"].failure == "GpuperfError: too short"
+    assert results.others == {"do_bench": {"square 64²": 4.26}}
+    assert results.tools == {"triton": "3.6.0"}
+    assert results.environment is not None
+    assert results.environment.commit == "c0ffee1234"
+    assert set(results.seconds) == {"ours 1", "truth", "do_bench", "ours 2", "gpucheck"}
+
+
+def test_the_summary_counts_what_is_near_and_names_what_failed(results: Results) -> None:
+    text = summary(results)
+    assert text.startswith("NVIDIA H200, driver 580, torch 2.11.0, commit c0ffee1, ")
+    assert "; 2 processes. Hot, 1 of 1 kernels" in text
+    assert "Cold, 0 of 1 kernels" in text
+    assert "the worst is square 64² with -0.20 µs (-16.7 %)" in text
+    assert "No figures of gpucheck: ended with status 1" in text
+    assert "\n\n" not in text
+
+
+def test_a_table_has_the_error_and_the_spread_of_each_kernel() -> None:
+    table = ours_table(found((5.0, 5.01, 5.02), true_us=4.9), "hot")
+    assert table.splitlines()[2:] == ["| square 64² | 4.90 | 5.01 | +0.11 | +2.2 | 0.40 | events |"]
+
+
+def test_other_tools_stand_beside_the_truth_of_their_condition(results: Results) -> None:
+    titles, _, row = others_table(results).splitlines()
+    assert titles == "| kernel | true hot | true cold | triton.testing.do_bench |"
+    assert row == "| square 64² | 0.95 | 1.20 | 4.26 (3.5-fold) |"
+
+
+@pytest.mark.parametrize(
+    ("times_us", "true_us", "near"),
+    [
+        ((0.95, 1.05), 1.0, True),  # within 0.1 µs
+        ((0.95, 1.12), 1.0, False),  # one process is not
+        ((101.5, 101.9), 100.0, True),  # within 2 %
+        ((101.5, 102.1), 100.0, False),
+    ],
+)
+def test_near_is_every_process_within_two_per_cent_or_a_tenth_of_a_microsecond(
+    times_us: tuple[float, ...], true_us: float, *, near: bool
+) -> None:
+    (row,) = rows(found(times_us, true_us), "hot")
+    assert row.near is near
+
+
+def test_a_kernel_below_the_highest_clock_is_power_limited_and_counts_for_no_target() -> None:
+    limited = found((170.0, 190.0), 180.0, mhz=1600.0)
+    assert "square 64² (power-limited)" in ours_table(limited, "hot")
+    assert "within" not in summary(limited)
+    assert "At the power limit, where time is what the clock makes of it: square 64²." in summary(limited)
+
+
+def test_a_kernel_that_could_not_be_timed_has_no_figures() -> None:
+    table = ours_table(found((0.0,), 5.0, failure="GpuperfError: too short"), "cold")
+    assert table.splitlines()[2:] == ["| square 64² | 5.00 | — | — | — | — | — |"]
+
+
+def test_every_job_is_there_and_no_kernel_is_given_twice() -> None:
+    names = [name for name, *_ in [*gpu_jobs(4), *host_jobs()]]
+    assert len(set(names)) == len(names) == 4 + 1 + 5
+    assert sum("queued" in arguments for _, _, arguments, _ in gpu_jobs(4)) == 1
+    assert len(KERNELS) == 12
+
+
+def test_durations_are_added_up_by_call() -> None:
+    records = [("split", 2.0), ("reduce", 1.0)] * 3
+    assert by_call(records, 3) == [3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("records", [[], [("a", 1.0)] * 5])
+def test_calls_that_did_not_launch_alike_are_refused(records: list[tuple[str, float]]) -> None:
+    with pytest.raises(ValueError, match=f"{len(records)} kernels in 3 calls"):
+        by_call(records, 3)
+
+
+def test_pytest_benchmark_is_run_on_a_test_file_and_its_medians_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    child = Child("fake_children:pytest_benchmark_on_cpu")
+    child.begin()
+    try:
+        messages = child.messages(60)
+        said = next(messages)
+        assert (said["tool"], list(said["times_us"])) == ("pytest-benchmark", ["sum"])
+        assert 0.1 < said["times_us"]["sum"] < 10_000
+        with pytest.raises(ChildError, match=r"broken.*out of memory"):
+            next(messages)
+    finally:
+        child.stop()
+
+
+def test_results_of_a_newer_schema_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_bytes(encode(Results(schema=SCHEMA + 1, date="2026-11-21")))
+    with pytest.raises(GpuperfError, match="newer"):
+        read(path)
