@@ -88,7 +88,8 @@ def test_what_changed_since_the_baseline_comes_with_the_largest_mover_first(proj
     lines = shown()
     assert lines[lines.index("  since the baseline:") :] == [
         "  since the baseline:",
-        "    time_us 50 -> 90 (+80.0 %)",
+        "    time_us 90 is 80.0 % slower than the baseline 50 "
+        "(+77.5 to +82.5 %, finds 2.7 % and more, 1 session, hot)",
         "    duration_us 50 -> 90 (+80.0 %)",
         "    memory_throughput 85 -> 40 (-52.9 %)",
         "    dram_throughput 85 -> 40 (-52.9 %)",
@@ -131,6 +132,11 @@ def test_a_report_of_ncu_is_explained(project: Path) -> None:
     ]
 
 
+def test_a_gzipped_file_says_what_the_file_itself_does(project: Path) -> None:
+    name = "torch_mixed_raw_wide.csv.gz"
+    assert shown(str(CAPTURES / name), "^square") == shown(unpacked(name, project), "^square")
+
+
 @pytest.mark.parametrize("name", ["torch_mixed_raw_wide.csv.gz", "torch_mixed_details_long.csv.gz"])
 def test_csv_of_ncu_is_explained(project: Path, name: str) -> None:
     lines = shown(unpacked(name, project), "^square_kernel")
@@ -159,4 +165,4 @@ def test_what_cannot_be_explained_is_named(project: Path, arguments: list[str], 
 
 def test_a_kernel_that_a_file_does_not_hold_is_named(project: Path) -> None:
     (error,) = shown(unpacked("torch_mixed_raw_wide.csv.gz", project), "coffee", status=2)
-    assert "holds no kernel that 'coffee' finds; it holds square_kernel, " in error
+    assert "no kernel of torch_mixed_raw_wide.csv matches 'coffee'; it holds square_kernel, " in error

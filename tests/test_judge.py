@@ -162,7 +162,7 @@ def test_old_code_in_turn_is_judged_instead_of_the_sessions() -> None:
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
         "gpuperf: time_us 5.30 is 3.0 % slower than 5.14 of main (1a2b3c4) "
-        "(+2.6 to +3.5 %, finds 0.9 % and more, 4 restarts, hot)",
+        "(+2.7 to +3.4 %, finds 0.7 % and more, 4 restarts, hot)",
         "    accept it with: gpuperf baseline accept",
     ]
 
@@ -182,6 +182,16 @@ def test_what_is_new_since_the_old_code_passes_with_a_remark() -> None:
 def test_a_worker_that_broke_fails_the_test() -> None:
     result = verdict(record(main=in_turn(reason="the worker died", broken=True)), baseline())
     assert result.message() == "gpuperf: not compared with main: the worker died"
+
+
+def test_a_worker_that_broke_after_some_restarts_fails_the_test_too() -> None:
+    result = verdict(record(main=in_turn(0.0, 0.0, reason="the worker died", broken=True)), baseline())
+    assert result.message() == "gpuperf: not compared with main: the worker died"
+
+
+def test_what_passed_at_an_early_look_is_not_judged_again_at_the_level_of_the_last() -> None:
+    result = verdict(record(main=in_turn(0.00603, 0.00637, 0.00647, 0.00613)))
+    assert result.status is Status.PASS
 
 
 def test_another_pick_of_the_autotuner_is_said() -> None:

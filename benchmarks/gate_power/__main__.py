@@ -23,6 +23,7 @@ def main() -> None:
     command = commands.add_parser("sample")
     command.add_argument("--out", type=Path, required=True, help="NAME.jsonl or NAME.jsonl.gz")
     command.add_argument("--minutes", type=float, default=8.0, help="wall-clock time for all of it")
+    command.add_argument("--only", choices=["sessions", "restarts"], default="", help="leave the other out")
     command = commands.add_parser("analyse")
     command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="what `sample` has written")
     command.add_argument("--out", type=Path, help="JSON file for the summary that the pages show")
@@ -31,7 +32,7 @@ def main() -> None:
         end_in_order_when_told()
         writer = Writer(arguments.out)
         try:
-            Sampler(writer.write, 60 * arguments.minutes).run()
+            Sampler(writer.write, 60 * arguments.minutes, only=arguments.only).run()
         finally:
             writer.close()
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -42,6 +42,7 @@ class Sampler:
         write: Takes each line as it comes.
         seconds: Wall-clock time for all of it, the start of processes included.
         say: Told what is going on.
+        only: `sessions` or `restarts`, where the other is not wanted.
         screen: Target of a session's process.
         take_turns: Target of a side's process.
         clock: Seconds.
@@ -53,6 +54,7 @@ class Sampler:
         seconds: float,
         say: Callable[[str], None] = say,
         *,
+        only: Literal["", "sessions", "restarts"] = "",
         screen: str = SCREEN,
         take_turns: str = TAKE_TURNS,
         clock: Callable[[], float] = time.monotonic,
@@ -62,20 +64,22 @@ class Sampler:
         self._end = clock() + seconds
         self._say = say
         self._targets = screen, take_turns
+        # Even numbers are sessions, odd ones restarts.
+        self._first, self._stride = {"": (0, 1), "sessions": (0, 2), "restarts": (1, 2)}[only]
         self._card = ""
 
     def run(self) -> None:
         """Sample: a session, a restart, a session, and so on; what would not be done in time is not begun."""
-        number = failed = 0
+        number, failed = self._first, 0
         took = {0: 0.0, 1: 0.0}
-        children = self._start(0)
+        children = self._start(number)
         try:
             while failed < GIVE_UP_AFTER and self._left() > took[number % 2]:
                 begin = self._clock()
                 present, children = children, []
                 try:
                     # They import what they need while these measure.
-                    children = self._start(number + 1)
+                    children = self._start(number + self._stride)
                     self._step(number, present)
                     failed = 0
                 except ChildError as error:
@@ -87,7 +91,7 @@ class Sampler:
                         child.stop()
                 took[number % 2] = self._clock() - begin
                 self._say(f"{_name(number)}: {took[number % 2]:.1f} s, {self._left():.0f} s left")
-                number += 1
+                number += self._stride
         finally:
             for child in children:
                 child.stop()

@@ -66,6 +66,7 @@ PRESETS: dict[str, tuple[str, ...]] = {
         "sm_count",
     ),
     "launch": (
+        "duration_us",
         *_LAUNCH,
         "shared_memory.static",
         "shared_memory.dynamic",
@@ -118,14 +119,14 @@ PRESETS: dict[str, tuple[str, ...]] = {
         *_LAUNCH,
     ),
 }
-"""Short names by the name of their set. All but `launch` hold `duration_us`, by which several kernels are
-weighed; stalls come with what weighs them."""
+"""Short names by the name of their set. All hold `duration_us`, by which several kernels are weighed; stalls
+come with what weighs them."""
 
 PURPOSES: Mapping[str, str] = {
     DEFAULT: "speed of light, pipes, occupancy, stalls, hit rates, spills: what a diagnosis needs",
     "sol": "how near the kernel comes to what the GPU can do, and by which unit",
     "occupancy": "warps resident and eligible, and what keeps others out",
-    "launch": "registers, shared memory, grid and limits: nothing is counted",
+    "launch": "registers, shared memory, grid and limits beside the time: nothing is counted",
     "stalls": "what warps wait for",
     "memory": "bytes and hits by level, coalescing, bank conflicts, spills, TMA",
     "tensor": "tensor cores: how busy, and with operations of which type",

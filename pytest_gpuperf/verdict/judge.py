@@ -100,7 +100,7 @@ def judge(
         known = expected.get(label)
         paired = measurement.paired
         pair = compare_paired(paired, tolerance_pct) if paired else None
-        if paired is not None and pair is None:
+        if paired is not None and (pair is None or paired.broken):
             status = Status.INVALID if paired.broken else Status.PASS
             findings.append(Finding(status, f"not compared with {paired.ref}: {paired.reason}", label))
         if known is None and pair is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.verdict.decision import Thresholds
+from pytest_gpuperf.verdict.decision import Outcome, Thresholds
 from pytest_gpuperf.verdict.gate import TimeComparison
 from pytest_gpuperf.verdict.paired import decide_paired
 
@@ -21,9 +22,11 @@ def compare_paired(paired: PairedTiming, tolerance_pct: float) -> TimeComparison
     """
     if not paired.log_ratios:
         return None
-    decision = decide_paired(
-        paired.log_ratios, Thresholds(), max(1, paired.comparisons), tolerance_pct, final=True
-    )
+    judge = partial(decide_paired, paired.log_ratios, Thresholds(), max(1, paired.comparisons), tolerance_pct)
+    decision = judge()
+    if decision.outcome is Outcome.INCONCLUSIVE:
+        # Decided at an early look, at that look's level, it stays so; else it may use all that is left.
+        decision = judge(final=True)
     # The ratio of restarts is what was decided on; the mean of all blocks may differ from it a little.
     old_us = paired.new_us / (1 + decision.change_pct / 100)
     return TimeComparison(
