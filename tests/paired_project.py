@@ -62,7 +62,7 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         """Environment of a session."""
-        path = [*self.path, TESTS, PLUGIN]
+        path = [*self.path, TESTS, PLUGIN, *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(str, path)),

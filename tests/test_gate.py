@@ -85,6 +85,12 @@ def test_a_time_at_the_border_is_compared_by_the_baselines_instrument() -> None:
     assert found.decision.change_pct == pytest.approx(0)
 
 
+def test_sessions_of_no_known_clock_do_not_count_beside_those_of_one() -> None:
+    unknown = TimeSession(run="r9", time_us=90.0)
+    assert compared(at_clock(1400), (unknown, *FIVE)).decision.replicates == 5
+    assert compared(timing(91.0), (unknown,)).decision.replicates == 1
+
+
 def test_more_sessions_find_smaller_changes() -> None:
     found = [compared(at_clock(2000), FIVE[:count]).decision.smallest_detectable_pct for count in (1, 2, 5)]
     assert found == sorted(found, reverse=True)

@@ -248,7 +248,7 @@ def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effec
         for dose in sessions.doses:
             ratios = [
                 line.log_ratio
-                for (of, old, new, _), lines in restarts.lines.items()
+                for (of, old, new), lines in restarts.lines.items()
                 if (of, old, new) == (kernel, 0, dose)
                 for line in lines.values()
             ] or [

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 
 class Restarts:
-    """Sampled restarts by comparison: kernel, dose of the old code, dose of the new code, card."""
+    """Sampled restarts by comparison: kernel, dose of the old code, dose of the new code.
+
+    Restarts of several cards count together: both sides of one are on one card.
+    """
 
     def __init__(self, lines: Iterable[Paired]) -> None:
-        self.lines: dict[tuple[str, int, int, str], dict[int, Paired]] = defaultdict(dict)
+        self.lines: dict[tuple[str, int, int], dict[int, Paired]] = defaultdict(dict)
         for line in lines:
-            self.lines[line.kernel, line.old, line.new, line.card][line.restart] = line
+            self.lines[line.kernel, line.old, line.new][line.restart] = line
         self.kernels = sorted({kernel for kernel, *_ in self.lines})
         self.numbers = sorted({restart for lines in self.lines.values() for restart in lines})
 
@@ -49,9 +52,9 @@ def judge(
     counted = Tally()
     seconds = []
     wanted = set(chosen)
-    for (kernel, old, new, card), lines in restarts.lines.items():
+    for (kernel, old, new), lines in restarts.lines.items():
         usable = [line for restart, line in sorted(lines.items()) if restart in wanted]
-        rng = Random(f"{kernel} {old} {new} {card}")
+        rng = Random(f"{kernel} {old} {new}")
         dose = None if old == new else new
         for series in _apart(usable, thresholds.looks, rng):
             orders = [series, *(rng.sample(series, len(series)) for _ in range(most - 1))]

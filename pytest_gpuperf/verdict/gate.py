@@ -125,7 +125,9 @@ class Gate:
         timing, sessions = found, times.sessions
         model = timing.clock_model or sessions[-1].clock_model
         actual_mhz = fmean(timing.blocks_mhz) if timing.blocks_mhz else 0.0
-        at_mhz = times.reference_mhz if model and actual_mhz and _normalised(sessions) else 0.0
+        at_mhz = 0.0
+        if model and actual_mhz and _normalised(sessions):
+            at_mhz, sessions = times.reference_mhz, _normalised(sessions)
         new = self._new(timing, actual_mhz, at_mhz, model if at_mhz else None)
         stored = [self._stored(session, at_mhz) for session in sessions]
         decision = screen_one(
@@ -167,7 +169,7 @@ class Gate:
         return Session(math.log(time_us), self._cards.get(session.run, ""), error)
 
     def _variance(self, key: Key, stored: Sequence[Session], at_mhz: float) -> Variance:
-        if bool(at_mhz) == _normalised(self._times[key].sessions) and key in self._variances:
+        if bool(at_mhz) == bool(_normalised(self._times[key].sessions)) and key in self._variances:
             return self._variances[key]
         # Here the clock is not known, so what it does to the time is part of the noise.
         return moderate({key: stored}, self._thresholds)[key]
@@ -179,8 +181,8 @@ class Gate:
         for mode in {time.mode for time in self._times.values()}:
             alike = {
                 key: [
-                    self._stored(session, time.reference_mhz if _normalised(time.sessions) else 0.0)
-                    for session in time.sessions
+                    self._stored(session, time.reference_mhz if session.normalised_us else 0.0)
+                    for session in _normalised(time.sessions) or time.sessions
                 ]
                 for key, time in self._times.items()
                 if time.mode == mode
@@ -189,5 +191,6 @@ class Gate:
         return found
 
 
-def _normalised(sessions: Sequence[TimeSession]) -> bool:
-    return all(session.normalised_us for session in sessions)
+def _normalised(sessions: Sequence[TimeSession]) -> tuple[TimeSession, ...]:
+    """Those that were brought to the reference clock: others cannot be compared with them."""
+    return tuple(session for session in sessions if session.normalised_us)
