@@ -9,12 +9,18 @@ from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
-from pytest_gpuperf.counters.catalogue import METRICS
+from pytest_gpuperf.counters.catalogue import METRICS, ncu_metric_names
+from pytest_gpuperf.counters.chips import CHIPS
+from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
+from pytest_gpuperf.counters.presets import PRESETS, PURPOSES
+from pytest_gpuperf.diagnosis import RULES
 from pytest_gpuperf.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
+
+    from pytest_gpuperf.counters.catalogue import Metric
 
 Found = TypeVar("Found")
 
@@ -53,12 +59,67 @@ def metrics(_: Path) -> str:
             metric.tier.value,
             metric.combining.value,
             metric.explanation,
-            f"`{metric.ncu}`" if metric.ncu else "",
+            f"`{metric.section}`" if metric.section else "",
+            _spellings(metric),
         )
         for metric in METRICS.values()
     ]
-    titles = ("name", "unit", "better", "tier", "several kernels", "what it is", "read from")
+    titles = ("name", "unit", "better", "tier", "several kernels", "what it is", "section", "read from")
     return _table(titles, rows)
+
+
+def _spellings(metric: Metric) -> str:
+    spellings: dict[tuple[str, ...], list[str]] = {}
+    for chip in CHIPS:
+        spellings.setdefault(metric.requests(chip.name), []).append(str(chip))
+    usual = max(filter(None, spellings), key=lambda names: len(spellings[names]), default=())
+    shown = [", ".join(f"`{name}`" for name in usual)]
+    for names, chips in spellings.items():
+        if names != usual:
+            instead = ", ".join(f"`{name}`" for name in names) or "unavailable"
+            shown.append(f"{instead} on {', '.join(chips)}")
+    return "; ".join(filter(None, shown))
+
+
+SHOWN_CHIPS = ("ga100", "gh100", "gb100")
+"""Those of which the passes are shown."""
+
+
+def presets(root: Path) -> str:
+    """All presets with what they cost; as they stand in the page where CUPTI's library is not installed."""
+    sets = list(PRESETS.values())
+    try:
+        passes = [
+            passes_each(chip, [ncu_metric_names(names, chip) for names in sets]) for chip in SHOWN_CHIPS
+        ]
+    except NoHostLibraryError:
+        page = (root / "docs" / "metrics.md").read_text(encoding="utf-8")
+        return page.partition("<!-- generated: presets -->\n")[2].partition("\n\n")[0] + "\n"
+    rows = [
+        (f"`{name}`", PURPOSES[name], str(len(PRESETS[name])), *(str(of_chip[i]) for of_chip in passes))
+        for i, name in enumerate(PRESETS)
+    ]
+    return _table(("preset", "what it is for", "metrics", *map(str.upper, SHOWN_CHIPS)), rows)
+
+
+def chips(_: Path) -> str:
+    """The chips with what they lack."""
+    rows = [
+        (
+            f"`{chip.name}`",
+            chip.compute_capability,
+            ", ".join(f"`{other}`" for other in chip.others),
+            ", ".join(f"`{name}`" for name, metric in METRICS.items() if chip.name not in metric.chips),
+        )
+        for chip in CHIPS
+    ]
+    return _table(("chip", "compute capability", "the same for", "unavailable"), rows)
+
+
+def rules(_: Path) -> str:
+    """All rules of the diagnosis."""
+    rows = [(f"`{rule.code}`", rule.condition, rule.source) for rule in RULES]
+    return _table(("code", "when", "threshold from"), rows)
 
 
 def baseline(root: Path) -> str:
@@ -89,6 +150,9 @@ def _of_results(
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
     "metrics": metrics,
+    "presets": presets,
+    "chips": chips,
+    "rules": rules,
     "baseline": baseline,
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
     "accuracy_hot": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "hot")),

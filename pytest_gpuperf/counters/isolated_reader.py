@@ -6,16 +6,13 @@ process that reads them.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-import pytest_gpuperf
+from pytest_gpuperf.counters.isolation import ask_apart, serve
 from pytest_gpuperf.counters.ncu_report_reader import read_report
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.errors import GpuperfError
@@ -50,20 +47,7 @@ def read_report_isolated(
     """
     folders = [str(folder) for folder in search]
     request = Request(str(path), None if names is None else list(names), folders, rules)
-    # The package, which has to be this one and no other version, may be on the path only through pytest's
-    # `pythonpath`. Once it is found its folder comes last, and the working directory not at all, for either
-    # may hold modules named as those of the standard library.
-    package = str(Path(pytest_gpuperf.__file__).parent.parent)
-    search_path = (
-        "import sys, typing; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; import pytest_gpuperf; "
-        "sys.path.append(sys.path.pop(0))"
-    )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", f"{search_path}; from {__name__} import main; main()", package],
-        input=msgspec.json.encode(request),
-        capture_output=True,
-        check=False,
-    )
+    done = ask_apart(__name__, msgspec.json.encode(request))
     answer = None
     # A library may end its process with success, too, and give no text for a name in a damaged report.
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -81,10 +65,7 @@ def read_report_isolated(
 
 def main() -> None:
     """Answer the request on standard input."""
-    # What the library prints must not get into the answer.
-    with os.fdopen(os.dup(1), "wb") as out:
-        os.dup2(2, 1)
-        out.write(_answer(sys.stdin.buffer.read()))
+    serve(_answer)
 
 
 def _answer(question: bytes) -> bytes:

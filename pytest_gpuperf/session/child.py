@@ -10,7 +10,7 @@ from pytest_gpuperf.session.base import Session
 from pytest_gpuperf.verdict.result import Status, TestResult, TestVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from _pytest.terminal import TerminalReporter
 
@@ -49,6 +49,9 @@ class ChildSession(Session):
 
     def expect(self, nodeid: str) -> None:
         """The session that started this process has read the baselines."""
+
+    def check_metrics(self, states: Sequence[ItemState]) -> None:
+        """The session that started this process has checked them."""
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:  # noqa: ARG002
         """Judge nothing, and keep nothing."""

@@ -117,6 +117,7 @@ def judge(
             times[label] = comparison.time
         if comparison.counters:
             counters[label] = comparison.counters
+        findings += _not_measured(measurement, known, label)
         findings += _findings(comparison, measurement, label, hints)
         other = autotuned_otherwise(timing, known.time) if timing and known.time else ""
         if other:
@@ -222,6 +223,16 @@ def _of_time(
     elif time.decision.outcome is Outcome.INCONCLUSIVE:
         more = () if in_turn else (hints.more_sessions,)
         yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
+
+
+def _not_measured(measurement: Measurement, known: MeasurementBaseline, label: str) -> Iterator[Finding]:
+    profile = measurement.profile
+    if profile is None or profile.unavailable or not profile.preset:
+        return
+    missing = len(known.counters.keys() - profile.combined.keys())
+    if missing:
+        line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
+        yield Finding(Status.PASS, line, label)
 
 
 def _details(comparison: Comparison) -> tuple[str, ...]:

@@ -1,0 +1,156 @@
+"""`gpuperf explain`: what bounds the kernels of a run or of a file of ncu's, and what changed."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.baseline.schema import suite_of
+from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.counters.chips import chip_of
+from pytest_gpuperf.diagnosis.changes import change_lines
+from pytest_gpuperf.diagnosis.explain import diagnose_kernel, lines_of, shares_of_time
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.item_state import check_regex
+from pytest_gpuperf.report.rows import header_lines, show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_gpuperf.records import KernelProfile, Run, TestRecord, Timing
+
+SHOWN_KERNELS = 20
+"""Launches of one call or file that are explained, the longest ones."""
+
+
+@click.command()
+@click.argument("source", metavar="[RUN|FILE]", required=False)
+@click.argument("test", required=False)
+@project_options
+def explain(project: Project, source: str | None, test: str | None) -> None:
+    """Say what bounds each kernel, why, and what to try next.
+
+    RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if left
+    out. What moved since the baseline is shown too, the largest mover first. FILE is a report (.ncu-rep) or
+    CSV that ncu wrote, gzipped or not. TEST is a part of the names of tests, or a regex for the names of
+    kernels.
+    """
+    from pytest_gpuperf.counters.report_file import read_report
+
+    if test is not None:
+        check_regex(test, "asked for")
+    path = None if source is None else Path(source)
+    if path is not None and path.is_file() and not _is_run(path):
+        lines = list(_of_kernels(read_report(path, test)))
+    else:
+        lines = _of_run(project, project.load(source), test)
+    for line in lines:
+        echo(line)
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        with gzip.open(path) as packed:
+            return packed.read(1) == b"{"
+    except (OSError, EOFError, zlib.error):
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
+
+
+def _of_run(project: Project, run: Run, wanted: str | None) -> list[str]:
+    lines = header_lines(run.environment, None)
+    if run.counters_unavailable:
+        lines.append(f"no counters: {run.counters_unavailable}")
+    changes = _Changes(project, run)
+    chip = _chip(run.environment.gpu.compute_capability)
+    found = [
+        line
+        for test in run.tests
+        for label in test.measurements
+        for line in _of_measurement(test, label, wanted, chip, changes)
+    ]
+    if not found:
+        what = "of any test" if wanted is None else f"of a test or kernel {wanted!r}"
+        raise GpuperfError(
+            f"the run {run.id} has no counters {what}",
+            expected="a part of a test's name, or a regex found in a kernel's",
+        )
+    return lines + found
+
+
+def _of_measurement(
+    test: TestRecord, label: str, wanted: str | None, chip: str, changes: _Changes
+) -> Iterator[str]:
+    measurement = test.measurements[label]
+    profile = measurement.profile
+    if profile is None or not profile.kernels:
+        return
+    kernels = profile.kernels if wanted and wanted in test.nodeid else _chosen(profile.kernels, wanted)
+    if not kernels:
+        return
+    yield ""
+    yield test.nodeid if label == "main" else f"{test.nodeid} ({label})"
+    timing = measurement.timing if len(profile.kernels) == 1 else None
+    yield from (f"  {line}" for line in _of_kernels(kernels, profile.chip or chip, timing))
+    moved = changes.lines(test, label)
+    if moved:
+        yield "  since the baseline:"
+    yield from (f"    {line}" for line in moved)
+
+
+class _Changes:
+    """A run beside the baselines of its GPU."""
+
+    def __init__(self, project: Project, run: Run) -> None:
+        from pytest_gpuperf.verdict.gate import Gate
+
+        gpu = run.environment.gpu
+        suites = dict.fromkeys(suite_of(test.nodeid) for test in run.tests)
+        known = [found for suite in suites if (found := project.store.load(gpu.slug, suite)) is not None]
+        self._tests = {nodeid: test for baseline in known for nodeid, test in baseline.tests.items()}
+        self._gate = Gate(known, card=gpu.uuid, comparisons=len(run.tests))
+        self._tolerance_pct = project.tolerance_pct
+
+    def lines(self, test: TestRecord, label: str) -> tuple[str, ...]:
+        known = self._tests.get(test.nodeid)
+        if known is None or label not in known.measurements:
+            return ()
+        measurement = test.measurements[label]
+        tolerance = known.tolerance_pct or test.tolerance_pct or self._tolerance_pct
+        timing = measurement.timing
+        time = self._gate.compare((test.nodeid, label), timing, tolerance) if timing else None
+        return change_lines(measurement, known.measurements[label], time)
+
+
+def _chip(compute_capability: str) -> str:
+    chip = chip_of(compute_capability)
+    return chip.name if chip else ""
+
+
+def _chosen(kernels: Iterable[KernelProfile], regex: str | None) -> list[KernelProfile]:
+    return [
+        kernel
+        for kernel in kernels
+        if regex is None or any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
+    ]
+
+
+def _of_kernels(
+    kernels: Sequence[KernelProfile], chip: str = "", timing: Timing | None = None
+) -> Iterator[str]:
+    shares = shares_of_time(kernels)
+    longest = sorted(range(len(kernels)), key=lambda i: -shares[i])[:SHOWN_KERNELS]
+    for i in sorted(longest):
+        duration = kernels[i].metrics.get("duration_us")
+        took = f", {show_time(duration)}" if isinstance(duration, float) else ""
+        share = f", {100 * shares[i]:.0f} % of the time" if len(kernels) > 1 else ""
+        yield f"{kernels[i].name}{took}{share}"
+        lines = lines_of(diagnose_kernel(kernels[i], chip, timing))
+        yield from (f"  {line}" for line in lines or ["nothing to say: too few counters were measured"])
+    if len(kernels) > len(longest):
+        yield f"and {len(kernels) - len(longest)} shorter launches; a regex chooses among them"

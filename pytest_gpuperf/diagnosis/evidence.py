@@ -1,0 +1,71 @@
+"""What is known of a kernel, as the rules ask for it: a metric that was not measured is None, never 0."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_gpuperf.records import MetricValue
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One launch, or several combined, with its circumstances."""
+
+    metrics: Mapping[str, MetricValue]
+    """By short name."""
+    name: str = ""
+    """Function name and demangled name of the kernel, in one text."""
+    chip: str = ""
+    """Name of the GPU's chip, such as `gh100`; empty where not known."""
+    time_us: float | None = None
+    """Its time without a profiler, in microseconds."""
+    sm_clock_mhz: float = 0.0
+    """Clock of the SMs at that time; 0 where not known."""
+    throttle_reasons: tuple[str, ...] = ()
+    """Why the GPU held its clocks back then."""
+
+    def number(self, name: str) -> float | None:
+        """A metric's value."""
+        value = self.metrics.get(name)
+        return None if value is None or isinstance(value, str) else float(value)
+
+    def word(self, name: str) -> str:
+        """A metric's value where it is a word; else empty."""
+        value = self.metrics.get(name)
+        return value if isinstance(value, str) else ""
+
+    def stalls(self, *reasons: str) -> float | None:
+        """The share of all warp cycles that these reasons have together, in %."""
+        known = [value for reason in reasons if (value := self.number(f"stall.{reason}")) is not None]
+        return sum(known) if known else None
+
+    def matches(self, pattern: str) -> bool:
+        """Whether the kernel's name has this regex, in any case."""
+        return re.search(pattern, self.name, re.IGNORECASE) is not None
+
+    @property
+    def shortest_us(self) -> float | None:
+        """Its time in µs: without a profiler, or with, where the caches are cold and it may take longer."""
+        times = (self.number("duration_us"), self.time_us)
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def nearest_roof(self) -> float | None:
+        """The larger speed of light of compute and memory, in %; None unless both are known."""
+        compute, memory = self.number("sm_throughput"), self.number("memory_throughput")
+        return None if compute is None or memory is None else max(compute, memory, self.busy_l2 or 0.0)
+
+    @property
+    def busy_l2(self) -> float | None:
+        """L2's busiest unit where it is at its roof, in %.
+
+        ncu's memory speed of light leaves some of L2's units out (seen on an H200: 56 % with an L2 at 83 %,
+        of a copy that just fits into it).
+        """
+        value = self.number("l2_throughput")
+        return value if value is not None and value >= 80 else None
