@@ -371,3 +371,17 @@ def test_keys_of_a_person_stay_in_a_time_and_in_its_sessions(
     if runs[0].id in kept:
         assert kept[runs[0].id].items() >= of_session.items()
     assert copy.deepcopy(merged) == merged_time(merged, times, replace=False, dates=dates)
+
+
+def test_a_smaller_preset_keeps_the_counters_that_it_did_not_ask_for(store: BaselineStore) -> None:
+    accepted(store, on_day(1, measured(5.3, {"sm_throughput": 50.0, "l2_hit_rate": 80.0})))
+    few = measured(5.3, {"sm_throughput": 51.0})
+    assert few.profile is not None
+    accepted(
+        store,
+        on_day(2, msgspec.structs.replace(few, profile=msgspec.structs.replace(few.profile, preset="sol"))),
+    )
+    tests = store.load_for_update("nvidia-h200", "test_square")
+    assert tests is not None
+    known = tests[0].tests[NODEID].measurements["main"].counters
+    assert known == {"sm_throughput": 51, "l2_hit_rate": 80}

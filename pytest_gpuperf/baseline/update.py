@@ -122,12 +122,16 @@ class Update:
         profile = self.taken.profile
         if profile is None or not profile.combined:
             return {}
+        counters = {
+            name: round_counter(name, value)
+            for name, value in profile.combined.items()
+            if isinstance(value, str) or math.isfinite(value)
+        }
+        if profile.preset and self.known is not None:
+            # Few were asked for, which takes none of the others back.
+            counters = {**self.known.counters, **counters}
         return {
             "kernels": list(distinct_kernels(profile)),
-            "counters": {
-                name: round_counter(name, value)
-                for name, value in profile.combined.items()
-                if isinstance(value, str) or math.isfinite(value)
-            },
+            "counters": counters,
             "counters_run": self.taken.profile_run,
         }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.schema import MeasurementBaseline
+from pytest_gpuperf.diagnosis import explain_lines
 from pytest_gpuperf.verdict.compare import compare
 from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import check_limit, parse_limits
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.verdict.limits import Limit
     from pytest_gpuperf.verdict.result import Change
 
+EXPLAINED = (Status.REGRESSED, Status.LIMIT)
+"""What the diagnosis is shown below."""
 SHOWN_CHANGES = 8
 """Changed counters below a regression; reports show the rest."""
 
@@ -129,7 +132,19 @@ def judge(
     missing = ", ".join(label for label in expected if label not in record.measurements)
     if missing:
         findings.append(Finding(Status.PASS, f"{missing} is in {baseline_file} and was not measured"))
-    return _verdict(findings, times, counters, strict=strict)
+    return _verdict(list(_explained(findings, record)), times, counters, strict=strict)
+
+
+def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Finding]:
+    """The findings, the first failure of each label with what bounds its kernels."""
+    done: set[str] = set()
+    for finding in sorted(findings, key=lambda finding: _RANK[finding.status]):
+        measurement = record.measurements.get(finding.label)
+        if measurement is None or finding.label in done or finding.status not in EXPLAINED:
+            yield finding
+            continue
+        done.add(finding.label)
+        yield replace(finding, details=(*finding.details, *explain_lines(measurement)))
 
 
 def _verdict(
