@@ -11,10 +11,19 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from pytest_gpuperf.records import Conditions, Correctness, MetricValue, Profile, Run, Timing
+    from pytest_gpuperf.records import ClockModel, Conditions, Correctness, MetricValue, Profile, Run, Timing
 
 _CORRECTNESS = {"max_abs_diff": "", "max_rel_diff": "", "mismatched": "element"}
-_TIMING = {"time_us": "us", "spread_pct": "%", "gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s"}
+_TIMING = {
+    "time_us": "us",
+    "spread_pct": "%",
+    "gb_per_s": "GB/s",
+    "tflop_per_s": "TFLOP/s",
+    "events_us": "us",
+    "cupti_us": "us",
+    "normalised_us": "us",
+}
+_CLOCK_MODEL = {"sm_clock_share": "", "reference_mhz": "MHz"}
 _CONDITIONS = {"sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c": "degC", "power_w": "W"}
 
 
@@ -67,6 +76,8 @@ def _rows(run: Run) -> Iterator[tuple[object, ...]]:
                 entries += _numbers(measured.correctness, _CORRECTNESS)
             if measured.timing is not None:
                 entries += _numbers(measured.timing, _TIMING, measured.timing.mode)
+                if measured.timing.clock_model is not None:
+                    entries += _numbers(measured.timing.clock_model, _CLOCK_MODEL, measured.timing.mode)
                 if measured.timing.conditions is not None:
                     entries += _numbers(measured.timing.conditions, _CONDITIONS, measured.timing.mode)
             if measured.profile is not None:
@@ -76,11 +87,12 @@ def _rows(run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def _numbers(
-    record: Correctness | Timing | Conditions, units: Mapping[str, str], mode: str = ""
+    record: Correctness | Timing | ClockModel | Conditions, units: Mapping[str, str], mode: str = ""
 ) -> Iterator[_Entry]:
     for name, unit in units.items():
         value = getattr(record, name)
-        if value is not None:
+        # 0 is what a time holds that was not taken.
+        if value is not None and (value or not name.endswith("_us")):
             yield _Entry("", None, name, mode, value, unit, "")
 
 

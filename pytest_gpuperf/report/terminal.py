@@ -24,7 +24,7 @@ from pytest_gpuperf.verdict.result import Status, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_gpuperf.records import Environment, KernelProfile, MetricValue, Run
+    from pytest_gpuperf.records import Environment, KernelProfile, MetricValue, Run, Timing
     from pytest_gpuperf.verdict.result import TestResult
 
 TESTS_SHOWN = 60
@@ -170,11 +170,23 @@ def _shown(metrics: Mapping[str, MetricValue], name: str, show: Callable[[float]
     return "" if value is None or isinstance(value, str) else show(value)
 
 
+def _clock_line(timing: Timing) -> str:
+    """At which SM clock a time was taken, and how it hangs on it; empty where that is not known."""
+    model = timing.clock_model
+    if model is None or not timing.blocks_mhz:
+        return ""
+    mean_mhz = sum(timing.blocks_mhz) / len(timing.blocks_mhz)
+    share = f"{100 * model.sm_clock_share:.0f} ± {100 * model.share_error:.0f} %"
+    normalised = f"{show_time(timing.normalised_us)} at {model.reference_mhz:.0f} MHz"
+    return f"taken at {mean_mhz:.0f} MHz, {normalised}; {share} of it hangs on the SM clock"
+
+
 def _remarks(result: TestResult, width: int) -> list[str]:
     """What the verdict says besides failures, which pytest shows with the test."""
     timings = [m.timing for m in result.record.measurements.values() if m.timing]
     reasons = dict.fromkeys(filter(None, (timing.not_captured for timing in timings)))
     lines = [printable(f"timed queued because it cannot be captured: {reason}") for reason in reasons]
+    lines += [line for timing in timings if (line := _clock_line(timing))]
     for finding in result.verdict.findings:
         if not result.verdict.fails_by(finding.status):
             lines += [printable(finding.line), *(f"  {printable(detail)}" for detail in finding.details)]
