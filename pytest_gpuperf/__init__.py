@@ -12,21 +12,38 @@ from pytest_gpuperf._version import __version__
 if TYPE_CHECKING:
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.facade import Gpuperf
-    from pytest_gpuperf.records import Correctness, Measurement, Profile, Run, Timing, WarmUp
+    from pytest_gpuperf.records import (
+        Correctness,
+        Measurement,
+        Profile,
+        Run,
+        StaticKernel,
+        Timing,
+        WarmUp,
+    )
+    from pytest_gpuperf.static.occupancy import Occupancy, occupancy
 
 __all__ = [
     "Correctness",
     "Gpuperf",
     "GpuperfError",
     "Measurement",
+    "Occupancy",
     "Profile",
     "Run",
+    "StaticKernel",
     "Timing",
     "WarmUp",
     "__version__",
+    "occupancy",
 ]
 
-_HOMES = {"Gpuperf": "facade", "GpuperfError": "errors"}
+_HOMES = {
+    "Gpuperf": "facade",
+    "GpuperfError": "errors",
+    "Occupancy": "static.occupancy",
+    "occupancy": "static.occupancy",
+}
 
 
 def __getattr__(name: str) -> object:
