@@ -20,6 +20,7 @@ from pytest_gpuperf.baseline.schema import (
     suite_of,
 )
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.static.parts import split_run
 from pytest_gpuperf.verdict.compare import compare, distinct_kernels
 from pytest_gpuperf.verdict.result import show_pair, show_value
 
@@ -77,6 +78,12 @@ def plan(run: Run, store: BaselineStore, which: Which, tolerance_pct: float) -> 
     Raises:
         GpuperfError: A baseline file is broken.
     """
+    plans = [_plan(part, store, which, tolerance_pct) for part in split_run(run)]
+    files = {path: content for part in plans for path, content in part.files.items()}
+    return Plan(files, tuple(entry for part in plans for entry in part.entries))
+
+
+def _plan(run: Run, store: BaselineStore, which: Which, tolerance_pct: float) -> Plan:
     slug = run.environment.gpu.slug
     entries: list[Entry] = []
     before: dict[Path, dict[str, Any]] = {}

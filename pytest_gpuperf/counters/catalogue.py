@@ -140,6 +140,15 @@ _SHARED_MEMORY = ("launch__shared_mem_per_block", "static, dynamic and the drive
 _FITS = ("sm__maximum_warps_per_active_cycle_pct", "warps that fit, of what an SM can hold")
 _LIMITER = ("", f"what allows the fewest blocks on an SM: {', '.join(_LIMITERS)}")
 _BLOCKS = {f"occupancy_limit.{k}": (_limit(k), f"blocks on an SM that its {k} allow") for k in _LIMITERS}
+_COMPILED: Mapping[str, tuple[str, Literal["higher", "lower", ""], str]] = {
+    "spills": ("byte", "lower", "stored and loaded by a thread's code because registers ran out"),
+    "stack_bytes": ("byte", "lower", "local memory of a thread"),
+    "shared_memory_bytes": ("byte", "lower", "static and dynamic shared memory of a block"),
+    "blocks_per_sm": ("block", "higher", "blocks that fit on an SM"),
+    "code_bytes": ("byte", "", "machine code of the kernel"),
+    "widest_load_bits": ("bit", "higher", "widest load of one thread from global memory"),
+    "tensor_instructions": ("", "", "which of mma.sync, wmma, wgmma and tcgen05 the code has, or none"),
+}
 _WAVES = ("launch__waves_per_multiprocessor", "grid size over the blocks that the GPU holds at once")
 _LATENCY = (_WARP_LATENCY, "cycles of a warp for each instruction issued")
 _SHARES = {f"stall.{k}": (_stall_ratio(k), f"share of all warp cycles spent {v}") for k, v in _STALLS.items()}
@@ -168,7 +177,16 @@ _ROWS = (
     *_rows("", "", _E, _MAX, {"waves": _WAVES}),
     *_rows("cycle", "lower", _S, Combining.INSTRUCTIONS, {"warp_cycles_per_instruction": _LATENCY}),
     *_rows("%", "", _S, Combining.WARP_CYCLES, _SHARES),
+    *(
+        Metric(name, "", unit, better, _E, Combining.SAME, f"compiled only: {explanation}")
+        for name, (unit, better, explanation) in _COMPILED.items()
+    ),
 )
+
+COMPILED_ONLY = frozenset(_COMPILED)
+"""What a compiler knows and ncu does not tell."""
+WORDS = frozenset({"occupancy_limiter", "tensor_instructions"})
+"""Metrics whose values are words."""
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ROWS}
 """All short metrics by name. `kernels` is in combined rows only."""

@@ -14,7 +14,7 @@ from pytest_gpuperf.records import Correctness, KernelProfile, MetricValue, Prof
 
 if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.records import StaticKernel, TimingMode
 
 WARM_UP_CALLS = 3
 """Compilation and autotuning happen in the first, lazy initialisation in the next."""
@@ -114,3 +114,8 @@ class ProfilingInstruments:
         self._folder.tell(Event(call.nodeid, call.label, name))
         row = AnyMetrics()
         return Profile(kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels or "")
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Compile, which is over at once when the session does it again."""
+        kernels: dict[str, StaticKernel] = call()
+        return kernels

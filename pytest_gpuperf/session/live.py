@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.counters.catalogue import is_raw_name
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import RUN_SCHEMA, Run
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore
-from pytest_gpuperf.session.base import Session, now
+from pytest_gpuperf.session.keeping import KeepingSession
 from pytest_gpuperf.session.progress import Progress
 from pytest_gpuperf.verdict.limits import parse_limits
 
@@ -33,8 +29,8 @@ NO_NCU = (
 )
 
 
-class LiveSession(Session):
-    """Measures, judges, and writes `.gpuperf/runs/<id>/run.json`."""
+class LiveSession(KeepingSession):
+    """Measures, judges, and keeps the run."""
 
     def __init__(self, settings: Settings) -> None:
         from pytest_gpuperf.device.conditions import Nvml
@@ -42,16 +38,12 @@ class LiveSession(Session):
         from pytest_gpuperf.device.gpu import gpu_info
         from pytest_gpuperf.instruments.live import LiveInstruments
 
-        if settings.update != "never":
-            refuse_in_ci()
+        self.open_run(settings)
         # Otherwise torch.profiler, wherever it is used, leaves CUPTI attached, and each node of a graph
         # takes 0.1 to 0.3 µs longer from then on (torch 2.11 on an H200).
         os.environ.setdefault("TEARDOWN_CUPTI", "1")
-        self._started = now()
-        self._runs = RunStore(settings.root / STATE_FOLDER)
-        self._id = RunStore.new_id(self._started)
         ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
-        self._pass = ProfilingPass(PassFolder(self._runs.folder / self._id / "ncu"), ncu)
+        self._pass = ProfilingPass(PassFolder(self.runs.folder / self.run_id / "ncu"), ncu)
         gpu = gpu_info()
         instruments = LiveInstruments(self._pass, gpu.l2_bytes, settings.budget_s, Nvml(gpu.uuid).conditions)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
@@ -89,38 +81,10 @@ class LiveSession(Session):
         limits = parse_limits(baseline.limits) if baseline is not None else ()
         return [limit.name for limit in limits if is_raw_name(limit.name)]
 
-    def finish(self, *, complete: bool) -> None:
-        """Write the run file, and update baselines where that was asked for and the run is complete."""
-        if not self.results:
-            return
-        run = Run(
-            schema=RUN_SCHEMA,
-            id=self._id,
-            started_at=self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            environment=self.environment,
-            complete=complete,
-            counters_unavailable=self._pass.unavailable,
-            tests=tuple(result.record for result in self.results),
-        )
-        path = self._runs.write(run)
-        self._runs.drop_old_reports()
-        shown = path.relative_to(self.settings.root)
-        self.notices.append(f"run written to {shown}")
-        if self.settings.update == "never":
-            return
-        if not complete:
-            raise GpuperfError(
-                "the run was interrupted, so no baseline was updated",
-                next_step=f"accept what it measured with `gpuperf baseline accept {self._id} --incomplete`",
-            )
-        plan = accept(run, self._store, self.settings.update, self.settings.tolerance_pct)
-        self.updated = True
-        taken = len(plan.of_kind("new", "changed", "refreshed"))
-        refused = len(plan.of_kind("refused"))
-        self.notices.append(
-            f"baseline updated ({self.settings.update}): {taken} measurements in {len(plan.files)} files"
-            + (f", {refused} refused (gpuperf baseline diff says why)" if refused else "")
-        )
+    @property
+    def why_no_counters(self) -> str:
+        """Why the whole run has no counters."""
+        return self._pass.unavailable
 
 
 def why_not_live() -> str:
