@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.options import OPTIONS
+from pytest_gpuperf.static.occupancy import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,10 +65,35 @@ def baseline(root: Path) -> str:
     return f"```json\n{json.dumps(content, indent=2, sort_keys=True)}\n```\n"
 
 
+def multiprocessors(_: Path) -> str:
+    """What an SM of each compute capability holds."""
+    rows = [
+        (
+            f"{major}.{minor}",
+            str(sm.warps),
+            str(sm.blocks),
+            " ".join(map(str, sm.shared_memory_kib)),
+            f"{sm.block_shared_memory_bytes:,}",
+            str(sm.barriers_per_block * sm.blocks or ""),
+        )
+        for (major, minor), sm in MULTIPROCESSORS.items()
+    ]
+    titles = (
+        "compute capability",
+        "warps",
+        "blocks",
+        "shared memory, KiB",
+        "of one block at most, bytes",
+        "barriers",
+    )
+    return _table(titles, rows)
+
+
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
     "metrics": metrics,
     "baseline": baseline,
+    "multiprocessors": multiprocessors,
 }
 """By the name in the marker; no text has an empty line."""
 

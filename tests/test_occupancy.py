@@ -59,7 +59,7 @@ def test_every_captured_kernel_has_the_limits_and_the_occupancy_that_ncu_reports
         result = occupancy((9, 0), **asked, shared_memory_per_sm=configured)
         assert result.limits == {name: facts[f"launch__occupancy_limit_{name}"] for name in result.limits}
         assert result.limiter == short_metrics(kernel.metrics, kernel.units)["occupancy_limiter"]
-        # The driver never gives L1 so much that fewer blocks fit.
+        # The driver has not given L1 so much that fewer blocks fit.
         for found in (result, occupancy((9, 0), **asked)):
             assert found.theoretical_occupancy_pct == facts["sm__maximum_warps_per_active_cycle_pct"]
     assert len(kernels) >= 3

@@ -88,7 +88,7 @@ def test_arguments_and_their_types_make_the_same_kernel(compiled: Any) -> None:
     x = torch.empty(1024, device="meta")
     of_arguments = compiled(scale, args=(x, 0.5, 1024), constexprs={"BLOCK": 1024})
     by_name = compiled(scale, args={"n": 1024, "x_ptr": x, "factor": 0.5}, constexprs={"BLOCK": 1024})
-    types = {"x_ptr": "*fp32:16", "factor": "fp32", "n": "i32:16"}
+    types = {"x_ptr": "*fp32:16", "factor": "fp32", "n": "i32:16", "BLOCK": "constexpr"}
     assert of_arguments == by_name == compiled(scale, signature=types, constexprs={"BLOCK": 1024})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +20,14 @@ from pytest_gpuperf.static.kernel import (
     shortened,
     static_kernel,
 )
+from pytest_gpuperf.static.occupancy import WARP_THREADS
 from pytest_gpuperf.static.ptx import isa_version, read_ptx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.records import StaticKernel
 
-WARP_THREADS = 32
 _FIRST_FOR_BLACKWELL = (3, 3)
 """Older ones do not fail there: they abort the process."""
 _SCALARS: Mapping[str, tuple[Any, Any]] = {
@@ -106,8 +107,12 @@ def arguments(
         )
     given: dict[str, Any]
     if signature is not None:
-        given = {key: _stand_in(key, kind, params.get(key)) for key, kind in signature.items()}
-    elif isinstance(args, dict):
+        given = {
+            key: _stand_in(key, kind, params.get(key))
+            for key, kind in signature.items()
+            if kind != "constexpr"  # as Triton's own signatures have it
+        }
+    elif isinstance(args, Mapping):
         given = dict(args)
     else:
         wanted = [key for key, param in params.items() if not param.is_constexpr and key not in constexprs]
