@@ -102,6 +102,8 @@ def compiled(project: Path) -> None:
     )
     environment = Environment(gpu=NO_GPU, toolchain=note.toolchain, commit=note.commit, dirty=note.dirty)
     run = Run(schema=RUN_SCHEMA, id=run_id, started_at=note.date, environment=environment, tests=tests)
+    # The recording may be newer.
+    shutil.rmtree(project / ".gpuperf")
     RunStore(project / ".gpuperf").write(run)
 
 
