@@ -13,8 +13,11 @@ from click.testing import CliRunner
 
 pytest.importorskip("triton")
 
+from pytest_gpuperf.baseline.merge import accept as accept_runs
+from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.records import Measurement, StaticKernel
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import GpuInfo, Measurement, StaticKernel
 from pytest_gpuperf.runs import RunStore, load_run
 from pytest_gpuperf.static import nvcc, nvrtc, triton_kernel
 from pytest_gpuperf.static.kernel import label_of, profile_of
@@ -341,6 +344,42 @@ def test_a_run_of_both_kinds_goes_into_two_folders(
         "static: beside run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
         "  test_k: 2 tests, newest 2026-11-20 (commit c0ffee1)",
     ]
+
+
+def test_runs_of_both_kinds_are_accepted_together_where_they_are_of_one_gpu(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path / "baselines", state=tmp_path / ".gpuperf")
+    both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
+    result = accept_runs([run(both), run(both, id="later")], store, "all", 5.0, environ={})
+    assert [(entry.label, entry.kind) for entry in result.entries] == [("main", "new"), ("sm_90", "new")]
+    [of_gpu, of_none] = (store.load(slug, "test_k") for slug in ("nvidia-h200", "static"))
+    assert of_gpu is not None
+    assert of_none is not None
+    assert [len(time.sessions) for time in of_gpu.times] == [2]
+    assert not of_none.times
+    other = run(both, id="other", gpu=GpuInfo(name="NVIDIA A100", slug="nvidia-a100"))
+    with pytest.raises(GpuperfError, match="several models of GPU: nvidia-a100, nvidia-h200"):
+        accept_runs([run(both), other], store, "all", 5.0, environ={})
+
+
+def test_what_needs_a_gpu_does_not_keep_what_was_compiled_out_of_the_baselines(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester)
+    pytester.makepyfile(test_time="def test_time(gpuperf): gpuperf.time(print)")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
+    result.assert_outcomes(passed=1, failed=1)
+    assert list(static_baseline(pytester)["tests"]) == [NODEID]
+
+
+def test_what_was_compiled_has_no_counters_to_explain(
+    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    result = CliRunner().invoke(main, ["explain"])
+    assert result.exit_code != 0
+    assert "has no counters of any test" in result.output
 
 
 @pytest.mark.parametrize(
