@@ -15,6 +15,7 @@ from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
 from pytest_gpuperf.counters.presets import PRESETS, PURPOSES
 from pytest_gpuperf.diagnosis import RULES
 from pytest_gpuperf.options import OPTIONS
+from pytest_gpuperf.static.occupancy import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -147,6 +148,30 @@ def _of_results(
     return text
 
 
+def multiprocessors(_: Path) -> str:
+    """What an SM of each compute capability holds."""
+    rows = [
+        (
+            f"{major}.{minor}",
+            str(sm.warps),
+            str(sm.blocks),
+            " ".join(map(str, sm.shared_memory_kib)),
+            f"{sm.block_shared_memory_bytes:,}",
+            str(sm.barriers_per_block * sm.blocks or ""),
+        )
+        for (major, minor), sm in MULTIPROCESSORS.items()
+    ]
+    titles = (
+        "compute capability",
+        "warps",
+        "blocks",
+        "shared memory, KiB",
+        "of one block at most, bytes",
+        "barriers",
+    )
+    return _table(titles, rows)
+
+
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
     "metrics": metrics,
@@ -164,6 +189,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_found": _of_results(GATE, analysis.read, lambda found: gate.found(found.held_out)),
     "gate_by_kernel": _of_results(GATE, analysis.read, lambda found: gate.by_kernel(found.held_out)),
     "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
+    "multiprocessors": multiprocessors,
 }
 """By the name in the marker; no text has an empty line."""
 

@@ -14,18 +14,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
+from pytest_gpuperf.baseline.schema import Baseline
 from pytest_gpuperf.correctness import check
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
-from pytest_gpuperf.records import Profile
+from pytest_gpuperf.records import (
+    RUN_SCHEMA,
+    Environment,
+    KernelProfile,
+    Measurement,
+    Profile,
+    Run,
+    TestRecord,
+)
 from pytest_gpuperf.runs import RunStore, encode_run, newest_recordings, recording_path
+from pytest_gpuperf.static.kernel import SOURCE
+from pytest_gpuperf.static.parts import NO_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pytest_gpuperf.records import Measurement, Run
 
 CAPTURES = Path(__file__).parent.parent / "tests" / "data" / "captures"
 SQUARE = "suites/test_square.py::test_square_"
@@ -68,6 +77,45 @@ def no_baseline(project: Path) -> None:
     """The suite of squares has no baseline yet."""
     next(project.glob("baselines/*/test_square.json")).unlink()
     _keep(project, "8192x8192")
+
+
+def compiled(project: Path) -> None:
+    """The run that made the baselines of kernels that were compiled is the newest run."""
+    [path] = project.glob("baselines/static/test_*.json")
+    baseline = msgspec.json.decode(path.read_bytes(), type=Baseline)
+    [(run_id, note)] = baseline.runs.items()
+    tests = tuple(
+        TestRecord(
+            nodeid=nodeid,
+            measurements={
+                label: Measurement(
+                    profile=Profile(
+                        kernels=tuple(KernelProfile(name=name) for name in known.kernels),
+                        combined=known.counters,
+                        source=SOURCE,
+                    )
+                )
+                for label, known in test.measurements.items()
+            },
+        )
+        for nodeid, test in baseline.tests.items()
+    )
+    environment = Environment(gpu=NO_GPU, toolchain=note.toolchain, commit=note.commit, dirty=note.dirty)
+    run = Run(schema=RUN_SCHEMA, id=run_id, started_at=note.date, environment=environment, tests=tests)
+    # The recording may be newer.
+    shutil.rmtree(project / ".gpuperf")
+    RunStore(project / ".gpuperf").write(run)
+
+
+def compiled_with_limit(project: Path) -> None:
+    """The same, with a limit in the baseline file that a kernel does not keep to."""
+    compiled(project)
+    [path] = project.glob("baselines/static/test_*.json")
+    content = json.loads(path.read_bytes())
+    for nodeid, test in content["tests"].items():
+        if "odd_gemm" in nodeid:
+            test["limits"] = ["sm_90: spills == 0"]
+    path.write_text(json.dumps(content), encoding="utf-8")
 
 
 def wrong_kernel(project: Path) -> None:

@@ -10,17 +10,20 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call, Reference
 from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.runs import STATE_FOLDER
+from pytest_gpuperf.static.compile import compile_static
+from pytest_gpuperf.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
 from pytest_gpuperf.verdict.limits import parse_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import torch
 
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
-    from pytest_gpuperf.records import Correctness, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, StaticKernel, Timing, WarmUp
 
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]
@@ -217,6 +220,56 @@ class Gpuperf:
         self._keep(label, profile=result)
         return result
 
+    def static(
+        self,
+        kernel: Any,
+        /,
+        signature: Mapping[str, str] | None = None,
+        constexprs: Mapping[str, Any] | None = None,
+        *,
+        args: Sequence[Any] | Mapping[str, Any] | None = None,
+        archs: Sequence[str] = ARCHITECTURES,
+        label: str = "main",
+        **options: Any,
+    ) -> dict[str, StaticKernel]:
+        """Compile a kernel for architectures that need not be there; nothing is launched, and no GPU needed.
+
+        Each architecture is judged by itself, against the limits and against `baselines/static/`.
+
+        Args:
+            kernel: A Triton kernel, or CUDA source as a text or a path.
+            signature: Types of a Triton kernel's arguments: `{"x_ptr": "*fp32:16", "n": "i32"}`.
+            constexprs: Values of its constexprs, also of those that autotuning would choose.
+            args: In place of the signature: the arguments of a launch, by position or name; tensors of
+                `meta` will do.
+            archs: What to compile for.
+            label: Name of the measurement; each architecture is kept as `sm_90`, or `label[sm_90]`.
+            options: Of a Triton launch (`num_warps`, `num_stages` …); of CUDA source `entry`, `block_size`,
+                `shared_memory` and `flags`.
+
+        Returns:
+            What each architecture needs and what of it fits on an SM, by architecture.
+        """
+        __tracebackhide__ = True
+        given = {
+            "signature": signature,
+            "args": args,
+            "constexprs": constexprs,
+            "options": options,
+            "state": self._settings.root / STATE_FOLDER,
+        }
+        call = Call(self._state.nodeid, label, compile_static, (kernel, archs), given)
+        try:
+            compiled = self._instruments.static(call)
+        except NoCompilerError as error:
+            pytest.skip(str(error))
+        except GpuperfError as error:
+            self._fail(error)
+        for arch, made in compiled.items():
+            self._refuse_second("profile", label_of(label, arch))
+            self._keep(label_of(label, arch), profile=profile_of(made))
+        return compiled
+
     def limit(self, *limits: str) -> None:
         """Add limits such as `"memory_throughput >= 60"` or `"stall.barrier <= 25"`.
 
@@ -240,6 +293,11 @@ class Gpuperf:
                     next_step="write gpuperf.time(kernel, x), not gpuperf.time(kernel(x))",
                 )
             )
+        self._refuse_second(part, label)
+        return Call(self._state.nodeid, label, fn, args, kwargs)
+
+    def _refuse_second(self, part: str, label: str) -> None:
+        __tracebackhide__ = True
         measured = self._state.measurements.get(label)
         if measured is not None and getattr(measured, part) is not None:
             self._fail(
@@ -248,7 +306,6 @@ class Gpuperf:
                     next_step="give the second one a name of its own: label='…'",
                 )
             )
-        return Call(self._state.nodeid, label, fn, args, kwargs)
 
     def _keep(self, label: str, **part: Any) -> None:
         measured = self._state.measurements.get(label, Measurement())

@@ -249,6 +249,7 @@ class Profile(Record, frozen=True, kw_only=True):
     regex: str = ""
     """The pattern that chose the kernels; empty for all."""
     source: str = "ncu"
+    """Who counted: `ncu`, or `static` for what a compiler knows without running anything."""
     cache_control: str = ""
     clock_control: str = ""
     preset: str = ""
@@ -284,6 +285,36 @@ class PairedTiming(Record, frozen=True, kw_only=True):
     """Why there was nothing to compare with, or nothing to compare by; empty where there was."""
     broken: bool = False
     """Whether that is for the user to mend: a worker died, or imported other code than it should."""
+
+
+class StaticKernel(Record, frozen=True, kw_only=True):
+    """What the compiler made of a kernel for one architecture; kept as a `Profile` of the source `static`."""
+
+    name: str
+    """As in the code: mangled, where it is C++."""
+    arch: str
+    """`sm_90`."""
+    compiler: str
+    """`triton 3.9.0, PTX 9.4` or `nvcc 13.0.88`: another compiler makes another kernel."""
+    block_size: int
+    """Threads of a block."""
+    registers_per_thread: int
+    spills: int
+    """Bytes that the code of a thread stores and loads because registers ran out."""
+    stack_bytes: int
+    """Local memory of a thread, in bytes."""
+    shared_memory_bytes: int
+    """Of a block, static and dynamic, in bytes, without what the driver adds."""
+    code_bytes: int
+    widest_load_bits: int
+    """Of one thread from global memory; 0 where it loads nothing."""
+    tensor_instructions: tuple[str, ...]
+    """Which of `mma.sync`, `wmma`, `wgmma` and `tcgen05` the code has."""
+    theoretical_occupancy: float
+    """Warps that fit, of what an SM can hold, in per cent."""
+    blocks_per_sm: int
+    occupancy_limiter: str
+    """What allows the fewest blocks: `warps`, `blocks`, `registers`, `shared_mem` or `barriers`."""
 
 
 class Measurement(Record, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ def test_a_chip_has_its_own_names_and_passes(library: None) -> None:
 
 
 def test_what_a_chip_lacks_is_unavailable_there(library: None) -> None:
-    text = shown("--chip", "12.0", "--find", "gmma")
+    text = shown("--chip", "12.0", "--find", "warpgroup matrix")
     assert "  stall.gmma    %    state  unavailable on GB202\n" in text
     assert text.endswith("2 metrics, no passes together on GB202\n")
 

@@ -108,6 +108,21 @@ def test_the_calls_have_the_keywords_of_the_facade() -> None:
         assert shown == wanted
 
 
+def test_the_call_of_static_has_the_keywords_of_the_facade() -> None:
+    [call] = [
+        node
+        for node in ast.walk(ast.parse(fences(page("docs/static.md"), "python")[1]))
+        if isinstance(node, ast.Call)
+    ]
+    shown = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg}
+    parameters = inspect.signature(Gpuperf.static).parameters.values()
+    assert shown == {
+        parameter.name: repr(parameter.default)
+        for parameter in parameters
+        if parameter.default is not inspect.Parameter.empty
+    }
+
+
 def test_every_room_is_on_the_map() -> None:
     package = ROOT / "pytest_gpuperf"
     rooms = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}

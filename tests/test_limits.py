@@ -15,7 +15,7 @@ from run_builders import measured, profile, timing
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 NUMERIC_NAMES = st.sampled_from(
-    [*(name for name in catalogue.METRICS if name != "occupancy_limiter"), *TIME_UNITS, "dram__bytes.sum"]
+    [*(name for name in catalogue.METRICS if name not in catalogue.WORDS), *TIME_UNITS, "dram__bytes.sum"]
 )
 
 
@@ -34,6 +34,11 @@ NUMERIC_NAMES = st.sampled_from(
             Limit("launch__func_cache_config", "==", "CachePreferNone"),
         ),
         ("lts__t_sector_hit_rate.pct >= 50 %", Limit("lts__t_sector_hit_rate.pct", ">=", 50.0)),
+        ('"wgmma" in tensor_instructions', Limit("tensor_instructions", "in", "wgmma")),
+        ("mma.sync not  in tensor_instructions", Limit("tensor_instructions", "not in", "mma.sync")),
+        ("sm_90: 'wgmma' in tensor_instructions", Limit("tensor_instructions", "in", "wgmma", "sm_90")),
+        ("sm_120 : spills == 0 byte", Limit("spills", "==", 0.0, "sm_120")),
+        ("sm_90a: occupancy_limiter == warps", Limit("occupancy_limiter", "==", "warps", "sm_90a")),
     ],
 )
 def test_limit_is_read(text: str, limit: Limit) -> None:
@@ -92,6 +97,33 @@ def test_limit_reads_back_what_it_shows(name: str, op: str, value: float) -> Non
 )
 def test_limits_are_read_in_each_form(limits: Any) -> None:
     assert parse_limits(limits) == (Limit("sm_throughput", ">=", 1.0),)
+
+
+def test_a_limit_on_words_can_stand_in_a_dictionary() -> None:
+    limits = parse_limits({"wgmma": "in tensor_instructions", "sm_90: spills": "== 0"})
+    assert limits == (Limit("tensor_instructions", "in", "wgmma"), Limit("spills", "==", 0.0, "sm_90"))
+
+
+@pytest.mark.parametrize("text", ["wgmma in tensor_instructions", "sm_90: wgmma not in tensor_instructions"])
+def test_a_limit_on_words_reads_back_what_it_shows(text: str) -> None:
+    assert str(parse_limit(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "status"),
+    [
+        ("wgmma in tensor_instructions", "mma.sync wgmma", Status.PASS),
+        ("mma in tensor_instructions", "mma.sync wgmma", Status.LIMIT),
+        ("wgmma in tensor_instructions", "none", Status.LIMIT),
+        ("wgmma not in tensor_instructions", "mma.sync", Status.PASS),
+        ("wgmma not in tensor_instructions", "wgmma", Status.LIMIT),
+    ],
+)
+def test_a_word_is_among_the_others_or_not(text: str, words: str, status: Status) -> None:
+    outcome = check_limit(parse_limit(text), Measurement(profile=profile({"tensor_instructions": words})))
+    assert outcome.status is status
+    if status is Status.LIMIT:
+        assert outcome.line == f"tensor_instructions {words} breaks the limit {text}"
 
 
 @pytest.mark.parametrize("limits", [{"sm_throughput": 60}, [60], 60, None, {3: ">= 1"}])

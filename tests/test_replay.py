@@ -74,20 +74,31 @@ def test_a_test_that_is_in_no_recording_is_skipped_with_the_way_out(
     )
 
 
-def test_without_any_recording_the_run_ends_with_one_line(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=SQUARE)
-    result = pytester.runpytest("--gpuperf")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*there is no recording below baselines/ to replay instead*gpuperf recording add*"]
-    )
-
-
-def test_never_insists_on_a_gpu(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k=SQUARE)
-    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=never")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--gpuperf-replay=never forbids a replay*expected a CUDA GPU*"])
+@pytest.mark.parametrize(
+    ("call", "arguments", "said"),
+    [
+        (
+            "time(print)",
+            [],
+            "*there is no recording below baselines/ to replay instead*gpuperf recording add*",
+        ),
+        (
+            "profile(print)",
+            ["--gpuperf-replay=never"],
+            "*--gpuperf-replay=never forbids a replay*expected a CUDA GPU*",
+        ),
+        ("check(print, expected=print)", ["--gpuperf-replay=never"], "*--gpuperf-replay=never forbids*"),
+        ("warm_up(print)", ["--gpuperf-replay=never"], "*--gpuperf-replay=never forbids*"),
+    ],
+)
+def test_what_needs_a_gpu_fails_with_one_line_where_there_is_neither_gpu_nor_recording(
+    pytester: pytest.Pytester, call: str, arguments: list[str], said: str
+) -> None:
+    pytester.makepyfile(f"def test_k(gpuperf):\n    gpuperf.{call}\n    raise AssertionError('went on')\n")
+    result = pytester.runpytest("--gpuperf", *arguments)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([said])
+    assert "went on" not in result.stdout.str()
 
 
 def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:

@@ -12,6 +12,7 @@ from pytest_gpuperf.baseline.schema import TestBaseline, suite_of
 from pytest_gpuperf.baseline.update import ChangingFile, Update
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Run
+from pytest_gpuperf.static.parts import NO_GPU, split_run
 from pytest_gpuperf.verdict.gate import Gate
 
 if TYPE_CHECKING:
@@ -63,7 +64,20 @@ def plan(
     Raises:
         GpuperfError: A baseline file is broken, or the runs are of several models of GPU.
     """
-    runs = in_order([runs] if isinstance(runs, Run) else runs)
+    runs = [runs] if isinstance(runs, Run) else runs
+    parts = [part for run in runs for part in split_run(run)]
+    of_gpus = [part for part in parts if part.environment.gpu.slug != NO_GPU.slug]
+    compiled = [part for part in parts if part.environment.gpu.slug == NO_GPU.slug]
+    plans = [_plan(group, store, which, tolerance_pct, sessions) for group in (of_gpus, compiled) if group]
+    files = {path: content for part in plans for path, content in part.files.items()}
+    return Plan(files, tuple(entry for part in plans for entry in part.entries))
+
+
+def _plan(
+    runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float, sessions: Rule
+) -> Plan:
+    """The same for runs that are of one GPU, or of none."""
+    runs = in_order(runs)
     slug = runs[0].environment.gpu.slug
     entries: list[Entry] = []
     tests = gather(runs)

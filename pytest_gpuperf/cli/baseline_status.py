@@ -13,6 +13,7 @@ from pytest_gpuperf.cli.project import Project, count_tests, echo, project_optio
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.runs import load_run, newest_recordings
+from pytest_gpuperf.static.parts import split_run
 
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.schema import Baseline, RunNote
@@ -46,15 +47,15 @@ def status_command(project: Project, run: str | None) -> None:
 def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
     runs: dict[str, Run] = {}
     for recording in newest_recordings(project.baselines):
-        runs.setdefault(recording.environment.gpu.slug, recording)
+        for part in split_run(recording):
+            runs.setdefault(part.environment.gpu.slug, part)
     try:
         path = project.runs.resolve(ref)
     except GpuperfError:
         if ref is not None:
             raise
         return runs
-    newest = load_run(path)
-    return {**runs, newest.environment.gpu.slug: newest}
+    return {**runs, **{part.environment.gpu.slug: part for part in split_run(load_run(path))}}
 
 
 def _by_suite(run: Run | None) -> dict[str, set[str]]:

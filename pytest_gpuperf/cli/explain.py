@@ -18,6 +18,7 @@ from pytest_gpuperf.diagnosis.explain import diagnose_kernel, lines_of, shares_o
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.report.rows import header_lines, show_time
+from pytest_gpuperf.static.kernel import is_static
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -88,7 +89,7 @@ def _of_measurement(
 ) -> Iterator[str]:
     measurement = test.measurements[label]
     profile = measurement.profile
-    if profile is None or not profile.kernels:
+    if profile is None or not profile.kernels or is_static(measurement):
         return
     kernels = profile.kernels if wanted and wanted in test.nodeid else _chosen(profile.kernels, wanted)
     if not kernels:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from pytest_gpuperf.cli.project import echo
-from pytest_gpuperf.counters.catalogue import METRICS, ncu_metric_names
+from pytest_gpuperf.counters.catalogue import COMPILED_ONLY, METRICS, ncu_metric_names
 from pytest_gpuperf.counters.chips import CHIPS, find_chip
 from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
 from pytest_gpuperf.counters.presets import PRESETS, check_presets, metrics_of
@@ -88,14 +88,19 @@ def _lines(found: Sequence[Metric], chip: Chip | None, passes: _Passes) -> list[
     columns = [(metric.name, metric.unit, metric.better, metric.tier.value) for metric in found]
     widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
     lines = []
-    for section, metrics in itertools.groupby(zip(found, columns, strict=True), lambda row: row[0].section):
-        lines.append(section or "made by the plugin")
+    for section, metrics in itertools.groupby(zip(found, columns, strict=True), lambda row: _title(row[0])):
+        lines.append(section)
         for metric, cells in metrics:
             shown = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
             lines.append(f"  {shown}  {_cost(metric, chip, passes)}".rstrip())
             lines.append(f"      {metric.explanation}")
             lines += [f"      {line}" for line in _spellings(metric, chip)]
     return lines
+
+
+def _title(metric: Metric) -> str:
+    made_by = "a compiler" if metric.name in COMPILED_ONLY else "the plugin"
+    return metric.section or f"made by {made_by}"
 
 
 def _cost(metric: Metric, chip: Chip | None, passes: _Passes) -> str:

@@ -10,6 +10,7 @@ from pytest_gpuperf.cli.project import Project, count_tests, echo, project_optio
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import show_path, write_files
 from pytest_gpuperf.runs import encode_run, load_run, recording_path, recordings
+from pytest_gpuperf.static.parts import NO_GPU
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,13 +66,15 @@ def _check(run: Run) -> None:
         problem = "was interrupted before its end"
     elif not run.tests:
         problem = "holds no test"
+    elif run.environment.gpu.slug == NO_GPU.slug:
+        problem = "compiled kernels and measured none, so there is nothing to replay"
     else:
         wrong = next((test.nodeid for test in run.tests if _is_wrong(test)), "")
         problem = f"has a test that failed: {wrong}" if wrong else ""
     if problem:
         raise GpuperfError(
             f"the run {run.id} {problem}",
-            expected="a whole run without failures",
+            expected="a whole run on a GPU, without failures",
             next_step="run pytest --gpuperf again",
         )
 

@@ -98,7 +98,7 @@ PRESETS: dict[str, tuple[str, ...]] = {
         "tensor_active",
         "pipe.tensor",
         "pipe.tma",
-        "tensor_instructions",
+        "tensor_pipe_instructions",
         "tma_instructions",
         *(name for name in METRICS if name.startswith("flops.tensor_")),
     ),

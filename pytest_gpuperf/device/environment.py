@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 def environment(gpu: GpuInfo, root: Path, ncu_version: str) -> Environment:
     """Describe GPU, versions and the commit of the repository that holds `root`."""
-    import torch
-
     from pytest_gpuperf.device.conditions import driver_version
 
     commit, dirty = git_state(root)
@@ -29,9 +27,9 @@ def environment(gpu: GpuInfo, root: Path, ncu_version: str) -> Environment:
             gpuperf=_version("pytest-gpuperf"),
             python=platform.python_version(),
             pytest=_version("pytest"),
-            torch=str(torch.__version__),
+            torch=_version("torch"),
             triton=_version("triton"),
-            cuda=torch.version.cuda or "",
+            cuda=_cuda_of_torch(),
             driver=driver_version(),
             ncu=ncu_version,
         ),
@@ -55,6 +53,14 @@ def git_state(root: Path) -> tuple[str, bool | None]:
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
+
+
+def _cuda_of_torch() -> str:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return ""
+    return torch.version.cuda or ""
 
 
 def _version(distribution: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.doctor.check import absent, home, ok, problem, warning
 from pytest_gpuperf.runs import STATE_FOLDER, newest_recordings
+from pytest_gpuperf.static.kernel import SOURCE
 
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.schema import Baseline
@@ -90,7 +91,8 @@ def baselines(machine: Machine) -> Finding:
         return ok(f"for {', '.join(slugs)}") if slugs else absent("none")
     slug = machine.gpu.slug
     if slug not in slugs:
-        others = f" (there are some for {', '.join(slugs)})" if slugs else ""
+        known = [other for other in slugs if other != SOURCE]
+        others = f" (there are some for {', '.join(known)})" if known else ""
         return warning(f"none for {slug}{others}", "pytest --gpuperf --gpuperf-update=new")
     loaded = [store.load(slug, suite) for suite in store.suites(slug)]
     return ok(f"{slug}: {_counts([baseline for baseline in loaded if baseline])}")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_gpuperf.records import Correctness, Profile, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
 
 
 @dataclass(frozen=True)
@@ -67,4 +67,11 @@ class Instruments(Protocol):
 
         Raises:
             GpuperfError: No kernel matched, or a metric is unknown.
+        """
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """What the call, which compiles and launches nothing, makes for each architecture.
+
+        Raises:
+            GpuperfError: The kernel does not compile, or cannot be launched on one of them.
         """

@@ -11,7 +11,7 @@ from pytest_gpuperf.records import Correctness, KernelProfile, MetricValue, Prof
 
 if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.records import StaticKernel, TimingMode
 
 WARM_UP_CALLS = 3
 """Compilation and autotuning happen in the first, lazy initialisation in the next."""
@@ -87,3 +87,8 @@ class ChildInstruments:
         """Nothing, and a row that has every metric."""
         row = AnyMetrics()
         return Profile(kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels or "")
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Compile: what a test asserts of it is known here too, and the session has it at once then."""
+        kernels: dict[str, StaticKernel] = call()
+        return kernels

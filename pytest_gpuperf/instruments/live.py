@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Correctness, Profile, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
     from pytest_gpuperf.timing.timer import Timer
 
 LOOKS = 3
@@ -93,6 +93,11 @@ class LiveInstruments:
         if kernels is not None:
             check_regex(kernels, f"for {call}")
         return self._counters.lookup(call, kernels, metrics, lambda: launched_kernels(call))
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Compile."""
+        kernels: dict[str, StaticKernel] = call()
+        return kernels
 
 
 def launched_kernels(call: Call) -> list[str]:

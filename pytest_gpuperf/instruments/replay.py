@@ -9,6 +9,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Correctness, Profile, Timing, WarmUp
+from pytest_gpuperf.static.kernel import kernels_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.records import Run, StaticKernel, TestRecord
 
 Part = TypeVar("Part")
 
@@ -26,9 +27,12 @@ class ReplayInstruments:
 
     Args:
         runs: Recorded runs of one GPU model; where two hold a test, the first counts.
+        compiles: Whether kernels are compiled here, for which there need be no GPU; otherwise the recorded
+            ones count.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[Run], *, compiles: bool) -> None:
+        self._compiles = compiles
         self._tests: dict[str, tuple[TestRecord, Run]] = {}
         for run in runs:
             for test in run.tests:
@@ -64,6 +68,17 @@ class ReplayInstruments:
         if profile.unavailable and profile.unavailable != self._tests[call.nodeid][1].counters_unavailable:
             raise GpuperfError(profile.unavailable)
         return profile
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Compile, or look up what was compiled."""
+        if self._compiles:
+            kernels: dict[str, StaticKernel] = call()
+            return kernels
+        test, _ = self._tests.get(call.nodeid, (None, None))
+        recorded = kernels_of(test.measurements if test else {}, call.label)
+        if not recorded:
+            pytest.skip(f"no recorded kernels of {call.nodeid} ({call.label})")
+        return recorded
 
     def _recorded(self, call: Call, part: str, kind: type[Part]) -> Part:
         test, _ = self._tests.get(call.nodeid, (None, None))

@@ -34,6 +34,8 @@ MESSAGES_BYTES = 400_000
 MESSAGE_CHARACTERS = 4_000
 """Of one failure message."""
 _TITLES = ("test", "time", "rate", "SOL", "occupancy", "top stall", "change", "finds", "verdict")
+_COMPILED = "compiled"
+"""Stands behind the others, in reports of tests that have compiled kernels."""
 _MARKS = {
     Status.INVALID: "❌ ",
     Status.WRONG: "❌ ",
@@ -80,10 +82,13 @@ def summary_markdown(
 def _table(results: Sequence[TestResult]) -> list[str]:
     if not results:
         return []
-    lines_of = ["".join(map(_line, rows)) for rows in build_rows(results)]
+    rows_of = build_rows(results)
+    compiled = any(row.compiled for rows in rows_of for row in rows)
+    lines_of = ["".join(_line(row, compiled) for row in rows) for rows in rows_of]
     order = sorted(range(len(results)), key=lambda index: SEVERITY[overall_status(results[index])])
     kept = set(_within(order, [len(lines_of[index].encode()) for index in order], TABLE_BYTES))
-    head = f"| {' | '.join(_TITLES)} |\n|{'---|' + '---:|' * 4 + '---|---:|---:|---|'}\n"
+    titles = [*_TITLES, *([_COMPILED] if compiled else ())]
+    head = f"| {' | '.join(titles)} |\n|{'---|' + '---:|' * 4 + '---|---:|---:|---|' + '---|' * compiled}\n"
     parts = [head + "".join(lines for index, lines in enumerate(lines_of) if index in kept).rstrip()]
     left = counts_by_status([result for index, result in enumerate(results) if index not in kept])
     if left:
@@ -92,11 +97,12 @@ def _table(results: Sequence[TestResult]) -> list[str]:
     return parts
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, compiled: bool) -> str:
     cells = [
         _text(cell) for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)
     ]
-    return f"| {' | '.join([_code(row.test), *cells, _MARKS[row.status] + row.verdict])} |\n"
+    verdict = [_MARKS[row.status] + row.verdict, *([_text(row.compiled)] if compiled else ())]
+    return f"| {' | '.join([_code(row.test), *cells, *verdict])} |\n"
 
 
 def _failures(results: Sequence[TestResult]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.report.rows import split_names
+from pytest_gpuperf.static.kernel import is_static
 from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def notices(
     )
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
     lines.extend(_not_captured(results))
-    new = sum(result.verdict.status is Status.UNBASELINED for result in results)
+    lines.extend(_compiled(list(filter(_is_compiled, results)), updated=updated))
+    new = sum(result.verdict.status is Status.UNBASELINED and not _is_compiled(result) for result in results)
     if new and not updated:
         how = (
             "gpuperf baseline accept RUN takes what that run measured"
@@ -52,6 +54,29 @@ def notices(
             else "pytest --gpuperf --gpuperf-update=new, on this GPU, makes one"
         )
         lines.append(f"{_tests(new)} without a baseline: {how}")
+    return lines
+
+
+def _is_compiled(result: TestResult) -> bool:
+    kinds = {is_static(measurement) for measurement in result.record.measurements.values()}
+    return kinds == {True}
+
+
+def _compiled(results: Sequence[TestResult], *, updated: bool) -> list[str]:
+    """Who compiled, which in a replay is not the recording's compiler, and what has no baseline of it."""
+    compilers = {
+        str(measurement.profile.combined.get("compiler")).partition(",")[0]
+        for result in results
+        for measurement in result.record.measurements.values()
+        if measurement.profile
+    }
+    if not compilers:
+        return []
+    lines = [printable(f"{_tests(len(results))} compiled, not run, by {' and '.join(sorted(compilers))}")]
+    new = sum(result.verdict.status is Status.UNBASELINED for result in results)
+    if new and not updated:
+        how = "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed makes one, without a GPU too"
+        lines.append(f"{_tests(new)} compiled without a baseline of that compiler: {how}")
     return lines
 
 

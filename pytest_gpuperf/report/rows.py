@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import top_stall
+from pytest_gpuperf.static.kernel import NO_TENSOR_INSTRUCTIONS, is_static
 from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Row:
     sol: str
     """Speed of light, the nearer roof: `mem 78 %` or `sm 90 %`."""
     occupancy: str
-    """Achieved and theoretical: `77/100 %`."""
+    """Achieved and theoretical: `77/100 %`; `≤13 %` of a kernel that was compiled and not run."""
     stall: str
     """The reason most warp cycles were spent waiting for: `long_scoreboard 62 %`."""
     change: str
@@ -44,6 +45,8 @@ class Row:
     verdict: str
     """The status, with `(replayed)` behind it where nothing was launched."""
     status: Status
+    compiled: str = ""
+    """Of a kernel that was compiled: `208 regs, 144 KiB shared, wgmma, 128-bit loads`."""
 
 
 def build_rows(results: Sequence[TestResult]) -> list[list[Row]]:
@@ -149,11 +152,11 @@ def show_sol(metrics: Mapping[str, MetricValue]) -> str:
 
 
 def show_occupancy(metrics: Mapping[str, MetricValue]) -> str:
-    """Achieved occupancy over the theoretical one where that is known."""
+    """Achieved occupancy over the theoretical one where that is known; the latter alone as an upper bound."""
     achieved = _number(metrics, "achieved_occupancy")
     theoretical = _number(metrics, "theoretical_occupancy")
     if achieved is None:
-        return ""
+        return "" if theoretical is None else f"≤{theoretical:.0f} %"
     return f"{achieved:.0f} %" if theoretical is None else f"{achieved:.0f}/{theoretical:.0f} %"
 
 
@@ -161,6 +164,21 @@ def show_stall(metrics: Mapping[str, MetricValue]) -> str:
     """The largest stall reason with its share."""
     top = top_stall(metrics)
     return "" if top is None else printable(f"{top[0].removeprefix('stall.')} {top[1]:.0f} %")
+
+
+def show_compiled(metrics: Mapping[str, MetricValue]) -> str:
+    """What a kernel needs, and how it loads and multiplies; what it has none of is left out."""
+    spills, shared = (_number(metrics, name) or 0 for name in ("spills", "shared_memory_bytes"))
+    load = _number(metrics, "widest_load_bits")
+    words = str(metrics.get("tensor_instructions", NO_TENSOR_INSTRUCTIONS))
+    parts = (
+        f"{_number(metrics, 'registers_per_thread') or 0:.0f} regs",
+        f"{spills:.0f} B spilled" if spills else "",
+        f"{three_digits(shared / 1024)} KiB shared" if shared else "",
+        "" if words == NO_TENSOR_INSTRUCTIONS else printable(words),
+        f"{load:.0f}-bit loads" if load else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _rows_of(result: TestResult, name: str) -> list[Row]:
@@ -192,6 +210,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         finds=finds,
         verdict=f"{status.value} (replayed)" if result.replayed else status.value,
         status=status,
+        compiled=show_compiled(metrics) if measurement and is_static(measurement) else "",
     )
 
 

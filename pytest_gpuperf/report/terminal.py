@@ -107,6 +107,7 @@ def _table(results: Sequence[TestResult], *, width: int, details: bool, colour: 
             Column("SOL", [row.sol for row in rows]),
             Column("occupancy", [row.occupancy for row in rows]),
             Column("top stall", [row.stall for row in rows], "left"),
+            Column("compiled", [row.compiled for row in rows], "left"),
         ],
         [
             Column("change", [row.change for row in rows], styles=styles),

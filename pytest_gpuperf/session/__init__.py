@@ -1,4 +1,4 @@
-"""A run of `pytest --gpuperf`: live on a GPU, replayed from a recording, or as the child of another run."""
+"""A run of `pytest --gpuperf`: live on a GPU, replayed, compiling only, or as the child of another run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ __all__ = ["Session", "start"]
 def start(settings: Settings) -> Session:
     """The session that the options and the machine call for.
 
+    Where there is neither a GPU nor a recording, what needs one of them fails, test by test: kernels can be
+    compiled all the same.
+
     Raises:
-        GpuperfError: There is neither a GPU nor a recording, or an option asks for what cannot be.
+        GpuperfError: The run to replay cannot be read, or an option asks for what cannot be.
     """
     if settings.profiling_pass is not None:
         from pytest_gpuperf.session.profiling import ProfilingSession
@@ -35,11 +38,23 @@ def start(settings: Settings) -> Session:
         if not reason:
             return LiveSession(settings)
         if settings.replay == "never":
-            raise GpuperfError(
-                f"{reason}, and --gpuperf-replay=never forbids a replay",
-                expected="a CUDA GPU",
-                next_step="look at `nvidia-smi` and at the CUDA version of your torch",
+            return _static_session(
+                settings,
+                GpuperfError(
+                    f"{reason}, and --gpuperf-replay=never forbids a replay",
+                    expected="a CUDA GPU",
+                    next_step="look at `nvidia-smi` and at the CUDA version of your torch",
+                ),
             )
-    from pytest_gpuperf.session.replay import ReplaySession
+    from pytest_gpuperf.session.replay import NoRecordingError, ReplaySession
 
-    return ReplaySession(settings, reason)
+    try:
+        return ReplaySession(settings, reason)
+    except NoRecordingError as error:
+        return _static_session(settings, error)
+
+
+def _static_session(settings: Settings, missing: GpuperfError) -> Session:
+    from pytest_gpuperf.session.static import StaticSession
+
+    return StaticSession(settings, missing)

@@ -14,6 +14,8 @@ from pytest_gpuperf.counters.names import check_names
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
+from pytest_gpuperf.static.kernel import SOURCE
+from pytest_gpuperf.static.parts import joined, same_compiler, split_limits, split_record
 from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import TestResult
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.baseline.schema import TestBaseline
+    from pytest_gpuperf.baseline.schema import Baseline, TestBaseline
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Environment, Run
     from pytest_gpuperf.verdict.gate import Gate
+    from pytest_gpuperf.verdict.limits import Limit
+    from pytest_gpuperf.verdict.result import TestVerdict
 
 
 class Session:
@@ -65,6 +69,7 @@ class Session:
         self._expected: list[str] = []
         self.only: frozenset[str] | None = None
         """Node ids to which the run is restricted; None for all that pytest selects."""
+        self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
         self._store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
 
     @property
@@ -79,6 +84,7 @@ class Session:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
         """
         self._baseline(nodeid)
+        self._baseline(nodeid, SOURCE)
         self._expected.append(nodeid)
 
     def begin(self, reporter: TerminalReporter | None) -> None:
@@ -141,20 +147,56 @@ class Session:
             failure=failure,
             tolerance_pct=state.marker.tolerance_pct or 0.0,
         )
-        verdict = judge(
-            record,
-            limits=(*state.marker.limits, *state.limits),
-            baseline=baseline,
-            gate=self._gate,
-            tolerance_pct=self.tolerance_pct(state),
-            errors=state.errors,
-            hints=self._hints(state.nodeid),
-            strict=self.settings.strict,
-            baseline_file=show_path(self._store.path(self.environment.gpu.slug, suite_of(state.nodeid))),
-        )
-        result = TestResult(record, verdict, replayed=self.replayed_from is not None)
+        limits = (*state.marker.limits, *state.limits)
+        measured, compiled = split_record(record)
+        of_measured, of_compiled = split_limits(limits, measured, compiled)
+        verdicts = []
+        if measured is not None:
+            verdicts.append(
+                judge(
+                    measured,
+                    limits=of_measured,
+                    baseline=baseline,
+                    gate=self._gate,
+                    tolerance_pct=self.tolerance_pct(state),
+                    errors=state.errors,
+                    hints=self._hints(state.nodeid),
+                    strict=self.settings.strict,
+                    baseline_file=self._file(state.nodeid)[1],
+                )
+            )
+        if compiled is not None:
+            verdicts.append(
+                self._judge_compiled(compiled, of_compiled, () if measured is not None else state.errors)
+            )
+        result = TestResult(record, joined(verdicts), replayed=self.is_replayed(record))
         self._results[state.nodeid] = result
         return result
+
+    def _judge_compiled(
+        self, record: TestRecord, limits: Sequence[Limit], errors: Sequence[str]
+    ) -> TestVerdict:
+        from pytest_gpuperf.verdict.gate import Gate
+
+        takes_over = f"{self.static_update_command} takes it over"
+        known, other_compiler = same_compiler(record, self._baseline(record.nodeid, SOURCE), takes_over)
+        verdict = judge(
+            record,
+            limits=limits,
+            baseline=known,
+            # There are no times.
+            gate=Gate([], card="", comparisons=1),
+            tolerance_pct=0.0,
+            errors=errors,
+            hints=Hints(accept=f"where this is meant: {self.static_update_command}", no_baseline=takes_over),
+            strict=self.settings.strict,
+            baseline_file=self._file(record.nodeid, SOURCE)[1],
+        )
+        return joined([verdict], other_compiler)
+
+    def is_replayed(self, record: TestRecord) -> bool:  # noqa: ARG002
+        """Whether it was recorded before this session."""
+        return False
 
     def tolerance_pct(self, state: ItemState) -> float:
         """The slowdown of a test that is accepted, in per cent: the baseline file's word comes first."""
@@ -172,6 +214,11 @@ class Session:
     def accept_command(self) -> str:
         """What to type to make this run the baseline."""
         return "gpuperf baseline accept"
+
+    @property
+    def static_update_command(self) -> str:
+        """What to type to make what this run compiled the baseline."""
+        return self.accept_command
 
     def properties(self, result: TestResult) -> list[tuple[str, object]]:
         """What JUnit files say of a test."""
@@ -201,7 +248,7 @@ class Session:
     @cached_property
     def _no_baseline_hint(self) -> str:
         slug = self.environment.gpu.slug
-        others = [other for other in self._store.slugs() if other != slug]
+        others = [other for other in self._store.slugs() if other not in (slug, SOURCE)]
         known = f" (there are baselines for {', '.join(others)}, not for {slug})" if others else ""
         if self.replayed_from is not None:
             return f"{self.accept_command} makes one{known}"
@@ -232,9 +279,19 @@ class Session:
         known = [baseline for suite in suites if (baseline := self._store.load(slug, suite)) is not None]
         return Gate(known, card=self.environment.gpu.uuid, comparisons=len(self._expected))
 
-    def _baseline(self, nodeid: str) -> TestBaseline | None:
-        baseline = self._store.load(self.environment.gpu.slug, suite_of(nodeid))
+    def _baseline(self, nodeid: str, slug: str = "") -> TestBaseline | None:
+        """What is expected of a test on the session's GPU, or below another folder of the baselines."""
+        baseline, _ = self._file(nodeid, slug)
         return baseline.tests.get(nodeid) if baseline else None
+
+    def _file(self, nodeid: str, slug: str = "") -> tuple[Baseline | None, str]:
+        """The baseline file of a test, and what to call it; worked out once for each file of tests."""
+        key = (slug or self.environment.gpu.slug, nodeid.partition("::")[0])
+        if key not in self._files:
+            suite = suite_of(nodeid)
+            path = self._store.path(key[0], suite)
+            self._files[key] = self._store.load(key[0], suite), show_path(path)
+        return self._files[key]
 
 
 def now() -> datetime.datetime:

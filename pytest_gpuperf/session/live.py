@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import RUN_SCHEMA, Run
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore, make_state_folder
-from pytest_gpuperf.session.base import Session, now
+from pytest_gpuperf.runs import make_state_folder
+from pytest_gpuperf.session.keeping import KeepingSession
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
 from pytest_gpuperf.verdict.decision import Outcome
@@ -41,8 +39,8 @@ NO_NCU = (
 )
 
 
-class LiveSession(Session):
-    """Measures, judges, and writes `.gpuperf/runs/<id>/run.json`."""
+class LiveSession(KeepingSession):
+    """Measures, judges, and keeps the run."""
 
     def __init__(self, settings: Settings) -> None:
         from pytest_gpuperf.device.conditions import Nvml
@@ -52,18 +50,14 @@ class LiveSession(Session):
         from pytest_gpuperf.instruments.live import LiveInstruments
         from pytest_gpuperf.timing.timer import Timer
 
-        if settings.update != "never":
-            refuse_in_ci()
+        self.open_run(settings)
         # Otherwise torch.profiler, wherever it is used, leaves CUPTI attached, and each node of a graph
         # takes 0.1 to 0.3 µs longer from then on (torch 2.11 on an H200).
         os.environ.setdefault("TEARDOWN_CUPTI", "1")
-        self._started = now()
-        self._runs = RunStore(settings.root / STATE_FOLDER)
-        self._id = RunStore.new_id(self._started)
         ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
         gpu = gpu_info()
         chip = chip_of(gpu.compute_capability)
-        folder = PassFolder(self._runs.folder / self._id / "ncu")
+        folder = PassFolder(self.runs.folder / self.run_id / "ncu")
         self._pass = ProfilingPass(folder, ncu, chip=chip.name if chip else "")
         nvml = Nvml(gpu.uuid)
         timer = Timer(
@@ -128,7 +122,7 @@ class LiveSession(Session):
         from pytest_gpuperf.paired.paired_pass import PairedPass
 
         repository = Repository.around(self.settings.root)
-        logs = self._runs.folder / self._id / "against"
+        logs = self.runs.folder / self.run_id / "against"
         return PairedPass(repository, repository.commit(ref), logs, self.settings.budget_s)
 
     def pair(
@@ -148,7 +142,7 @@ class LiveSession(Session):
 
         tests = [Candidate(state.nodeid, paths[state.nodeid], self.tolerance_pct(state)) for state in states]
         invocation = Invocation(arguments, cwd, self.settings.root, self.settings.mode, FIRST_ON_PATH)
-        make_state_folder(self._runs.folder.parent)
+        make_state_folder(self.runs.folder.parent)
         what = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'} against {self._paired.commit}"
         with Progress(reporter, what) as progress:
             self._paired.run(tests, invocation, progress.show)
@@ -174,38 +168,10 @@ class LiveSession(Session):
         shown = "" if preset == (DEFAULT,) else ",".join(preset)
         return Wanted(state.nodeid, state.marker.regex, state.metrics, shown)
 
-    def finish(self, *, complete: bool) -> None:
-        """Write the run file, and update baselines where that was asked for and the run is complete."""
-        if not self.results:
-            return
-        run = Run(
-            schema=RUN_SCHEMA,
-            id=self._id,
-            started_at=self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            environment=self.environment,
-            complete=complete,
-            counters_unavailable=self._pass.unavailable,
-            tests=tuple(result.record for result in self.results),
-        )
-        path = self._runs.write(run)
-        self._runs.drop_old_reports()
-        shown = path.relative_to(self.settings.root)
-        self.notices.append(f"run written to {shown}")
-        if self.settings.update == "never":
-            return
-        if not complete:
-            raise GpuperfError(
-                "the run was interrupted, so no baseline was updated",
-                next_step=f"accept what it measured with `gpuperf baseline accept {self._id} --incomplete`",
-            )
-        plan = accept(run, self._store, self.settings.update, self.settings.tolerance_pct)
-        self.updated = True
-        taken = len(plan.of_kind("new", "changed", "refreshed"))
-        refused = len(plan.of_kind("refused"))
-        self.notices.append(
-            f"baseline updated ({self.settings.update}): {taken} measurements in {len(plan.files)} files"
-            + (f", {refused} refused (gpuperf baseline diff says why)" if refused else "")
-        )
+    @property
+    def why_no_counters(self) -> str:
+        """Why the whole run has no counters."""
+        return self._pass.unavailable
 
 
 def why_not_live() -> str:

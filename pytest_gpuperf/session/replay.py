@@ -11,15 +11,20 @@ from pytest_gpuperf.instruments.replay import ReplayInstruments
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
 from pytest_gpuperf.session.base import Session
+from pytest_gpuperf.static.kernel import is_static
 
 if TYPE_CHECKING:
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
-    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records import Run, TestRecord
     from pytest_gpuperf.verdict.result import TestResult
 
 JUDGED_AGAIN = ("", "AssertionError", "Failed")
 """Exceptions of a test's own assertions and of the plugin: the replay comes to its own ones."""
+
+
+class NoRecordingError(GpuperfError):
+    """There is nothing to replay."""
 
 
 class ReplaySession(Session):
@@ -39,7 +44,9 @@ class ReplaySession(Session):
                 next_step="accept a recorded run with `gpuperf baseline accept RUN`",
             )
         newest = runs[0]
-        super().__init__(settings, ReplayInstruments(runs), newest.environment, replayed_from=newest)
+        # A run that was asked for by name is shown as it was, by whatever compiler.
+        instruments = ReplayInstruments(runs, compiles=settings.replay == "auto")
+        super().__init__(settings, instruments, newest.environment, replayed_from=newest)
         self.counters_unavailable = newest.counters_unavailable
         self._failures = {test.nodeid: test.failure for run in reversed(runs) for test in run.tests}
         self._paired = {
@@ -58,6 +65,18 @@ class ReplaySession(Session):
         if replay == "auto" and self.replayed_from is not None:
             replay = show_path(recording_path(self.settings.baselines, self.replayed_from))
         return f"gpuperf baseline accept {replay}"
+
+    @property
+    def static_update_command(self) -> str:
+        """What to type to make what is compiled now the baseline."""
+        if self.settings.replay != "auto":
+            return self.accept_command
+        return "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"
+
+    def is_replayed(self, record: TestRecord) -> bool:
+        """Whether it was recorded before this session; kernels may have been compiled in it."""
+        kinds = {is_static(measurement) for measurement in record.measurements.values()}
+        return self.settings.replay != "auto" or kinds != {True}
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge afresh; only what ended the test for another reason than its values is taken as it was."""
@@ -79,13 +98,14 @@ def recorded(settings: Settings, reason: str) -> list[Run]:
         reason: Why nothing can be measured.
 
     Raises:
-        GpuperfError: There is none, or it cannot be read.
+        NoRecordingError: There is none.
+        GpuperfError: It cannot be read.
     """
     if settings.replay != "auto":
         return [load_run(RunStore(settings.root / STATE_FOLDER).resolve(settings.replay))]
     runs = newest_recordings(settings.baselines)
     if not runs:
-        raise GpuperfError(
+        raise NoRecordingError(
             f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
             next_step="run on a GPU, then store the run with `gpuperf recording add`",
         )

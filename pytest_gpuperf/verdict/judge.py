@@ -163,13 +163,12 @@ def _check(
     limit: Limit, source: str, record: TestRecord, expected: dict[str, MeasurementBaseline]
 ) -> Iterator[Finding]:
     measured = record.measurements
-    labels = list(measured)
+    labels = [label for label in measured if limit.is_for(label)]
     # A test that only times one of its callables has a limit on counters for the others.
     able = [label for label in labels if _has_part(limit, measured[label])] or labels[:1]
     if not able:
-        yield Finding(
-            Status.INVALID, f"the limit {limit} {source} cannot be judged: the test measured nothing"
-        )
+        done = f"compiled nothing for {limit.arch}" if limit.arch and measured else "measured nothing"
+        yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
     for label in able:
         outcome = check_limit(
             limit, measured[label], source=source, baseline=_expected_value(limit.name, expected.get(label))

@@ -3,7 +3,8 @@
 A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, or one of
 `time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`. OP is one of `>= <= > < == !=`. VALUE is a
 number, with the metric's own unit or none behind it, or a word where the metric's value is one
-(`occupancy_limiter != registers`).
+(`occupancy_limiter != registers`). Of `tensor_instructions`, which are several words, a limit is
+`WORD in NAME` or `WORD not in NAME`. `sm_90:` in front makes it one for what was compiled for `sm_90`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.counters.presets import metrics_of
@@ -32,13 +33,15 @@ TIME_UNITS: Mapping[str, str] = {
 }
 """What a limit can ask of a time, with its unit."""
 
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
     ">": operator.gt,
     "<": operator.lt,
     "==": operator.eq,
     "!=": operator.ne,
+    "in": lambda words, word: word in str(words).split(),
+    "not in": lambda words, word: word not in str(words).split(),
 }
 _BROKEN = {
     ">=": "is below",
@@ -47,12 +50,22 @@ _BROKEN = {
     "<": "is not below",
     "==": "is not at",
     "!=": "is at",
+    "in": "breaks",
+    "not in": "breaks",
 }
-_WORD_METRICS = frozenset({"occupancy_limiter"})
+_LISTS = frozenset({"tensor_instructions"})
+_ARCH = r"\s* (?:(?P<arch>sm_\d+[af]?) \s* : \s*)?"
 _GRAMMAR = re.compile(
-    r"""\s* (?P<name>[\w.]+) \s* (?P<op>>=|<=|==|!=|>|<) \s*
+    _ARCH
+    + r"""(?P<name>[\w.]+) \s* (?P<op>>=|<=|==|!=|>|<) \s*
     (?: (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) | (?P<word>[A-Za-z]\w*) ) \s*
     (?P<unit>[^\s\d.+-]\S*)? \s*""",
+    re.ASCII | re.VERBOSE,
+)
+_MEMBER = re.compile(
+    _ARCH
+    + r"""(?P<quote>['"]?) (?P<word>[A-Za-z][\w.]*) (?P=quote) \s+
+    (?P<op>in|not\s+in) \s+ (?P<name>\w+) \s*""",
     re.ASCII | re.VERBOSE,
 )
 _EXAMPLE = "a limit such as 'memory_throughput >= 60'"
@@ -64,18 +77,27 @@ class Limit:
 
     name: str
     op: str
-    """One of `>= <= > < == !=`."""
+    """One of `>= <= > < == !=`, or `in` and `not in`."""
     value: float | str
     """In the metric's unit."""
+    arch: str = ""
+    """The architecture that it is for; empty for all, and for what was measured."""
 
     def __str__(self) -> str:
         """`memory_throughput >= 60`, which `parse_limit` reads."""
-        return f"{self.name} {self.bound}"
+        whole = self.bound if self.name in _LISTS else f"{self.name} {self.bound}"
+        return f"{self.arch}: {whole}" if self.arch else whole
+
+    def is_for(self, label: str) -> bool:
+        """Whether it holds for a measurement of this label."""
+        return not self.arch or label == self.arch or label.endswith(f"[{self.arch}]")
 
     @property
     def bound(self) -> str:
-        """`>= 60`."""
+        """`>= 60`, or `wgmma in tensor_instructions`."""
         value = self.value
+        if self.name in _LISTS:
+            return f"{value} {self.op} {self.name}"
         if isinstance(value, float):
             value = repr(value).removesuffix(".0")
         return f"{self.op} {value}"
@@ -93,18 +115,26 @@ def parse_limit(text: str) -> Limit:
     Raises:
         GpuperfError: It does not follow the grammar, or nothing has this name.
     """
+    member = _MEMBER.fullmatch(text)
+    if member is not None:
+        arch, word, op, name = member.group("arch", "word", "op", "name")
+        _check_name(name)
+        if name in _LISTS:
+            return Limit(name, " ".join(op.split()), word, arch or "")
     parts = _GRAMMAR.fullmatch(text)
     if parts is None:
         raise GpuperfError(f"the limit {text!r} cannot be read", expected=_EXAMPLE)
-    name, op, number, word, unit = parts.group("name", "op", "number", "word", "unit")
+    arch, name, op, number, word, unit = parts.group("arch", "name", "op", "number", "word", "unit")
     _check_name(name)
-    if number is not None and name not in _WORD_METRICS and math.isfinite(float(number)):
+    takes_words = name in catalogue.WORDS or catalogue.is_raw_name(name)
+    if name in _LISTS:
+        raise GpuperfError(f"the limit {text!r} cannot be read", expected=f"such as 'wgmma in {name}'")
+    if number is not None and name not in catalogue.WORDS and math.isfinite(float(number)):
         _check_unit(text, name, unit)
-        return Limit(name, op, float(number))
-    takes_words = name in _WORD_METRICS or catalogue.is_raw_name(name)
+        return Limit(name, op, float(number), arch or "")
     if word is not None and takes_words and unit is None and op in ("==", "!="):
-        return Limit(name, op, word)
-    wanted = "== or != and a word" if name in _WORD_METRICS else "a number"
+        return Limit(name, op, word, arch or "")
+    wanted = "== or != and a word" if name in catalogue.WORDS else "a number"
     raise GpuperfError(f"the limit {text!r} cannot be read", expected=f"{wanted} behind {name}")
 
 
@@ -199,7 +229,7 @@ def check_limit(
         return Outcome(
             Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
         )
-    if _COMPARE[limit.op](actual, limit.value):  # type: ignore[arg-type]  # both words only with == and !=
+    if _COMPARE[limit.op](actual, limit.value):
         return HOLDS
     value, _ = show_pair(actual, limit.value)
     beside = "" if baseline is None else f" (baseline {show_value(baseline)})"

@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue.arithmetic import ARITHMETIC
+from pytest_gpuperf.counters.catalogue.compiled import COMPILED
 from pytest_gpuperf.counters.catalogue.fill import fill
 from pytest_gpuperf.counters.catalogue.memory import MEMORY
 from pytest_gpuperf.counters.catalogue.metric import Combining, Metric, Source, Tier
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
 
 __all__ = [
+    "COMPILED_ONLY",
     "METRICS",
+    "WORDS",
     "Combining",
     "Metric",
     "Source",
@@ -36,9 +39,13 @@ __all__ = [
 _KERNELS = Metric("kernels", "", "lower", Tier.EXACT, Combining.SUM, "", "launches in the combined row", ())
 
 METRICS: Mapping[str, Metric] = {
-    metric.name: metric for metric in (_KERNELS, *SPEED, *MEMORY, *OCCUPANCY, *STALLS, *ARITHMETIC)
+    metric.name: metric for metric in (_KERNELS, *SPEED, *MEMORY, *OCCUPANCY, *STALLS, *ARITHMETIC, *COMPILED)
 }
 """All short metrics by name. `kernels` is in combined rows only."""
+COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
+"""What a compiler knows and ncu does not tell."""
+WORDS = frozenset({"occupancy_limiter", "tensor_instructions"})
+"""Metrics whose values are words."""
 
 
 def get(name: str) -> Metric | None:

@@ -118,7 +118,7 @@ SPEED = (
     _pipe("uniform", "inst_executed_pipe_uniform", "what is the same in a whole warp", but("gv100")),
     _pipe("xu", "inst_executed_pipe_xu", "exp, sin, rsqrt and conversions"),
     Metric(
-        "tensor_instructions",
+        "tensor_pipe_instructions",
         "inst",
         "",
         Tier.NEAR_EXACT,

@@ -1,0 +1,439 @@
+"""`gpuperf.static` in a session: without a GPU, judged by limits and by baselines of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("triton")
+
+from pytest_gpuperf.baseline.merge import accept as accept_runs
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import GpuInfo, Measurement, StaticKernel
+from pytest_gpuperf.runs import RunStore, load_run
+from pytest_gpuperf.static import nvcc, nvrtc, triton_kernel
+from pytest_gpuperf.static.kernel import label_of, profile_of
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+NODEID = "test_k.py::test_k"
+
+
+def kernel(arch: str = "sm_90", **changed: Any) -> StaticKernel:
+    """As the fake compiler below makes it."""
+    made = StaticKernel(
+        name="copy",
+        arch=arch,
+        compiler="triton 3.9.0, PTX 9.4",
+        block_size=128,
+        registers_per_thread=24,
+        spills=0,
+        stack_bytes=0,
+        shared_memory_bytes=0,
+        code_bytes=1024,
+        widest_load_bits=128,
+        tensor_instructions=(),
+        theoretical_occupancy=100.0,
+        blocks_per_sm=16,
+        occupancy_limiter="warps",
+    )
+    return msgspec.structs.replace(made, **changed)
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A compiler that makes what these fields say."""
+    fields: dict[str, Any] = {}
+
+    def compile_triton(_: Any, archs: Any, **__: Any) -> dict[str, StaticKernel]:
+        return {arch: kernel(arch, **fields) for arch in archs}
+
+    monkeypatch.setattr(triton_kernel, "compile_triton", compile_triton)
+    return fields
+
+
+def write_test(pytester: pytest.Pytester, *more: str, before: str = "", archs: str = "'sm_90',") -> None:
+    lines = "\n    ".join(more)
+    pytester.makepyfile(
+        test_k=f"""
+{before}
+def test_k(gpuperf):
+    made = gpuperf.static(print, archs=({archs}))
+    {lines}
+"""
+    )
+
+
+def static_baseline(pytester: pytest.Pytester) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(
+        (pytester.path / "baselines" / "static" / "test_k.json").read_bytes()
+    )
+    return content
+
+
+def newest_run(pytester: pytest.Pytester) -> Run:
+    return load_run(RunStore(pytester.path / ".gpuperf").resolve())
+
+
+def accept(pytester: pytest.Pytester) -> None:
+    pytester.runpytest("--gpuperf", "--gpuperf-update=all").assert_outcomes(passed=1)
+
+
+def test_a_kernel_is_compiled_for_real_where_there_is_neither_gpu_nor_recording(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import pytest, triton, triton.language as tl
+
+        @triton.jit
+        def copy(x_ptr, y_ptr, BLOCK: tl.constexpr):
+            offsets = tl.arange(0, BLOCK)
+            tl.store(y_ptr + offsets, tl.load(x_ptr + offsets))
+
+        @pytest.mark.gpuperf(limits=["spills == 0", "sm_90: widest_load_bits == 128"])
+        def test_k(gpuperf):
+            types = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}
+            made = gpuperf.static(copy, types, {"BLOCK": 1024}, archs=("sm_80", "sm_90"), num_warps=8)
+            assert made["sm_80"].block_size == made["sm_90"].block_size == 256
+            gpuperf.limit("registers_per_thread <= 64", "none in tensor_instructions")
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "no GPU, *",
+            "test_k (sm_80) *≤100 %* regs, 128-bit loads* unbaselined",
+            "test_k (sm_90) *≤100 %* regs, 128-bit loads* unbaselined",
+            "1 test compiled, not run, by triton *",
+        ]
+    )
+    assert newest_run(pytester).environment.gpu.slug == "static"
+
+
+def test_what_was_compiled_is_accepted_and_compared_exactly(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester, archs="'sm_90', 'sm_120'")
+    accept(pytester)
+    assert static_baseline(pytester)["gpu"] == {"name": "no GPU", "slug": "static"}
+    measurements = static_baseline(pytester)["tests"][NODEID]["measurements"]
+    assert measurements.keys() == {"sm_90", "sm_120"}
+    assert measurements["sm_90"]["counters"]["compiler"] == "triton 3.9.0, PTX 9.4"
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
+    compiler["registers_per_thread"] = 25
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: sm_90: registers_per_thread 25 is worse than the baseline 24 (no tolerance)",
+            "*where this is meant: gpuperf baseline accept",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "failed"),
+    [
+        ({"spills": 8, "stack_bytes": 8}, True),
+        ({"shared_memory_bytes": 16}, True),
+        ({"theoretical_occupancy": 50.0, "blocks_per_sm": 8}, True),
+        ({"widest_load_bits": 64}, True),
+        ({"registers_per_thread": 23, "code_bytes": 2048}, False),
+        ({"tensor_instructions": ("mma.sync",)}, False),
+    ],
+)
+def test_worse_fails_and_other_is_shown(
+    pytester: pytest.Pytester, compiler: dict[str, Any], changed: dict[str, Any], failed: bool
+) -> None:
+    write_test(pytester)
+    accept(pytester)
+    compiler.update(changed)
+    pytester.runpytest("--gpuperf").assert_outcomes(failed=int(failed), passed=int(not failed))
+
+
+def test_another_compiler_makes_another_kernel_which_is_not_compared(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester)
+    accept(pytester)
+    compiler.update(compiler="triton 3.10.0, PTX 9.5", registers_per_thread=64)
+    result = pytester.runpytest("--gpuperf", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_k (sm_90) * unbaselined",
+            "*compiled by triton 3.10.0, PTX 9.5, the baseline by triton 3.9.0, PTX 9.4: another kernel, not",
+        ]
+    )
+    result.stdout.fnmatch_lines(["1 test compiled without a baseline of that compiler: pytest --gpuperf *"])
+    pytester.runpytest("--gpuperf", "--gpuperf-update=new").assert_outcomes(passed=1)
+    assert "3.9.0" in str(static_baseline(pytester)["tests"])
+    pytester.runpytest("--gpuperf", "--gpuperf-update=changed").assert_outcomes(passed=1)
+    assert "3.9.0" not in str(static_baseline(pytester)["tests"])
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
+
+
+def test_limits_hold_whoever_compiled(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    write_test(pytester, "gpuperf.limit('spills == 0')")
+    accept(pytester)
+    compiler.update(compiler="triton 3.10.0", spills=8)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["gpuperf: sm_90: spills 8 is not at the limit == 0 of the test"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "line"),
+    [
+        ("sm_90: registers_per_thread <= 16", "sm_90: registers_per_thread 24 is above *"),
+        ("wgmma in tensor_instructions", "*tensor_instructions none breaks the limit wgmma in tensor_instr*"),
+        ("sm_80: spills == 0", "the limit sm_80: spills == 0 of the test *: the test compiled nothing *"),
+        ("time_us <= 5", "*time_us was not measured for the limit <= 5 of *calls no time()"),
+        ("sm_throughput >= 5", "*sm_throughput was not measured for the limit >= 5 of the test: *"),
+    ],
+)
+def test_a_broken_limit_names_the_architecture(
+    pytester: pytest.Pytester, compiler: dict[str, Any], limit: str, line: str
+) -> None:
+    write_test(pytester, f"gpuperf.limit({limit!r})", archs="'sm_90', 'sm_120'")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"gpuperf: {line}"])
+
+
+def test_limits_of_the_baseline_file_are_judged(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    write_test(pytester)
+    accept(pytester)
+    content = static_baseline(pytester)
+    content["tests"][NODEID]["limits"] = ["sm_90: registers_per_thread <= 16"]
+    (pytester.path / "baselines" / "static" / "test_k.json").write_text(json.dumps(content))
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
+        ["gpuperf: sm_90: *24 is above the limit <= 16 in baselines/static/test_k.json (baseline 24)"]
+    )
+
+
+def test_a_broken_baseline_file_ends_the_run_before_anything_is_compiled(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester)
+    path = pytester.path / "baselines" / "static" / "test_k.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*baselines/static/test_k.json is no valid JSON*"])
+
+
+def test_in_a_replay_the_kernels_are_of_today_and_the_rest_is_recorded(
+    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
+) -> None:
+    old = Measurement(profile=profile_of(kernel(registers_per_thread=99)))
+    times = measured(5.3, {"registers_per_thread": 40.0})
+    add_recording(run(record(NODEID, main=times, sm_90=old), record("test_k.py::test_time", main=times)))
+    write_test(pytester, "assert made['sm_90'].registers_per_thread == 24", "gpuperf.profile(print)")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*"])
+    write_test(pytester)
+    result = pytester.runpytest("--gpuperf")
+    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*", "test_k (sm_90) * unbaselined"])
+    result.stdout.fnmatch_lines(["*pytest --gpuperf --gpuperf-replay=never*"])
+
+
+def test_a_regression_in_a_replay_says_how_to_accept_it_without_a_gpu(
+    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
+) -> None:
+    write_test(pytester)
+    accept(pytester)
+    add_recording(run(record("test_k.py::test_time", main=measured())))
+    compiler["spills"] = 4
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
+        ["*where this is meant: pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"]
+    )
+    pytester.runpytest("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=changed").assert_outcomes(
+        failed=1
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_a_run_that_is_named_is_shown_as_it_was(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    compiler.update(registers_per_thread=40, tensor_instructions=("mma.sync", "wgmma"))
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    compiler.clear()
+    write_test(pytester, "assert made['sm_90'].registers_per_thread == 40", "print(made)")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([re.sub(r"[][]", "?", f"*{kernel(registers_per_thread=40)!r:.100}*")])
+    result.stdout.fnmatch_lines(["test_k (sm_90)*40 regs, mma.sync wgmma, *unbaselined (replayed)"])
+    write_test(pytester, archs="'sm_120',")
+    pytester.makepyfile(test_other="def test_new(gpuperf): gpuperf.static(print)")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "test_other.py", "-rs")
+    result.stdout.fnmatch_lines(["SKIPPED*no recorded kernels of test_other.py::test_new (main)"])
+
+
+def test_a_machine_with_nothing_to_compile_with_skips_the_test(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    monkeypatch.setattr(nvrtc, "find", lambda: None)
+    pytester.makepyfile("def test_k(gpuperf): gpuperf.static('__global__ void k() {}')")
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*no compiler for CUDA source*pip install nvidia-cuda-nvrtc"])
+
+
+def test_a_kernel_that_does_not_compile_fails_the_test_at_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "def test_k(gpuperf):\n    gpuperf.static(print)\n    raise AssertionError('went on')\n"
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*the kernel is a builtin_function_or_method; expected a function with @triton*"]
+    )
+    assert "went on" not in result.stdout.str()
+
+
+def test_two_kernels_of_a_test_need_two_labels(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    write_test(pytester, "gpuperf.static(print, archs=('sm_90',), label='second[x]')")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["test_k (sm_90)*", "test_k (second?x??sm_90?)*"])
+    assert label_of("second[x]", "sm_90") in newest_run(pytester).tests[0].measurements
+    write_test(pytester, "gpuperf.static(print, archs=('sm_90',))")
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*under the label 'sm_90' already*label=*"])
+
+
+def test_a_run_of_both_kinds_goes_into_two_folders(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    (pytester.path / ".git").mkdir()
+    both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
+    store = RunStore(pytester.path / ".gpuperf")
+    store.write(run(both, record("test_k.py::test_static", sm_90=Measurement(profile=profile_of(kernel())))))
+    assert CliRunner().invoke(main, ["baseline", "accept"]).exit_code == 0
+    of_gpu = json.loads((pytester.path / "baselines" / "nvidia-h200" / "test_k.json").read_bytes())
+    assert {nodeid: list(test["measurements"]) for nodeid, test in of_gpu["tests"].items()} == {
+        NODEID: ["main"]
+    }
+    of_none = static_baseline(pytester)["tests"]
+    assert {nodeid: list(test["measurements"]) for nodeid, test in of_none.items()} == {
+        NODEID: ["sm_90"],
+        "test_k.py::test_static": ["sm_90"],
+    }
+    assert CliRunner().invoke(main, ["baseline", "diff", "--exit-code"]).exit_code == 0
+    assert CliRunner().invoke(main, ["baseline", "status"]).output.splitlines() == [
+        "nvidia-h200: beside run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
+        "  test_k: 1 test, 1 session, 1 card, newest 2026-11-20 (commit c0ffee1)",
+        "static: beside run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
+        "  test_k: 2 tests, newest 2026-11-20 (commit c0ffee1)",
+    ]
+
+
+def test_runs_of_both_kinds_are_accepted_together_where_they_are_of_one_gpu(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path / "baselines", state=tmp_path / ".gpuperf")
+    both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
+    result = accept_runs([run(both), run(both, id="later")], store, "all", 5.0, environ={})
+    assert [(entry.label, entry.kind) for entry in result.entries] == [("main", "new"), ("sm_90", "new")]
+    [of_gpu, of_none] = (store.load(slug, "test_k") for slug in ("nvidia-h200", "static"))
+    assert of_gpu is not None
+    assert of_none is not None
+    assert [len(time.sessions) for time in of_gpu.times] == [2]
+    assert not of_none.times
+    other = run(both, id="other", gpu=GpuInfo(name="NVIDIA A100", slug="nvidia-a100"))
+    with pytest.raises(GpuperfError, match="several models of GPU: nvidia-a100, nvidia-h200"):
+        accept_runs([run(both), other], store, "all", 5.0, environ={})
+
+
+def test_what_needs_a_gpu_does_not_keep_what_was_compiled_out_of_the_baselines(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester)
+    pytester.makepyfile(test_time="def test_time(gpuperf): gpuperf.time(print)")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
+    result.assert_outcomes(passed=1, failed=1)
+    assert list(static_baseline(pytester)["tests"]) == [NODEID]
+
+
+def test_what_was_compiled_has_no_counters_to_explain(
+    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    result = CliRunner().invoke(main, ["explain"])
+    assert result.exit_code != 0
+    assert "has no counters of any test" in result.output
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("registers_per_thread <= 32", "gpuperf: registers_per_thread 40 is above the limit <= 32 of *"),
+        ("registers_per_thread >= 30", "gpuperf: sm_90: registers_per_thread 24 is below *"),
+        ("sm_90: registers_per_thread >= 30", "gpuperf: sm_90: registers_per_thread 24 is below *"),
+        ("spills > 0", "gpuperf: sm_90: spills 0 is not above the limit > 0 of the test"),
+        ("time_us <= 5", "gpuperf: time_us 5.30 is above the limit <= 5 of the test"),
+    ],
+)
+def test_of_a_test_that_does_both_each_half_is_asked_for_what_it_has(
+    pytester: pytest.Pytester,
+    compiler: dict[str, Any],
+    add_recording: Callable[[Run], None],
+    limit: str,
+    said: str,
+) -> None:
+    add_recording(run(record(NODEID, main=measured(5.3, {"registers_per_thread": 40.0}))))
+    write_test(pytester, "gpuperf.time(print)", "gpuperf.profile(print)", f"gpuperf.limit({limit!r})")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([said])
+    assert len(re.findall("^gpuperf: .*(?:limit|measured for)", result.stdout.str(), re.MULTILINE)) == 1
+
+
+def test_a_run_that_only_compiled_is_no_recording(
+    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    result = CliRunner().invoke(main, ["recording", "add"])
+    assert result.exit_code != 0
+    assert "compiled kernels and measured none, so there is nothing to replay" in result.output
+
+
+def test_baselines_are_not_updated_in_ci(
+    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    write_test(pytester)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert not Path(pytester.path / "baselines").exists()
+
+
+def test_markdown_has_a_column_for_what_was_compiled(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    compiler.update(spills=16, shared_memory_bytes=49152)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md")
+    text = (pytester.path / "summary.md").read_text()
+    assert "| change | finds | verdict | compiled |" in text
+    assert "24 regs, 16 B spilled, 48.0 KiB shared, 128-bit loads |" in text
