@@ -71,6 +71,7 @@ class Hooks:
                 item.stash[STATE] = ItemState(item.nodeid, Marker.of(item))
                 session.expect(item.nodeid)
                 session.lines[item.nodeid] = (item.location[1] or 0) + 1
+            session.check_metrics([item.stash[STATE] for item in measuring])
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
         self._session = config.stash[SESSION] = session

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.counters.presets import check_presets
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.verdict.limits import parse_limits
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.verdict.limits import Limit
 
-MARKER_KEYS = ("kernels", "limits", "tolerance", "metrics", "benchmark")
+MARKER_KEYS = ("kernels", "limits", "tolerance", "preset", "metrics", "benchmark")
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,21 @@ class Marker:
     """Chooses the kernels to profile; None for all."""
     limits: tuple[Limit, ...] = ()
     tolerance_pct: float | None = None
+    preset: tuple[str, ...] = ()
+    """Names of the sets of metrics to read; empty for the options'."""
     metrics: tuple[str, ...] = ()
-    """Raw ncu metrics to read besides the catalogue's."""
+    """Metrics to read beside those, also for its limits: short names or raw ones."""
 
     @classmethod
     def of(cls, item: pytest.Item) -> Marker:
         """Read and check the markers of an item.
 
-        Limits and metrics of class and module markers add up; of `kernels` and `tolerance` the
+        Limits and metrics of class and module markers add up; of `kernels`, `tolerance` and `preset` the
         nearest counts.
 
         Raises:
-            GpuperfError: A marker has an unknown argument, a broken limit or a broken regex.
+            GpuperfError: A marker has an unknown argument, a broken limit, a broken regex or an unknown
+                preset.
         """
         values: dict[str, object] = {}
         limits: list[Limit] = []
@@ -54,14 +58,15 @@ class Marker:
                 limits.extend(parse_limits(mark.kwargs["limits"]))
             extra = mark.kwargs.get("metrics", ())
             metrics.extend([extra] if isinstance(extra, str) else extra)
-            for key in ("kernels", "tolerance"):
+            for key in ("kernels", "tolerance", "preset"):
                 if mark.kwargs.get(key) is not None:
                     values.setdefault(key, mark.kwargs[key])
-        metrics.extend(limit.name for limit in limits if "__" in limit.name)
+        metrics.extend(limit.name for limit in limits if not limit.needs_time)
         return cls(
             regex=_regex(values.get("kernels"), item.nodeid),
             limits=tuple(limits),
             tolerance_pct=_tolerance(values.get("tolerance"), item.nodeid),
+            preset=_preset(values.get("preset"), item.nodeid),
             metrics=tuple(dict.fromkeys(metrics)),
         )
 
@@ -91,6 +96,17 @@ def _regex(kernels: object, nodeid: str) -> str | None:
     return parts[0] if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)
 
 
+def _preset(value: object, nodeid: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise GpuperfError(
+            f"preset={value!r} in the gpuperf marker of {nodeid}", expected="names of presets: 'sol,stalls'"
+        )
+    return check_presets(parts, f"in the gpuperf marker of {nodeid}")
+
+
 def _tolerance(value: object, nodeid: str) -> float | None:
     if value is None:
         return None
@@ -108,7 +124,7 @@ class ItemState:
     nodeid: str
     marker: Marker
     metrics: tuple[str, ...] = ()
-    """Raw ncu metrics to keep besides the catalogue's: the marker's, the options' and those of limits."""
+    """Metrics to keep, short and raw: the preset's, the marker's, the options' and those of limits."""
     unavailable: str = ""
     """Why the counters that the user insists on cannot be had."""
     measurements: dict[str, Measurement] = field(default_factory=dict)

@@ -99,9 +99,16 @@ OPTIONS = (
     ),
     Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
     Option(
+        "preset",
+        "default",
+        "sets of metrics to read unless a test says, separated by commas: default, sol, occupancy, launch, "
+        "stalls, memory, tensor, roofline, one-pass",
+        metavar="NAMES",
+    ),
+    Option(
         "metrics",
         "",
-        "raw ncu metrics to read for every test, separated by commas",
+        "metrics to read for every test beside those: raw ncu names or short ones, separated by commas",
         metavar="NAMES",
         unset="none",
     ),
@@ -172,8 +179,10 @@ class Settings:
     """`auto`, `never`, or the run to replay."""
     ncu: str
     """Path of ncu, empty to look for it."""
+    preset: tuple[str, ...]
+    """Names of the sets of metrics to read unless a test says."""
     metrics: tuple[str, ...]
-    """Raw ncu metrics read for every test."""
+    """Metrics read for every test beside the preset's: short names or raw ones."""
     markdown: Path | None
     root: Path
     """pytest's rootdir; run files go below it."""
@@ -209,11 +218,22 @@ class Settings:
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
             ncu=values["ncu"],
+            preset=_presets(values["preset"]),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
             markdown=Path(markdown) if markdown else None,
             root=config.rootpath,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
         )
+
+
+def _presets(text: str) -> tuple[str, ...]:
+    from pytest_gpuperf.counters.presets import check_presets
+    from pytest_gpuperf.errors import GpuperfError
+
+    try:
+        return check_presets(text.split(","), "in --gpuperf-preset")
+    except GpuperfError as error:
+        raise pytest.UsageError(f"gpuperf: {error}") from None
 
 
 def _number(name: str, text: str, *, above_0: bool = False) -> float:

@@ -19,11 +19,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker and, with `--gpuperf`, start the session."""
     config.addinivalue_line(
         "markers",
-        "gpuperf(kernels=None, limits=None, tolerance=None, metrics=(), benchmark=False): "
+        "gpuperf(kernels=None, limits=None, tolerance=None, preset=None, metrics=(), benchmark=False): "
         "kernels: regex or list of them that chooses the kernels to profile; "
         "limits: such as {'memory_throughput': '>= 60'} or ['stall.barrier <= 25']; "
         "tolerance: per cent by which the time may exceed its baseline; "
-        "metrics: raw ncu metrics to read besides the usual ones; "
+        "preset: the sets of metrics to read, such as 'sol,stalls', in place of --gpuperf-preset; "
+        "metrics: metrics to read besides those, raw ncu names or short ones; "
         "benchmark: let the GPU time what pytest-benchmark's fixture runs",
     )
     if options.is_enabled(config):

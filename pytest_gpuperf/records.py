@@ -251,6 +251,10 @@ class Profile(Record, frozen=True, kw_only=True):
     source: str = "ncu"
     cache_control: str = ""
     clock_control: str = ""
+    preset: str = ""
+    """The sets of metrics that were asked for, separated by commas; empty for the default."""
+    chip: str = ""
+    """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty where not known."""
     unavailable: str = ""
     """Why there are no counters (one sentence and what to do); empty where there are."""
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from pytest_gpuperf.counters.catalogue import (
     ncu_metric_names,
     nearest,
     short_metrics,
+    source_names,
     top_stall,
 )
 from pytest_gpuperf.counters.ncu_units import to_base
@@ -39,19 +42,51 @@ def test_every_metric_is_found_by_its_own_name() -> None:
 
 
 def test_all_names_that_metrics_are_read_from_are_asked_of_ncu() -> None:
-    names = ncu_metric_names()
+    names = ncu_metric_names(METRICS)
     assert {metric.ncu for metric in METRICS.values() if metric.ncu} <= set(names)
     assert len(names) == len(set(names))
     assert all(is_raw_name(name) for name in names)
+
+
+def test_only_the_names_of_what_is_wanted_are_asked_of_ncu() -> None:
+    assert ncu_metric_names(["waves", "duration_us"], "gh100") == (
+        "launch__waves_per_multiprocessor",
+        "gpu__time_duration.sum",
+    )
+
+
+def test_a_chip_is_asked_by_its_own_names() -> None:
+    metric = METRICS["dram_read_bytes"]
+    assert metric.requests("gh100") == ("dram__bytes_read.sum",)
+    assert metric.requests("gb202") == ("dram__bytes_op_read.sum",)
+    assert set(metric.requests()) == {"dram__bytes_read.sum", "dram__bytes_op_read.sum"}
+
+
+def test_a_chip_that_lacks_a_metric_is_not_asked_for_it() -> None:
+    assert ncu_metric_names(["stall.gmma", "stall.imc_miss", "pipe.tma"], "gb202") == (
+        "sm__pipe_tma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    )
+    assert "gb202" not in METRICS["stall.gmma"].chips
+    assert "gb20b" not in METRICS["dram_bytes"].chips
+
+
+def test_a_report_is_read_by_every_spelling() -> None:
+    assert {"dram__bytes_read.sum", "dram__bytes_op_read.sum", "dram__bytes.sum"} <= set(source_names())
+    assert short_metrics({"dram__bytes_op_read.sum": 5.0}, {}) == {"dram_read_bytes": 5.0}
+
+
+def test_every_metric_belongs_to_a_section_of_ncu() -> None:
+    sections = (Path(__file__).parent / "data" / "captures" / "sections.txt").read_text().split()
+    assert {metric.section for metric in METRICS.values()} - {""} <= set(sections)
 
 
 def test_short_names_are_no_raw_names() -> None:
     assert not any(is_raw_name(name) for name in METRICS)
 
 
-def test_selected_is_not_offered_as_a_stall_but_asked_of_ncu() -> None:
+def test_selected_is_not_offered_as_a_stall_but_part_of_the_whole() -> None:
     assert get("stall.selected") is None
-    assert stall("selected") in ncu_metric_names()
+    assert stall("selected") in source_names()
 
 
 def test_metric_without_a_raw_value_is_left_out() -> None:
@@ -100,8 +135,52 @@ def test_scaled_unit_comes_back_to_the_base_unit(
 
 def test_dram_bytes_are_added_up_where_ncu_has_only_the_halves() -> None:
     halves = {"dram__bytes_read.sum": 100.0, "dram__bytes_write.sum": 28.0}
-    assert short_metrics(halves, {}) == {"dram_bytes": 128.0}
-    assert short_metrics({**halves, "dram__bytes.sum": 130.0}, {}) == {"dram_bytes": 130.0}
+    assert short_metrics(halves, {})["dram_bytes"] == 128.0
+    assert short_metrics({**halves, "dram__bytes.sum": 130.0}, {})["dram_bytes"] == 130.0
+
+
+@pytest.mark.parametrize("gh100", [True, False])
+def test_reasons_that_only_some_chips_have_count_where_they_are(gh100: bool) -> None:
+    here = [*EVERYWHERE, "imc_miss", *(["gmma"] if gh100 else [])]
+    short = short_metrics(dict.fromkeys(map(stall, here), 1.0), {})
+    assert short["stall.imc_miss"] == pytest.approx(100 / len(here))
+    assert ("stall.gmma" in short) is gh100
+
+
+def test_a_sampled_reason_is_read_in_its_own_spelling() -> None:
+    raw = {
+        "smsp__pcsamp_sample_count": 200.0,
+        "smsp__pcsamp_warps_issue_stalled_no_instructions": 50.0,
+        "smsp__pcsamp_warps_issue_stalled_warpgroup_arrive": 20.0,
+    }
+    short = short_metrics(raw, {})
+    assert (short["sampled.no_instruction"], short["sampled.gmma"]) == (25.0, 10.0)
+
+
+def test_bank_conflicts_are_a_share_of_the_steps_of_shared_memory() -> None:
+    conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+    wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+    assert short_metrics({conflicts: 30.0, wavefronts: 120.0}, {})["bank_conflict_pct"] == 25.0
+    assert "bank_conflict_pct" not in short_metrics({conflicts: 0.0, wavefronts: 0.0}, {})
+
+
+def test_the_mean_over_no_accesses_is_left_out() -> None:
+    raw = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
+    assert short_metrics({raw: 0.0}, {}) == {}
+
+
+def test_a_multiply_add_is_two_operations_and_half_precision_does_two_at_once() -> None:
+    def counted(letter: str) -> dict[str, float]:
+        ops = ("add", "mul", "fma")
+        return {f"smsp__sass_thread_inst_executed_op_{letter}{op}_pred_on.sum": 10.0 for op in ops}
+
+    assert short_metrics(counted("f"), {}) == {"flops.fp32": 40.0}
+    assert short_metrics(counted("h"), {}) == {"flops.fp16": 80.0}
+
+
+def test_clock_is_in_megahertz() -> None:
+    raw = "gpc__cycles_elapsed.avg.per_second"
+    assert short_metrics({raw: 1.755}, {raw: "Ghz"}) == {"sm_clock_mhz": pytest.approx(1755)}
 
 
 def test_spills_are_loads_and_stores_of_local_memory() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.counters.catalogue import METRICS
-from pytest_gpuperf.records import Measurement, MetricValue, TestRecord
+from pytest_gpuperf.records import KernelProfile, Measurement, MetricValue, Profile, TestRecord
 from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict
@@ -182,6 +182,17 @@ def test_limit_on_unavailable_counters_passes_with_a_remark() -> None:
     result = verdict(record(main=now), baseline(), limits=parse_limits("sm_throughput >= 1"))
     assert result.status is Status.PASS
     assert "not judged" in result.findings[0].line
+
+
+def test_counters_of_the_baseline_that_the_preset_leaves_out_are_a_remark() -> None:
+    kernels = (KernelProfile(name="square_kernel"),)
+    now = Measurement(profile=Profile(kernels=kernels, combined={"sm_throughput": 50.0}, preset="sol"))
+    known = baseline(5.3, {"sm_throughput": 50, "stall.barrier": 5, "l2_hit_rate": 80})
+    result = verdict(record(main=now), known)
+    assert [finding.line for finding in result.findings] == [
+        "2 counters of the baseline were not measured (preset sol)"
+    ]
+    assert result.status is Status.PASS
 
 
 def test_error_comes_first_and_is_not_repeated_by_what_it_prevented() -> None:

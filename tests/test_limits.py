@@ -182,6 +182,28 @@ def test_limit_on_what_was_not_measured_is_invalid(text: str, measurement: Measu
     assert said in outcome.line
 
 
+def test_metric_that_the_chip_lacks_is_unavailable_there_and_not_judged() -> None:
+    limit = parse_limit("stall.gmma <= 20")
+    on_gb202 = Measurement(profile=Profile(combined={"stall.wait": 5.0}, chip="gb202"))
+    outcome = check_limit(limit, on_gb202)
+    assert outcome.status is Status.PASS
+    assert outcome.line == "stall.gmma is unavailable on GB202, so the limit <= 20 is not judged"
+    on_gh100 = Measurement(profile=Profile(combined={"stall.wait": 5.0}, chip="gh100"))
+    assert check_limit(limit, on_gh100).status is Status.INVALID
+    assert "ncu gave no value for it" in check_limit(limit, on_gh100).line
+
+
+def test_metric_outside_the_preset_was_not_measured() -> None:
+    known = Measurement(profile=Profile(combined={"sm_throughput": 5.0}, preset="sol,launch", chip="gh100"))
+    outcome = check_limit(parse_limit("stall.barrier <= 25"), known)
+    assert outcome.status is Status.INVALID
+    assert outcome.line == (
+        "stall.barrier was not measured for the limit <= 25: not measured (preset sol,launch); add it with "
+        "metrics= in the marker"
+    )
+    assert "preset" not in check_limit(parse_limit("l2_throughput <= 25"), known).line
+
+
 def test_value_of_the_only_kernel_counts_where_there_is_no_combined_one() -> None:
     alone = Profile(kernels=(KernelProfile(name="k", metrics={"launch__stack_size": 1024.0}),))
     limit = parse_limit("launch__stack_size <= 512")

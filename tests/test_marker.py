@@ -34,8 +34,20 @@ def test_the_nearest_tolerance_counts(pytester: pytest.Pytester) -> None:
     assert found.tolerance_pct == 8.0
 
 
-def test_a_raw_metric_in_a_limit_is_read(pytester: pytest.Pytester) -> None:
-    assert marker(pytester, "limits=['dram__bytes_read.sum <= 100']").metrics == ("dram__bytes_read.sum",)
+def test_what_has_a_limit_is_read_whatever_the_preset(pytester: pytest.Pytester) -> None:
+    limits = ["dram__bytes_read.sum <= 100", "waves > 1", "time_us < 5"]
+    found = marker(pytester, f"limits={limits}, preset='sol'")
+    assert found.metrics == ("dram__bytes_read.sum", "waves")
+
+
+@pytest.mark.parametrize("written", ["'sol, stalls'", "['sol', 'stalls']", "('sol', 'stalls', 'sol')"])
+def test_presets_are_a_text_or_a_list(pytester: pytest.Pytester, written: str) -> None:
+    assert marker(pytester, f"preset={written}").preset == ("sol", "stalls")
+
+
+def test_the_nearest_preset_counts(pytester: pytest.Pytester) -> None:
+    found = marker(pytester, "preset='sol'", module="pytestmark = pytest.mark.gpuperf(preset='stalls')")
+    assert found.preset == ("sol",)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,8 @@ def test_a_raw_metric_in_a_limit_is_read(pytester: pytest.Pytester) -> None:
         ("kernels=3", "kernels=3"),
         ("tolerance=-1", "tolerance=-1"),
         ("tolerance=True", "tolerance=True"),
+        ("preset='stals'", "no preset 'stals' in the gpuperf marker of .*expected one or more of default"),
+        ("preset=3", "preset=3 in the gpuperf marker"),
         ("limits=['memory_throughput => 60']", "memory_throughput => 60"),
         ("limits=['memory_troughput >= 60']", "memory_throughput"),
     ],

@@ -76,6 +76,20 @@ def test_the_step_summary_of_github_is_the_default_markdown(
     assert settings(pytester).markdown == pytester.path / "summary.md"
 
 
+def test_the_default_preset_is_named_default(pytester: pytest.Pytester) -> None:
+    assert settings(pytester).preset == ("default",)
+
+
+def test_presets_are_separated_by_commas(pytester: pytest.Pytester) -> None:
+    assert settings(pytester, "--gpuperf-preset=sol, stalls").preset == ("sol", "stalls")
+
+
+def test_an_unknown_preset_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_preset = sol,stals\n")
+    with pytest.raises(pytest.UsageError, match=r"no preset 'stals' in --gpuperf-preset; expected .* memory"):
+        settings(pytester)
+
+
 def test_metrics_are_separated_by_commas(pytester: pytest.Pytester) -> None:
     found = settings(pytester, "--gpuperf-metrics=dram__bytes_read.sum, dram__bytes_write.sum,")
     assert found.metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")

@@ -11,6 +11,7 @@ import pytest
 import fake_ncu
 from pytest_gpuperf.counters.ncu import find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
+from pytest_gpuperf.counters.presets import PRESETS
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
@@ -31,14 +32,16 @@ def run(
 ) -> ProfilingPass:
     ncu = find_ncu(str(fake_ncu.install(tmp_path, behaviour)))
     done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu)
-    done.run(wanted or [Wanted(SQUARE, None, ())], ["suites"], tmp_path, lambda _done, _total: None)
+    tests = wanted or [Wanted(SQUARE, None, PRESETS["default"])]
+    done.run(tests, ["suites"], tmp_path, lambda _done, _total: None)
     return done
 
 
 def lookup(
     done: ProfilingPass, nodeid: str, regex: str | None = None, *metrics: str, label: str = "main"
 ) -> Profile:
-    return done.lookup(Call(nodeid, label, print), regex, metrics, lambda: ["a_kernel", "b_kernel"])
+    names = metrics or PRESETS["default"]
+    return done.lookup(Call(nodeid, label, print), regex, names, lambda: ["a_kernel", "b_kernel"])
 
 
 def arguments(tmp_path: Path) -> list[str]:
@@ -88,6 +91,38 @@ def test_a_short_name_may_stand_among_the_raw_metrics(tmp_path: Path, name: str)
     assert name in profile.combined
     found = arguments(tmp_path)
     assert name not in found[found.index("--metrics") + 1].split(",")
+
+
+def test_ncu_is_asked_for_what_the_tests_want_and_no_more(tmp_path: Path) -> None:
+    run(tmp_path, wanted=[Wanted(SQUARE, None, ("waves", "l2_hit_rate")), Wanted(GEMM, None, ("waves",))])
+    found = arguments(tmp_path)
+    assert found[found.index("--metrics") + 1].split(",") == [
+        "launch__waves_per_multiprocessor",
+        "lts__t_sector_hit_rate.pct",
+    ]
+
+
+def test_each_test_keeps_what_it_wants_though_all_are_read_at_once(tmp_path: Path) -> None:
+    square = Wanted(SQUARE, None, PRESETS["sol"], "sol")
+    done = run(tmp_path, wanted=[square, Wanted(GEMM, None, PRESETS["stalls"], "stalls")])
+    profile = lookup(done, SQUARE, None, *PRESETS["sol"])
+    assert profile.preset == "sol"
+    assert "sm_throughput" in profile.combined
+    assert not any(name.startswith("stall.") for name in profile.combined)
+    assert lookup(done, GEMM, None, *PRESETS["stalls"]).preset == "stalls"
+
+
+def test_a_chip_is_asked_by_its_own_names_and_kept_in_the_record(tmp_path: Path) -> None:
+    ncu = find_ncu(str(fake_ncu.install(tmp_path)))
+    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, chip="gb202")
+    wanted = Wanted(SQUARE, None, ("dram_read_bytes", "stall.gmma", "waves"))
+    done.run([wanted], ["suites"], tmp_path, lambda _done, _total: None)
+    found = arguments(tmp_path)
+    assert found[found.index("--metrics") + 1].split(",") == [
+        "dram__bytes_op_read.sum",
+        "launch__waves_per_multiprocessor",
+    ]
+    assert lookup(done, SQUARE).chip == "gb202"
 
 
 def test_only_raw_names_are_suggested_for_an_unknown_metric(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import click
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli.baseline import baseline
 from pytest_gpuperf.cli.export import export
+from pytest_gpuperf.cli.metrics import metrics
 from pytest_gpuperf.cli.ncu import ncu
 from pytest_gpuperf.cli.recording import recording
 from pytest_gpuperf.errors import GpuperfError
@@ -38,5 +39,6 @@ def main() -> None:
 
 main.add_command(baseline)
 main.add_command(export)
+main.add_command(metrics)
 main.add_command(ncu)
 main.add_command(recording)

@@ -38,6 +38,9 @@ class Wanted:
     regex: str | None
     """Its marker's: what it leaves out is not profiled, whatever a call asks for. None for all kernels."""
     metrics: tuple[str, ...]
+    """Short names and raw ones."""
+    preset: str = ""
+    """The sets that they are from; empty for the default."""
 
 
 class ProfilingPass:
@@ -46,14 +49,15 @@ class ProfilingPass:
     Where no counters could be had, `unavailable` says why and `lookup` answers with it.
     """
 
-    def __init__(self, folder: PassFolder, ncu: Ncu | None, unavailable: str = "") -> None:
+    def __init__(self, folder: PassFolder, ncu: Ncu | None, unavailable: str = "", chip: str = "") -> None:
         self.unavailable = unavailable
         self.notice = ""
         """What a reader of the counters should know."""
         self._ncu = ncu
         self._folder = folder
         self._ranges: dict[tuple[str, str], str] = {}
-        self._markers: dict[str, str | None] = {}
+        self._chip = chip
+        self._wanted: dict[str, Wanted] = {}
         self._failures: dict[str, str] = {}
         self._finished: set[str] = set()
         self._ending = ""
@@ -77,9 +81,9 @@ class ProfilingPass:
         assert self._ncu is not None
         folder = self._folder
         folder.write_plan(Plan([test.nodeid for test in wanted]))
-        self._markers = {test.nodeid: test.regex for test in wanted}
-        extra = [name for test in wanted for name in _raw_only(test.metrics)]
-        metrics = list(dict.fromkeys([*catalogue.ncu_metric_names(), *extra]))
+        self._wanted = {test.nodeid: test for test in wanted}
+        short, raw = _by_kind(name for test in wanted for name in test.metrics)
+        metrics = list(dict.fromkeys([*catalogue.ncu_metric_names(short, self._chip), *raw]))
         command = [
             *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
             *(sys.executable, "-m", "pytest", *arguments),
@@ -143,7 +147,7 @@ class ProfilingPass:
         Args:
             call: The call as the session sees it.
             regex: Chooses among the kernels of the call; None for all.
-            metrics: Raw names to keep besides the catalogue's; short names are there anyway.
+            metrics: Short names and raw ones to keep.
             list_kernels: Names the kernels that the call launches; asked only when none matched.
 
         Raises:
@@ -154,7 +158,8 @@ class ProfilingPass:
         name = self._ranges.get((call.nodeid, call.label))
         if name is None:
             raise self._not_reached(call)
-        marker = self._markers.get(call.nodeid)
+        wanted = self._wanted.get(call.nodeid)
+        marker = wanted.regex if wanted else None
         chosen = [kernel for kernel in self._kernels.get(name, ()) if kernel.matches(regex)]
         kernels = [kernel for kernel in chosen if kernel.matches(marker)]
         if not kernels:
@@ -163,9 +168,9 @@ class ProfilingPass:
             if regex != marker and marker is not None and named:
                 raise _left_out(call, regex, marker, named)
             raise _nothing_matched(call, regex, launched)
-        extra = _raw_only(metrics)
-        self._check_metrics(kernels, extra)
-        profiles = tuple(kernel.profile(extra) for kernel in kernels)
+        short, raw = _by_kind(metrics)
+        self._check_metrics(kernels, raw)
+        profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
         return Profile(
             kernels=profiles,
             combined=combine(profiles),
@@ -173,6 +178,8 @@ class ProfilingPass:
             source="ncu",
             cache_control=CACHE_CONTROL,
             clock_control=CLOCK_CONTROL,
+            preset=wanted.preset if wanted else "",
+            chip=self._chip,
         )
 
     def _not_reached(self, call: Call) -> GpuperfError:
@@ -189,7 +196,7 @@ class ProfilingPass:
             next_step=f"see {self._folder.shown_log}",
         )
 
-    def _check_metrics(self, kernels: Sequence[RawKernel], metrics: Sequence[str]) -> None:
+    def _check_metrics(self, kernels: Sequence[RawKernel], metrics: Iterable[str]) -> None:
         """A name that ncu does not know is accepted in silence and gets no value."""
         for metric in metrics:
             if any(metric in kernel.metrics for kernel in kernels):
@@ -205,8 +212,11 @@ class ProfilingPass:
             )
 
 
-def _raw_only(metrics: Iterable[str]) -> list[str]:
-    return [name for name in metrics if catalogue.get(name) is None]
+def _by_kind(metrics: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
+    """Short names and raw ones, each once."""
+    names = dict.fromkeys(metrics)
+    short = {name: None for name in names if catalogue.get(name) is not None}
+    return short, {name: None for name in names if name not in short}
 
 
 def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:

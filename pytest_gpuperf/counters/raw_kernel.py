@@ -12,7 +12,7 @@ from pytest_gpuperf.counters.ncu_rules import Rule
 from pytest_gpuperf.records import KernelProfile, MetricValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 class RawKernel(msgspec.Struct, frozen=True):
@@ -39,13 +39,16 @@ class RawKernel(msgspec.Struct, frozen=True):
         """Whether a regex is found in the function's name or in the demangled one; None is in all."""
         return regex is None or any(re.search(regex, name) for name in (self.name, self.demangled))
 
-    def profile(self, extra: Iterable[str] = ()) -> KernelProfile:
+    def profile(self, extra: Iterable[str] = (), short: Collection[str] | None = None) -> KernelProfile:
         """The launch as a record.
 
         Args:
             extra: Raw ncu names to keep beside the catalogue's short ones, in ncu's base unit.
+            short: The short names to keep; None for all.
         """
         metrics = short_metrics(self.metrics, self.units)
+        if short is not None:
+            metrics = {name: value for name, value in metrics.items() if name in short}
         metrics.update({name: self.metrics[name] for name in extra if name in self.metrics})
         return KernelProfile(
             name=self.name,

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.counters.chips import chip_of
+from pytest_gpuperf.counters.names import check_names
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
 from pytest_gpuperf.verdict.judge import Hints, judge
+from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import TestResult
 
 if TYPE_CHECKING:
@@ -83,6 +86,16 @@ class Session:
 
     def end(self) -> None:
         """Let others have the GPU."""
+
+    def check_metrics(self, states: Sequence[ItemState]) -> None:
+        """Refuse metrics that the GPU does not have, before anything runs.
+
+        Raises:
+            GpuperfError: A marker, an option or a limit names one.
+        """
+        names = [name for state in states for name in (*state.marker.metrics, *self._limited(state))]
+        chip = chip_of(self.environment.gpu.compute_capability)
+        check_names([*self.settings.metrics, *names], chip.name if chip else "")
 
     def read_counters(
         self,
@@ -191,6 +204,12 @@ class Session:
         suites = dict.fromkeys(map(suite_of, self._expected))
         known = [baseline for suite in suites if (baseline := self._store.load(slug, suite)) is not None]
         return Gate(known, card=self.environment.gpu.uuid, comparisons=len(self._expected))
+
+    def _limited(self, state: ItemState) -> list[str]:
+        """Metrics that the baseline file has limits on."""
+        baseline = self._baseline(state.nodeid)
+        limits = parse_limits(baseline.limits) if baseline is not None else ()
+        return [limit.name for limit in limits if not limit.needs_time]
 
     def _baseline(self, nodeid: str) -> TestBaseline | None:
         baseline = self._store.load(self.environment.gpu.slug, suite_of(nodeid))

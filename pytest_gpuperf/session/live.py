@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
-from pytest_gpuperf.counters.catalogue import is_raw_name
+from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
+from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
@@ -17,7 +18,6 @@ from pytest_gpuperf.session.base import Session, now
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
 from pytest_gpuperf.verdict.decision import Outcome
-from pytest_gpuperf.verdict.limits import parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +57,10 @@ class LiveSession(Session):
         self._runs = RunStore(settings.root / STATE_FOLDER)
         self._id = RunStore.new_id(self._started)
         ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
-        self._pass = ProfilingPass(PassFolder(self._runs.folder / self._id / "ncu"), ncu)
         gpu = gpu_info()
+        chip = chip_of(gpu.compute_capability)
+        folder = PassFolder(self._runs.folder / self._id / "ncu")
+        self._pass = ProfilingPass(folder, ncu, chip=chip.name if chip else "")
         nvml = Nvml(gpu.uuid)
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
@@ -105,9 +107,7 @@ class LiveSession(Session):
         elif self._ncu is None:
             self._pass.unavailable = NO_NCU
         elif states:
-            for state in states:
-                state.metrics = (*state.marker.metrics, *self.settings.metrics, *self._raw_limits(state))
-            wanted = [Wanted(state.nodeid, state.marker.regex, state.metrics) for state in states]
+            wanted = [self._wanted(state) for state in states]
             with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
                 self._pass.run(wanted, arguments, cwd, progress)
         if self._pass.notice:
@@ -118,11 +118,17 @@ class LiveSession(Session):
         if self.settings.counters != "off":
             self.counters_unavailable = self._pass.unavailable
 
-    def _raw_limits(self, state: ItemState) -> list[str]:
-        """Raw ncu metrics that the baseline file has limits on."""
-        baseline = self._baseline(state.nodeid)
-        limits = parse_limits(baseline.limits) if baseline is not None else ()
-        return [limit.name for limit in limits if is_raw_name(limit.name)]
+    def _wanted(self, state: ItemState) -> Wanted:
+        """What ncu is asked for a test; a limit is judged whatever the preset is."""
+        preset = state.marker.preset or self.settings.preset
+        state.metrics = (
+            *metrics_of(preset),
+            *state.marker.metrics,
+            *self.settings.metrics,
+            *self._limited(state),
+        )
+        shown = "" if preset == (DEFAULT,) else ",".join(preset)
+        return Wanted(state.nodeid, state.marker.regex, state.metrics, shown)
 
     def finish(self, *, complete: bool) -> None:
         """Write the run file, and update baselines where that was asked for and the run is complete."""

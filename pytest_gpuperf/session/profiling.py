@@ -13,7 +13,7 @@ from pytest_gpuperf.session.base import Session
 from pytest_gpuperf.verdict.result import Status, TestResult, TestVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
@@ -83,6 +83,9 @@ class ProfilingSession(Session):
 
     def expect(self, nodeid: str) -> None:
         """The session that started this process has read the baselines."""
+
+    def check_metrics(self, states: Sequence[ItemState]) -> None:
+        """The session that started this process has checked them."""
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:  # noqa: ARG002
         """Judge nothing, and keep nothing."""

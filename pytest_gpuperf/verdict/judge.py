@@ -107,6 +107,7 @@ def judge(
             times[label] = comparison.time
         if comparison.counters:
             counters[label] = comparison.counters
+        findings += _not_measured(measurement, known, label)
         findings += _findings(comparison, measurement, label, hints)
         pinned = gate.compare_pinned(key, timing, tolerance_pct) if timing else None
         if timing and pinned and pinned.slower and not comparison.slower:
@@ -206,6 +207,16 @@ def _of_time(
         yield Finding(Status.IMPROVED, line, label, (*details, hints.accept))
     elif time.decision.outcome is Outcome.INCONCLUSIVE:
         yield Finding(Status.INCONCLUSIVE, line, label, (*details, hints.more_sessions, hints.closer))
+
+
+def _not_measured(measurement: Measurement, known: MeasurementBaseline, label: str) -> Iterator[Finding]:
+    profile = measurement.profile
+    if profile is None or profile.unavailable or not profile.preset:
+        return
+    missing = len(known.counters.keys() - profile.combined.keys())
+    if missing:
+        line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
+        yield Finding(Status.PASS, line, label)
 
 
 def _details(comparison: Comparison) -> tuple[str, ...]:

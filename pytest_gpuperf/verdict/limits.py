@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters import catalogue
+from pytest_gpuperf.counters.presets import metrics_of
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.verdict.result import Status, show_pair, show_value
 
@@ -187,6 +188,9 @@ def check_limit(
         line = f"{limit.name} was not measured, so {shown} is not judged"
         return Outcome(Status.PASS, line)
     actual = _value(limit, timing, profile)
+    if actual is None and profile is not None and _is_lacking(limit.name, profile.chip):
+        line = f"{limit.name} is unavailable on {profile.chip.upper()}, so {shown} is not judged"
+        return Outcome(Status.PASS, line)
     if actual is None:
         reason = _no_time(limit.name, timing) if limit.needs_time else _no_counter(limit.name, profile)
         return Outcome(Status.INVALID, f"{limit.name} was not measured for {shown}: {reason}")
@@ -214,11 +218,21 @@ def _value(limit: Limit, timing: Timing | None, profile: Profile | None) -> Metr
     return combined
 
 
+def _is_lacking(name: str, chip: str) -> bool:
+    metric = catalogue.get(name)
+    return metric is not None and bool(chip) and chip not in metric.chips
+
+
 def _no_counter(name: str, profile: Profile | None) -> str:
     if profile is None:
         return "the test calls no profile()"
     if len(profile.kernels) > 1 and any(name in kernel.metrics for kernel in profile.kernels):
         return f"{len(profile.kernels)} kernels have no common value of it; choose one with kernels="
+    metric = catalogue.get(name)
+    if profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
+        return f"not measured (preset {profile.preset}); add it with metrics= in the marker"
+    if metric is not None and profile.chip:
+        return "ncu gave no value for it"
     near = catalogue.nearest(name, profile.combined)
     return "the profile does not hold it" + (f"; the nearest names are {', '.join(near)}" if near else "")
 

@@ -84,7 +84,7 @@ def test_no_match(gpuperf, x):
     gpuperf.profile(steps, x)
     gpuperf.time(steps, x)
 
-@pytest.mark.gpuperf(kernels="steps", metrics=["sm__troughput.avg.pct_of_peak_sustained_elapsed"])
+@pytest.mark.gpuperf(kernels="steps", metrics=["launch__registers_per_warp"])
 def test_unknown_metric(gpuperf, x):
     gpuperf.profile(steps, x)
     gpuperf.time(steps, x)
@@ -124,7 +124,7 @@ def test_compiled(gpuperf, x):
     result.stdout.fnmatch_lines(
         ["*no kernel of steps was profiled for the regex 'nothing_like_it'*steps_kernel*"]
     )
-    result.stdout.fnmatch_lines(["*no value for the metric 'sm__troughput*did you mean sm__throughput*"])
+    result.stdout.fnmatch_lines(["*no value for the metric 'launch__registers_per_warp'*"])
     result.stdout.fnmatch_lines(["*registers_per_thread * limit <= 1*"])
     result.stdout.fnmatch_lines(["*never written*"])
     tests = {test.nodeid.partition("::")[2]: test for test in load_run(run_json(pytester)).tests}
@@ -132,6 +132,43 @@ def test_compiled(gpuperf, x):
     assert tests["test_unknown_metric"].measurements["main"].timing is not None
     assert tests["test_wrong"].measurements["main"].timing is None
     check_against_ncu_report(pytester, tests["test_good"].measurements["main"].profile)
+
+
+@needs_ncu
+def test_a_misspelt_counter_ends_the_run_before_it_begins(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): pass\n")
+    result = gpuperf(pytester, "--gpuperf-metrics=sm__troughput.avg.pct_of_peak_sustained_elapsed")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*no metric 'sm__troughput*did you mean sm__throughput.avg.pct_of_peak*"])
+
+
+@needs_ncu
+def test_a_preset_is_all_that_is_read_but_for_what_has_a_limit(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k=KERNEL
+        + """
+@pytest.mark.gpuperf(kernels="steps", preset="one-pass", limits=["stall.wait <= 100"])
+def test_few(gpuperf, x):
+    got = gpuperf.profile(steps, x)
+    assert got.combined["achieved_occupancy"] > 0
+    assert "sm_throughput" not in got.combined
+
+@pytest.mark.gpuperf(kernels="steps", metrics=["flops.fp32"])
+def test_usual(gpuperf, x):
+    got = gpuperf.profile(steps, x)
+    # A multiply and an add, or both in one.
+    assert got.combined["flops.fp32"] == 2 * 4000 * x.numel()
+    assert got.combined["pipe.fma"] > 50
+    assert got.chip == "gh100" or torch.cuda.get_device_capability() != (9, 0)
+"""
+    )
+    gpuperf(pytester).assert_outcomes(passed=2)
+    few, usual = load_run(run_json(pytester)).tests
+    profile = few.measurements["main"].profile
+    assert profile is not None
+    assert profile.preset == "one-pass"
+    assert "stall.wait" in profile.combined
+    assert usual.measurements["main"].profile != profile
 
 
 READ_REPORT = """
