@@ -232,7 +232,9 @@ def test_a_machine_that_moved_is_told_from_a_kernel_that_did(
     result = pytester.runpytest("--gpuperf", "-v")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["*the machine moved, not the kernel: +38.6 % at 1400 instead of 2000 MHz, +0.0 % at 2000 MHz*"]
+        [
+            "*the machine moved, not the kernel: +38.6 % at 1400 instead of 2000 MHz, +0.0 % at 2000 MHz*"
+        ]
     )
 
 

@@ -47,7 +47,7 @@ class _Common(ctypes.Structure):
 
 
 class _Kernel(ctypes.Structure):
-    """CUpti_ActivityKernel4 and later, as far as they agree."""
+    """CUpti_ActivityKernel4 and later, as far as they agree; the cluster is there from CUDA 11.8 on."""
 
     _fields_ = (
         ("kind", ctypes.c_uint32),
@@ -67,17 +67,10 @@ class _Kernel(ctypes.Structure):
         ("correlation_id", ctypes.c_uint32),
         ("_grid_id", ctypes.c_int64),
         ("name", ctypes.c_char_p),
-    )
-
-
-class _KernelWithCluster(_Kernel):
-    """CUpti_ActivityKernel8 and later: since CUDA 11.8."""
-
-    _fields_ = (
         ("_reserved", ctypes.c_void_p),
         ("_queued", ctypes.c_uint64 * 2),
         ("_launch_type", ctypes.c_uint8 * 4),
-        ("_shared_memory_executed", ctypes.c_uint32),
+        ("shared_memory_per_sm", ctypes.c_uint32),
         ("_graph_node_id", ctypes.c_uint64),
         ("_shared_memory_limit", ctypes.c_uint32),
         ("_graph_id", ctypes.c_uint32),
@@ -103,6 +96,8 @@ class Activity(NamedTuple):
     """Static and dynamic, of one block."""
     static_shared_memory_bytes: int = 0
     """What the code of the kernel declares of it."""
+    shared_memory_per_sm: int = 0
+    """Bytes of each SM's L1 that the driver made shared memory."""
     cluster: tuple[int, int, int] = (0, 0, 0)
     """Blocks of a cluster in x, y, z; zeros without clusters."""
     launch: int = 0
@@ -141,7 +136,7 @@ class _Recorder:
         if common.kind in (_MEMCPY, _MEMSET):
             self.activities.append(Activity(common.start, common.end, "", common.bytes))
         elif common.kind in (_KERNEL, _CONCURRENT_KERNEL):
-            kernel = _KernelWithCluster.from_address(address)
+            kernel = _Kernel.from_address(address)
             self.activities.append(
                 Activity(
                     kernel.start,
@@ -152,6 +147,7 @@ class _Recorder:
                     registers_per_thread=kernel.registers_per_thread,
                     shared_memory_bytes=kernel.static_shared_memory + kernel.dynamic_shared_memory,
                     static_shared_memory_bytes=kernel.static_shared_memory,
+                    shared_memory_per_sm=kernel.shared_memory_per_sm,
                     cluster=tuple(kernel.cluster),
                     launch=kernel.correlation_id,
                 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.cupti.host import Configuration, Host
-from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.cupti.library import CuptiError, cupti
 from pytest_gpuperf.cupti.params import (
     ChipName,
     CounterAvailability,
@@ -42,20 +42,20 @@ class RangeProfiler:
     """Reads the counters of the current CUDA device.
 
     Args:
-        cupti: The library.
+        library: CUPTI.
 
     Raises:
         CuptiError: It refuses: no permission, another client, a GPU that it cannot profile.
     """
 
-    def __init__(self, cupti: Cupti) -> None:
-        self._cupti = cupti
-        cupti.load_beside("libnvperf_host.so", "libnvperf_target.so")
+    def __init__(self, library: Cupti) -> None:
+        self._cupti = library
+        library.load_beside("libnvperf_host.so", "libnvperf_target.so")
         self._configurations: dict[tuple[str, ...], Configuration | None] = {}
         with self._attached():
             device = torch.cuda.current_device()
-            chip = cupti.ask("cuptiDeviceGetChipName", ChipName(deviceIndex=device)).pChipName
-            self._host = Host(cupti, chip.decode(), self._availability())
+            chip = library.ask("cuptiDeviceGetChipName", ChipName(deviceIndex=device)).pChipName
+            self._host = Host(library, chip.decode(), self._availability())
         self._base = frozenset(self._host.base_metrics())
 
     def known(self, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -99,8 +99,10 @@ class RangeProfiler:
             try:
                 call()
                 torch.cuda.synchronize()
-            finally:
-                stopped = self._ask_quietly("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+            except BaseException:
+                self._ask_quietly("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+                raise
+            self._cupti.ask("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
             dropped = self._cupti.ask(
                 "cuptiRangeProfilerDecodeData", Decode(pRangeProfilerObject=profiler)
             ).numOfRangeDropped
@@ -113,8 +115,6 @@ class RangeProfiler:
                 f"the call launched {ranges + dropped} kernels under the profiler and {kernels} before",
                 expected="a callable that launches the same kernels each time",
             )
-        if not stopped:
-            raise CuptiError("CUPTI ended before all passes had run")
         rows = self._host.evaluate(counters, ranges, found.metrics)
         # NaN: there was nothing to count, such as the hit rate of a cache that nobody asked.
         return [{name: value for name, value in row.items() if value == value} for row in rows]
@@ -196,12 +196,21 @@ class RangeProfiler:
         finally:
             self._ask_quietly("cuptiRangeProfilerDisable", OfProfiler(pRangeProfilerObject=profiler))
 
-    def _ask_quietly(self, function: str, params: Params) -> bool:
-        """Ask for the end of something, after which an earlier error is more worth telling."""
+    def _ask_quietly(self, function: str, params: Params) -> None:
+        """Ask for the end of something; an error before it is more worth telling."""
         with suppress(CuptiError):
             self._cupti.ask(function, params)
-            return True
-        return False
+
+
+def why_no_range_profiler() -> str:
+    """Why there is no library to read counters with; empty where there is one."""
+    try:
+        library = cupti().library
+    except CuptiError as error:
+        return str(error)
+    if hasattr(library, "cuptiRangeProfilerEnable"):
+        return ""
+    return "the CUPTI of this torch is older than CUDA 12.6 and has no range profiler"
 
 
 def _current_context() -> int:

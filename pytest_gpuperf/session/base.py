@@ -53,7 +53,6 @@ class Session:
         self.instruments = instruments
         self.environment = environment
         self.replayed_from = replayed_from
-        self.counters_unavailable = ""
         self.notices: list[str] = []
         self.updated = False
         """Whether this run has become the baseline."""
@@ -71,6 +70,11 @@ class Session:
     def results(self) -> list[TestResult]:
         """What was judged, in the order of the run; of a test that ran again the last."""
         return list(self._results.values())
+
+    @property
+    def counters_unavailable(self) -> str:
+        """Why the whole session has no counters; empty where it has, or where none were asked for."""
+        return self.replayed_from.counters_unavailable if self.replayed_from else ""
 
     def expect(self, nodeid: str) -> None:
         """Learn of a selected test; reads its suite's baseline.

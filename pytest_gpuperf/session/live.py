@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.counters.chips import chip_of
+from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
-from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
+from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
-    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records import GpuInfo, Timing
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
-NO_NCU = (
-    "ncu was found neither on PATH nor in the CUDA installation; install Nsight Compute or name it with "
-    "--gpuperf-ncu, or silence this with --gpuperf-counters=off"
+NO_NCU = "ncu was found neither on PATH nor in the CUDA installation"
+INSTALL_NCU = (
+    "install Nsight Compute or name it with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
 )
 
 
@@ -56,18 +58,16 @@ class LiveSession(Session):
         self._started = now()
         self._runs = RunStore(settings.root / STATE_FOLDER)
         self._id = RunStore.new_id(self._started)
-        ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
         gpu = gpu_info()
-        chip = chip_of(gpu.compute_capability)
-        folder = PassFolder(self._runs.folder / self._id / "ncu")
-        self._pass = ProfilingPass(folder, ncu, chip=chip.name if chip else "")
+        ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
+        self._ncu: Ncu | None = ncu
+        self._counters = self._source_of_counters(settings, gpu)
         nvml = Nvml(gpu.uuid)
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
         )
-        instruments = LiveInstruments(self._pass, timer, self._doubt, self._show_progress)
+        instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
-        self._ncu: Ncu | None = ncu
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
 
@@ -101,22 +101,48 @@ class LiveSession(Session):
         cwd: Path,
         reporter: TerminalReporter | None,
     ) -> None:
-        """Run the selected tests once under ncu."""
-        if self.settings.counters == "off":
-            self._pass.unavailable = COUNTERS_OFF
-        elif self._ncu is None:
-            self._pass.unavailable = NO_NCU
-        elif states:
-            wanted = [self._wanted(state) for state in states]
+        """Run the selected tests once under ncu, where that is what reads them."""
+        counters, wanted = self._counters, [self._wanted(state) for state in states]
+        if not isinstance(counters, ProfilingPass):
+            counters.expect(wanted)
+        elif wanted and self._ncu is not None:
             with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
-                self._pass.run(wanted, arguments, cwd, progress)
-        if self._pass.notice:
-            self.notices.append(self._pass.notice)
-        if self.settings.counters == "ncu" and self._pass.unavailable:
+                counters.run(wanted, arguments, cwd, progress)
+        if counters.notice:
+            self.notices.append(counters.notice)
+        asked = self.settings.counters
+        if asked in ("ncu", "cupti") and counters.unavailable:
             for state in states:
-                state.unavailable = f"--gpuperf-counters=ncu, but {self._pass.unavailable}"
-        if self.settings.counters != "off":
-            self.counters_unavailable = self._pass.unavailable
+                state.unavailable = f"--gpuperf-counters={asked}, but {counters.unavailable}"
+
+    @property
+    def counters_unavailable(self) -> str:
+        """Why the whole session has no counters; empty where it has, or where none were asked for."""
+        return "" if self.settings.counters == "off" else self._counters.unavailable
+
+    def _source_of_counters(self, settings: Settings, gpu: GpuInfo) -> ProfilingPass | InProcessCounters:
+        """What reads counters: ncu where there is one, else CUPTI in this process."""
+        from pytest_gpuperf.counters.in_process import InProcessCounters
+        from pytest_gpuperf.cupti.range_profiler import why_no_range_profiler
+
+        known = chip_of(gpu.compute_capability)
+        chip = known.name if known else ""
+        folder = PassFolder(self._runs.folder / self._id / "ncu")
+        if settings.counters == "off":
+            return ProfilingPass(folder, None, COUNTERS_OFF)
+        if self._ncu is not None:
+            return ProfilingPass(folder, self._ncu, chip=chip)
+        if settings.counters == "ncu":
+            return ProfilingPass(folder, None, f"{NO_NCU}; {INSTALL_NCU}")
+        why_not = why_no_range_profiler()
+        counters = InProcessCounters(gpu, chip, insists=settings.counters == "cupti")
+        if settings.counters == "cupti":
+            counters.unavailable = why_not
+        elif why_not:
+            counters.unavailable = f"{NO_NCU}, and {why_not}; {INSTALL_NCU}"
+        else:
+            counters.notice = f"{NO_NCU}: counters are read by CUPTI in this process, caches not flushed"
+        return counters
 
     def _wanted(self, state: ItemState) -> Wanted:
         """What ncu is asked for a test; a limit is judged whatever the preset is."""
@@ -140,7 +166,7 @@ class LiveSession(Session):
             started_at=self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
             environment=self.environment,
             complete=complete,
-            counters_unavailable=self._pass.unavailable,
+            counters_unavailable=self._counters.unavailable,
             tests=tuple(result.record for result in self.results),
         )
         path = self._runs.write(run)

@@ -32,7 +32,6 @@ class ReplaySession(Session):
             )
         newest = runs[0]
         super().__init__(settings, ReplayInstruments(runs), newest.environment, replayed_from=newest)
-        self.counters_unavailable = newest.counters_unavailable
         self._failures = {test.nodeid: test.failure for run in reversed(runs) for test in run.tests}
         if reason:
             self.notices.append(f"nothing was measured: {reason}")
