@@ -51,9 +51,9 @@ OPTIONS = (
     Option(
         "counters",
         "auto",
-        "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the process "
-        "of the test, and both fail tests whose counters cannot be read; 'auto' takes ncu where it is found, "
-        "else CUPTI, and warns where neither can; 'off' only times",
+        "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the "
+        "same process, and both fail tests whose counters cannot be read; 'auto' takes ncu where it is "
+        "found, else CUPTI, and warns where neither can; 'off' only times",
         choices=("auto", "ncu", "cupti", "off"),
     ),
     Option(
