@@ -57,10 +57,7 @@ class Cupti:
         if result:
             text = ctypes.c_char_p()
             self.library.cuptiGetResultString(result, ctypes.byref(text))
-            said = (text.value or b"").decode(errors="replace")
-            cause, next_step = EXPLANATIONS.get(result, ("", ""))
-            failed = f"CUPTI's {function} failed: {said or result}"
-            raise CuptiError(f"{cause} ({failed})" if cause else failed, next_step=next_step, code=result)
+            raise refusal(function, result, (text.value or b"").decode(errors="replace"))
 
     def ask(self, function: str, params: AnyParams) -> AnyParams:
         """Call a function of the profiling interface, which answers in its parameters.
@@ -81,6 +78,19 @@ class Cupti:
             path = self.path.with_name(name)
             if path.is_file():
                 ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+def refusal(function: str, code: int, said: str = "") -> CuptiError:
+    """What a function's result means.
+
+    Args:
+        function: Its name.
+        code: Its result, which is not CUPTI_SUCCESS.
+        said: CUPTI's own name of the result.
+    """
+    cause, next_step = EXPLANATIONS.get(code, ("", ""))
+    failed = f"CUPTI's {function} failed: {said or code}"
+    return CuptiError(f"{cause} ({failed})" if cause else failed, next_step=next_step, code=code)
 
 
 @cache

@@ -179,8 +179,9 @@ class RangeProfiler:
             raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
         # A torch.profiler that has ended lets go of CUPTI at the next call into CUDA.
         torch.cuda.synchronize()
+        # Where another client has it, it is not ours to end.
+        self._cupti.ask("cuptiProfilerInitialize", Params())
         try:
-            self._cupti.ask("cuptiProfilerInitialize", Params())
             yield
         finally:
             self._ask_quietly("cuptiProfilerDeInitialize", Params())
