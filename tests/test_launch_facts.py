@@ -27,7 +27,8 @@ def captured() -> list[RawKernel]:
 @pytest.mark.parametrize("kernel", captured(), ids=lambda kernel: kernel.name[:40])
 def test_they_are_as_ncu_has_them(kernel: RawKernel) -> None:
     of_ncu = {name: value for name, value in kernel.metrics.items() if not isinstance(value, str)}
-    static, dynamic = (round(of_ncu[f"launch__shared_mem_per_block_{kind}"]) for kind in ("static", "dynamic"))
+    shared = "launch__shared_mem_per_block"
+    static, dynamic = (round(of_ncu[f"{shared}_{kind}"]) for kind in ("static", "dynamic"))
     launch = activity(
         kernel.name,
         grid=kernel.grid,

@@ -175,7 +175,7 @@ def test_the_launch_is_as_ncu_has_it(name: str, by_cupti: dict[str, Any], by_ncu
             list(other["block"]),
         )
         facts = [{fact: row["metrics"].get(fact) for fact in FACTS} for row in (one, other)]
-        assert facts[0] == pytest.approx(facts[1], rel=1e-3)
+        assert facts[0] == pytest.approx(facts[1], rel=1e-5)
 
 
 @pytest.fixture
