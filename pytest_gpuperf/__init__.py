@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.facade import Gpuperf
     from pytest_gpuperf.records import Correctness, Measurement, Profile, Run, Timing, WarmUp
+    from pytest_gpuperf.static.occupancy import Occupancy, occupancy
 
 __all__ = [
     "Correctness",
     "Gpuperf",
     "GpuperfError",
     "Measurement",
+    "Occupancy",
     "Profile",
     "ReportKernel",
     "Run",
@@ -28,14 +30,17 @@ __all__ = [
     "WarmUp",
     "__version__",
     "combine",
+    "occupancy",
     "read_report",
 ]
 
 _HOMES = {
     "Gpuperf": "facade",
     "GpuperfError": "errors",
+    "Occupancy": "static.occupancy",
     "ReportKernel": "counters.report_file",
     "combine": "counters.combine",
+    "occupancy": "static.occupancy",
     "read_report": "counters.report_file",
 }
 

@@ -55,9 +55,10 @@ OPTIONS = (
     Option(
         "counters",
         "auto",
-        "hardware counters: 'ncu' runs the tests once more under Nsight Compute and fails tests whose "
-        "counters cannot be read, 'auto' does so where ncu is found and warns otherwise, 'off' only times",
-        choices=("auto", "ncu", "off"),
+        "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the "
+        "same process, and both fail tests whose counters cannot be read; 'auto' is ncu where it is found "
+        "and warns otherwise; 'off' only times",
+        choices=("auto", "ncu", "cupti", "off"),
     ),
     Option(
         "mode",
@@ -175,7 +176,7 @@ class Settings:
     """The options of one run, checked."""
 
     counters: str
-    """`auto`, `ncu` or `off`."""
+    """`auto`, `ncu`, `cupti` or `off`."""
     mode: str
     """`auto`, `hot`, `cold`, `queued` or `host`."""
     budget_s: float

@@ -249,7 +249,9 @@ class Profile(Record, frozen=True, kw_only=True):
     regex: str = ""
     """The pattern that chose the kernels; empty for all."""
     source: str = "ncu"
+    """`ncu`, or `cupti` where they were read in the process of the test."""
     cache_control: str = ""
+    """`all`: caches were flushed before each pass; `none`: they were left as they were."""
     clock_control: str = ""
     preset: str = ""
     """The sets of metrics that were asked for, separated by commas; empty for the default."""
@@ -257,6 +259,14 @@ class Profile(Record, frozen=True, kw_only=True):
     """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty where not known."""
     unavailable: str = ""
     """Why there are no counters (one sentence and what to do); empty where there are."""
+
+    @property
+    def read_by(self) -> str:
+        """Who read them and what was done to the caches: `ncu/all`, `cupti/none`.
+
+        Values that depend on the GPU's state are compared only with those that were read in the same way.
+        """
+        return f"{self.source}/{self.cache_control or 'all'}"
 
 
 class PairedTiming(Record, frozen=True, kw_only=True):

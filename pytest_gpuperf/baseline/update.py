@@ -130,4 +130,5 @@ class Update:
                 if isinstance(value, str) or math.isfinite(value)
             },
             "counters_run": self.taken.profile_run,
+            "counters_by": profile.read_by,
         }

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.counters.chips import chip_of
+from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
-from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
+from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore, make_state_folder
@@ -27,17 +28,19 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.paired_pass import PairedPass
-    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records import GpuInfo, Timing
     from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 NO_NCU = (
     "ncu was found neither on PATH nor in the CUDA installation; install Nsight Compute or name it with "
-    "--gpuperf-ncu, or silence this with --gpuperf-counters=off"
+    "--gpuperf-ncu, read counters without it by --gpuperf-counters=cupti, or silence this with "
+    "--gpuperf-counters=off"
 )
 
 
@@ -60,16 +63,14 @@ class LiveSession(Session):
         self._started = now()
         self._runs = RunStore(settings.root / STATE_FOLDER)
         self._id = RunStore.new_id(self._started)
-        ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
+        ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
-        chip = chip_of(gpu.compute_capability)
-        folder = PassFolder(self._runs.folder / self._id / "ncu")
-        self._pass = ProfilingPass(folder, ncu, chip=chip.name if chip else "")
+        self._counters = self._source_of_counters(settings, gpu, ncu)
         nvml = Nvml(gpu.uuid)
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
         )
-        instruments = LiveInstruments(self._pass, timer, self._doubt, self._show_progress)
+        instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._paired = self._paired_pass(settings.against) if settings.against else None
         self._ncu: Ncu | None = ncu
@@ -106,22 +107,40 @@ class LiveSession(Session):
         cwd: Path,
         reporter: TerminalReporter | None,
     ) -> None:
-        """Run the selected tests once under ncu."""
-        if self.settings.counters == "off":
-            self._pass.unavailable = COUNTERS_OFF
+        """Run the selected tests once under ncu, where that is what reads them."""
+        counters, asked = self._counters, self.settings.counters
+        if asked == "off":
+            counters.unavailable = COUNTERS_OFF
+        elif not isinstance(counters, ProfilingPass):
+            counters.expect(map(self._wanted, states))
         elif self._ncu is None:
-            self._pass.unavailable = NO_NCU
+            counters.unavailable = NO_NCU
         elif states:
             wanted = [self._wanted(state) for state in states]
             with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
-                self._pass.run(wanted, arguments, cwd, progress)
-        if self._pass.notice:
-            self.notices.append(self._pass.notice)
-        if self.settings.counters == "ncu" and self._pass.unavailable:
+                counters.run(wanted, arguments, cwd, progress)
+            if counters.notice:
+                self.notices.append(counters.notice)
+        if asked in ("ncu", "cupti") and counters.unavailable:
             for state in states:
-                state.unavailable = f"--gpuperf-counters=ncu, but {self._pass.unavailable}"
-        if self.settings.counters != "off":
-            self.counters_unavailable = self._pass.unavailable
+                state.unavailable = f"--gpuperf-counters={asked}, but {counters.unavailable}"
+        if asked != "off":
+            self.counters_unavailable = counters.unavailable
+
+    def _source_of_counters(
+        self, settings: Settings, gpu: GpuInfo, ncu: Ncu | None
+    ) -> ProfilingPass | InProcessCounters:
+        """What reads counters: CUPTI in this process where it is asked for by name, else ncu."""
+        known = chip_of(gpu.compute_capability)
+        chip = known.name if known else ""
+        if settings.counters != "cupti":
+            return ProfilingPass(PassFolder(self._runs.folder / self._id / "ncu"), ncu, chip=chip)
+        from pytest_gpuperf.counters.in_process import InProcessCounters
+        from pytest_gpuperf.cupti.range_profiler import why_no_range_profiler
+
+        counters = InProcessCounters(gpu, chip)
+        counters.unavailable = why_no_range_profiler()
+        return counters
 
     def _paired_pass(self, ref: str) -> PairedPass:
         from pytest_gpuperf.paired.git import Repository
@@ -184,7 +203,7 @@ class LiveSession(Session):
             started_at=self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
             environment=self.environment,
             complete=complete,
-            counters_unavailable=self._pass.unavailable,
+            counters_unavailable=self._counters.unavailable,
             tests=tuple(result.record for result in self.results),
         )
         path = self._runs.write(run)
