@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.paired_pass import PairedPass
     from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
@@ -70,6 +71,7 @@ class LiveSession(Session):
         instruments = LiveInstruments(self._pass, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._paired = self._paired_pass(settings.against) if settings.against else None
+        self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         self._ncu: Ncu | None = ncu
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
@@ -104,8 +106,11 @@ class LiveSession(Session):
         cwd: Path,
         reporter: TerminalReporter | None,
     ) -> None:
-        """Run the selected tests once under ncu."""
-        if self.settings.counters == "off":
+        """Run the selected tests once under ncu, or under compute-sanitizer."""
+        if self._sanitizing is not None:
+            self._pass.unavailable = f"counters are off (--gpuperf-sanitize={self.settings.sanitize})"
+            self._sanitize(self._sanitizing, states, arguments, cwd, reporter)
+        elif self.settings.counters == "off":
             self._pass.unavailable = COUNTERS_OFF
         elif self._ncu is None:
             self._pass.unavailable = NO_NCU
@@ -122,6 +127,37 @@ class LiveSession(Session):
                 state.unavailable = f"--gpuperf-counters=ncu, but {self._pass.unavailable}"
         if self.settings.counters != "off":
             self.counters_unavailable = self._pass.unavailable
+
+    def _sanitizing_pass(self, tool: str) -> SanitizingPass:
+        from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
+        from pytest_gpuperf.sanitizer.tool import find_sanitizer
+
+        if self._paired is not None:
+            raise GpuperfError(
+                f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
+                expected="one of them: what is found wrong is not run, let alone timed",
+            )
+        return SanitizingPass(self._runs.folder / self._id / "sanitizer", find_sanitizer(), tool)
+
+    def _sanitize(
+        self,
+        sanitizing: SanitizingPass,
+        states: Sequence[ItemState],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        nodeids = [state.nodeid for state in states]
+        what = f"{sanitizing.title} runs {len(nodeids)} {'test' if len(nodeids) == 1 else 'tests'}"
+        with Progress(reporter, what) as progress:
+            sanitizing.run(nodeids, arguments, cwd, progress)
+        self.sanitized = sanitizing.results
+        self.problems += [f"{sanitizing.title}: {problem}" for problem in sanitizing.problems]
+        for state in states:
+            why = sanitizing.unchecked.get(state.nodeid)
+            if why is not None:
+                state.unavailable = f"{self.settings.sanitize} has not checked this test: {why}"
+        self.notices.append(sanitizing.summary)
 
     def _paired_pass(self, ref: str) -> PairedPass:
         from pytest_gpuperf.paired.git import Repository
