@@ -119,8 +119,7 @@ class Hooks:
         state = item.stash.get(STATE, None)
         if state is None or self._session is None:
             return (yield)
-        if self._session.has_hits(item.nodeid):
-            # It would write where it must not, or wait where nobody comes.
+        if not self._session.may_run(item.nodeid):
             self._conclude(item, state)
         try:
             outcome = yield

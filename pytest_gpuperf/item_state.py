@@ -110,7 +110,7 @@ class ItemState:
     metrics: tuple[str, ...] = ()
     """Raw ncu metrics to keep besides the catalogue's: the marker's, the options' and those of limits."""
     unavailable: str = ""
-    """Why what the user insists on cannot be had: counters, or a check by compute-sanitizer."""
+    """Why what the user insists on cannot be had, such as counters."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
     limits: list[Limit] = field(default_factory=list)
     """Added by `gpuperf.limit()`."""

@@ -328,6 +328,8 @@ class SanitizerResult(Record, frozen=True, kw_only=True):
     """Of all errors; 0 where the test has none."""
     cut: bool = False
     """The test was ended for its many errors: there are more."""
+    unchecked: str = ""
+    """Why a test without errors was not checked to its end; empty where it was."""
 
 
 class TestRecord(Record, frozen=True, kw_only=True):

@@ -95,21 +95,40 @@ def test_what_was_found_is_in_the_run_and_comes_back_when_it_is_replayed(
     again.stdout.fnmatch_lines(["*memcheck: Invalid __global__ write of size 4 bytes in scale (k.py:12)*"])
 
 
-def test_a_test_that_was_not_checked_does_not_pass(pytester: pytest.Pytester, project: Path) -> None:
+def test_a_test_that_was_not_checked_is_not_run_and_does_not_pass(
+    pytester: pytest.Pytester, project: Path
+) -> None:
     pytester.makepyfile(
         test_k="""
         import os
+        import pytest
 
         def test_crash(gpuperf):
+            os._exit(3)
+
+        def test_skips(gpuperf):
+            pytest.skip("no time")
+
+        def test_skips_there(gpuperf):
             if "GPUPERF_SANITIZING_PASS" in os.environ:
-                os._exit(3)
+                pytest.skip("no time")
+
+        @pytest.mark.xfail(strict=True)
+        def test_expected(gpuperf):
+            assert False
         """
     )
     result = gpuperf(pytester, "--gpuperf-sanitize=synccheck")
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(
-        ["gpuperf: synccheck has not checked this test: the process ended with exit status 3 in it; see *"]
+        [
+            "gpuperf: synccheck has not checked this test: the process ended with exit status 3 in it; see *",
+            "gpuperf: synccheck has not checked this test: its call ended with Skipped: no time; see *",
+        ]
     )
+    (project / "conftest.py").unlink()
+    again = gpuperf(pytester, "--gpuperf-replay=latest", "-k", "test_crash")
+    again.stdout.fnmatch_lines(["gpuperf: synccheck has not checked this test: the process ended with *"])
 
 
 def test_where_the_tool_fails_the_tests_still_run_and_the_run_is_no_success(

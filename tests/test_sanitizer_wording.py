@@ -74,5 +74,10 @@ def test_what_is_not_shown_is_counted() -> None:
     ]
 
 
+def test_a_test_that_was_not_checked_says_why() -> None:
+    result = SanitizerResult(tool="memcheck", unchecked="its call ended with ValueError: x")
+    assert errors_of(result) == ["memcheck has not checked this test: its call ended with ValueError: x"]
+
+
 def test_a_test_without_errors_says_nothing() -> None:
     assert texts() == []

@@ -53,11 +53,12 @@ def hits(done: SanitizingPass, test: str) -> tuple[SanitizerHit, ...]:
 
 
 def counts(done: SanitizingPass) -> dict[str, int]:
-    return {nodeid.partition("::")[2]: result.count for nodeid, result in done.results.items()}
+    checked = {nodeid: result for nodeid, result in done.results.items() if not result.unchecked}
+    return {nodeid.partition("::")[2]: result.count for nodeid, result in checked.items()}
 
 
 def unchecked(done: SanitizingPass, test: str) -> str:
-    return done.unchecked[f"test_k.py::{test}"]
+    return done.results[f"test_k.py::{test}"].unchecked
 
 
 THREE = """
@@ -80,7 +81,7 @@ def test_an_error_is_that_of_the_test_and_call_that_launched_the_kernel(pytester
     (hit,) = hits(done, "test_wrong")
     assert (hit.kernel, hit.places, hit.label, hit.count) == ("scale", ("k.py:12",), "scaled", 2)
     assert (hit.block, hit.threads, hit.address) == ((3, 0, 0), ((0, 0, 0),), "0x7f8c2a000190")
-    assert (done.unchecked, done.problems) == ({}, [])
+    assert (done.skipped, done.problems) == ({}, [])
     assert done.summary == "compute-sanitizer 2025.3.1.0 (memcheck): 2 without errors, 1 with errors"
     assert processes(pytester.path) == 1
 
@@ -258,6 +259,12 @@ def test_a_process_that_ends_before_any_test_says_why(pytester: pytest.Pytester)
     ]
 
 
+def test_where_cuda_does_not_start_the_driver_s_word_is_told(pytester: pytest.Pytester) -> None:
+    done = run(pytester, "end_context()\ndef test_k(gpuperf): pass\n", "test_k")
+    (problem,) = done.problems
+    assert "before any test: CUDA does not start: CUDA error: an illegal memory access was" in problem
+
+
 def test_a_test_that_ends_early_there_is_not_checked(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
@@ -274,8 +281,10 @@ def test_a_test_that_ends_early_there_is_not_checked(pytester: pytest.Pytester) 
         *("test_fails", "test_skips", "test_skipped", "test_of_another_file"),
     )
     assert unchecked(done, "test_fails").startswith("its call ended with AssertionError: assert 1 == 7; see")
-    assert unchecked(done, "test_skips").startswith("its call ended with Skipped: no time; see")
-    assert unchecked(done, "test_skipped").startswith("its setup ended with Skipped: not today; see")
+    skipped = {nodeid.partition("::")[2]: result.unchecked for nodeid, result in done.skipped.items()}
+    assert skipped["test_skips"].startswith("its call ended with Skipped: no time; see")
+    assert skipped["test_skipped"].startswith("its setup ended with Skipped: not today; see")
+    assert done.summary == "compute-sanitizer 2025.3.1.0 (memcheck): 2 not checked, 2 skipped"
     assert unchecked(done, "test_of_another_file").startswith("the process ended with exit status 1 without")
     assert processes(pytester.path) == 1
 
@@ -284,7 +293,6 @@ def test_errors_that_end_a_test_early_are_what_is_said_of_it(pytester: pytest.Py
     source = "def test_k(gpuperf):\n    gpuperf.time(partial(report, 'scale'))\n    assert False\n"
     done = run(pytester, source, "test_k")
     assert counts(done) == {"test_k": 1}
-    assert done.unchecked == {}
 
 
 def test_errors_before_the_first_test_are_those_of_the_run(pytester: pytest.Pytester) -> None:

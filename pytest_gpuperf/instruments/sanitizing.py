@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +13,6 @@ from pytest_gpuperf.sanitizer.marker_launcher import MarkerLauncher
 from pytest_gpuperf.sanitizer.markers import marker_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Correctness, Profile, Timing
 
@@ -46,7 +43,8 @@ class Marks:
                 self._launcher = MarkerLauncher(self._tool)
             self._launcher.launch(marker_name(self._number + 1))
         except RuntimeError as error:
-            failure = f"it ended the CUDA context: {str(error).partition(chr(10))[0]}"
+            what = "it ended the CUDA context" if self._number else "CUDA does not start"
+            failure = f"{what}: {str(error).partition(chr(10))[0]}"
             self._folder.tell(Event(self._nodeid, failure=failure))
             pytest.exit(f"gpuperf: {self._nodeid}: {failure}")
         self._number += 1
@@ -60,17 +58,12 @@ class SanitizingInstruments(ChildInstruments):
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
 
-    @contextmanager
-    def _marked(self, call: Call) -> Iterator[None]:
+    def _run(self, call: Call) -> None:
         self._marks.set(call.nodeid, call.label)
         try:
-            yield
+            call()
         finally:
             self._marks.set(call.nodeid)
-
-    def _run(self, call: Call) -> None:
-        with self._marked(call):
-            call()
 
     def check(self, call: Call, reference: Reference) -> Correctness:
         """One call."""

@@ -32,6 +32,7 @@ class MarkerLauncher:
         except OSError as error:
             raise GpuperfError(f"the CUDA driver cannot be loaded: {error}") from None
         torch.cuda.synchronize()
+        self._device = torch.cuda.current_device()
         address = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(_BYTES))
         self._unwritten = address.value
@@ -45,16 +46,18 @@ class MarkerLauncher:
             RuntimeError: torch's, where an earlier kernel has ended the CUDA context.
         """
         torch.cuda.synchronize()
-        module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-        # It is never unloaded: the tool may ask for its name later.
-        self._call("cuModuleLoadData", ctypes.byref(module), marker_ptx(self._tool, name).encode())
-        self._call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
-        address = ctypes.c_uint64(self._unwritten + self._launched % _BYTES)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(address))
-        grid_block_and_shared = map(ctypes.c_uint, (1, 1, 1, _THREADS, 1, 1, 0))
-        self._call("cuLaunchKernel", kernel, *grid_block_and_shared, None, arguments, None)
+        # A test may have gone to another device, where the memory is not.
+        with torch.cuda.device(self._device):
+            module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+            # It is never unloaded: the tool may ask for its name later.
+            self._call("cuModuleLoadData", ctypes.byref(module), marker_ptx(self._tool, name).encode())
+            self._call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
+            address = ctypes.c_uint64(self._unwritten + self._launched % _BYTES)
+            arguments = (ctypes.c_void_p * 1)(ctypes.addressof(address))
+            grid_block_and_shared = map(ctypes.c_uint, (1, 1, 1, _THREADS, 1, 1, 0))
+            self._call("cuLaunchKernel", kernel, *grid_block_and_shared, None, arguments, None)
+            torch.cuda.synchronize()
         self._launched += 1
-        torch.cuda.synchronize()
 
     def _call(self, function: str, *arguments: object) -> None:
         result = getattr(self._library, function)(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ LOG_BYTES = 16 << 20
 """Of one process. A kernel all of whose threads are wrong writes some 200 bytes for each of them."""
 HITS_KEPT = 5
 """Of one test."""
+_SKIPPED = re.compile(r"its \w+ ended with (?:Skipped|XFailed):")
 
 
 class _LogFullError(Exception):
@@ -92,9 +94,9 @@ class SanitizingPass:
 
     def __init__(self, folder: Path, sanitizer: Sanitizer, tool: str, log_bytes: int = LOG_BYTES) -> None:
         self.results: dict[str, SanitizerResult] = {}
-        """By node id, of tests that have errors or were checked from their beginning to their end."""
-        self.unchecked: dict[str, str] = {}
-        """By node id: why a test was not."""
+        """By node id: what was found in a test, or why it was not checked to its end."""
+        self.skipped: dict[str, SanitizerResult] = {}
+        """The same of tests that did not want to run."""
         self.problems: list[str] = []
         """What is no test's: why none, or not all, could be checked, and errors outside of all tests."""
         self._folder = folder
@@ -111,10 +113,12 @@ class SanitizingPass:
     def summary(self) -> str:
         """How many tests are clean, and how many are not."""
         hits = sum(result.count > 0 for result in self.results.values())
+        unchecked = sum(bool(result.unchecked) for result in self.results.values())
         parts = (
-            (len(self.results) - hits, "without errors"),
+            (len(self.results) - hits - unchecked, "without errors"),
             (hits, "with errors"),
-            (len(self.unchecked), "not checked"),
+            (unchecked, "not checked"),
+            (len(self.skipped), "skipped"),
         )
         shown = ", ".join(f"{count} {what}" for count, what in parts if count)
         return f"{self.title}: {shown or 'nothing was checked'}"
@@ -150,7 +154,7 @@ class SanitizingPass:
             # Where marks are missing in the log, a process for one test leaves no doubt whose its errors are.
             together = together if over else 1
         why = f"{PROCESSES} processes under compute-sanitizer ended before its turn"
-        self.unchecked.update(dict.fromkeys(pending, why))
+        self.results.update(dict.fromkeys(pending, self._result(unchecked=why)))
 
     @staticmethod
     def _tell(progress: Callable[[int, int], None], before: int, total: int, done: int) -> None:
@@ -203,21 +207,23 @@ class SanitizingPass:
                 cut = process.log_full and nodeid == process.ended_in
                 self.results[nodeid] = self._result(hits, cut=cut)
             elif not why:
-                self.results[nodeid] = self._result(None)
+                self.results[nodeid] = self._result()
             elif alone or for_good:
-                self.unchecked[nodeid] = f"{why}; see {process.folder.shown_log}"
+                results = self.skipped if _SKIPPED.match(why) else self.results
+                results[nodeid] = self._result(unchecked=f"{why}; see {process.folder.shown_log}")
             else:
                 continue
             over.add(nodeid)
         return over
 
-    def _result(self, hits: Hits | None, *, cut: bool = False) -> SanitizerResult:
+    def _result(self, hits: Hits | None = None, *, cut: bool = False, unchecked: str = "") -> SanitizerResult:
         return SanitizerResult(
             tool=self._tool,
             version=self._sanitizer.version,
             hits=hits.first(HITS_KEPT) if hits else (),
             count=hits.count if hits else 0,
             cut=cut,
+            unchecked=unchecked,
         )
 
     def _why_nothing(self, process: _Process) -> str:

@@ -9,7 +9,12 @@ if TYPE_CHECKING:
 
 
 def errors_of(result: SanitizerResult) -> list[str]:
-    """One text for each kind of error: a line with kernel, place and thread, then what else is known."""
+    """One text for each kind of error: a line with kernel, place and thread, then what else is known.
+
+    A test that was not checked has one, too: why not.
+    """
+    if result.unchecked:
+        return [f"{result.tool} has not checked this test: {result.unchecked}"]
     texts = ["\n".join([f"{result.tool}: {_headline(hit)}", *_details(hit)]) for hit in result.hits]
     rest = result.count - sum(hit.count for hit in result.hits)
     if rest:

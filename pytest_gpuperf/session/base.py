@@ -123,9 +123,10 @@ class Session:
             GpuperfError: Old and new code cannot be run side by side.
         """
 
-    def has_hits(self, nodeid: str) -> bool:
-        """Whether compute-sanitizer found errors in a test, which fail it without its being run."""
-        return nodeid in self.sanitized and self.sanitized[nodeid].count > 0
+    def may_run(self, nodeid: str) -> bool:
+        """Whether nothing is known against a test: one that writes where it must not would harm others."""
+        result = self.sanitized.get(nodeid)
+        return result is None or not (result.count or result.unchecked)
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, and keep the result.

@@ -15,6 +15,7 @@ from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore, make_state_folder
+from pytest_gpuperf.sanitizer.wording import errors_of
 from pytest_gpuperf.session.base import Session, now
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
@@ -154,9 +155,8 @@ class LiveSession(Session):
         self.sanitized = sanitizing.results
         self.problems += [f"{sanitizing.title}: {problem}" for problem in sanitizing.problems]
         for state in states:
-            why = sanitizing.unchecked.get(state.nodeid)
-            if why is not None:
-                state.unavailable = f"{self.settings.sanitize} has not checked this test: {why}"
+            if state.nodeid in sanitizing.skipped:
+                (state.unavailable,) = errors_of(sanitizing.skipped[state.nodeid])
         self.notices.append(sanitizing.summary)
 
     def _paired_pass(self, ref: str) -> PairedPass:
