@@ -307,6 +307,45 @@ class Measurement(Record, frozen=True, kw_only=True):
     """Where `--gpuperf-against` was given."""
 
 
+class SanitizerHit(Record, frozen=True, kw_only=True):
+    """An error that compute-sanitizer found in a test's kernels, the first of those alike."""
+
+    kind: str
+    """As the tool says it: `Invalid __global__ write of size 4 bytes`."""
+    kernel: str = ""
+    """Empty where the tool names none: it was a copy."""
+    places: tuple[str, ...] = ()
+    """Of the instructions: `k.py:12`, or `+0x90` in the kernel where lines are unknown; two for a race."""
+    block: tuple[int, int, int] | None = None
+    threads: tuple[tuple[int, int, int], ...] = ()
+    """Index in the block: one, or the two of a race."""
+    address: str = ""
+    """Hexadecimal; of shared memory the offset in it."""
+    detail: str = ""
+    """What else the tool says: how far from which allocation, which values raced."""
+    label: str = ""
+    """Of the call that launched the kernel; empty where the test launched it outside of all calls."""
+    count: int = 1
+    """How many are alike: same kind, kernel, places and label."""
+
+
+class SanitizerResult(Record, frozen=True, kw_only=True):
+    """What compute-sanitizer found in one test."""
+
+    tool: str
+    """`memcheck`, `racecheck`, `initcheck` or `synccheck`."""
+    version: str = ""
+    """Of compute-sanitizer."""
+    hits: tuple[SanitizerHit, ...] = ()
+    """The first few that differ."""
+    count: int = 0
+    """Of all errors; 0 where the test has none."""
+    cut: bool = False
+    """The test was ended for its many errors: there are more."""
+    unchecked: str = ""
+    """Why a test without errors was not checked to its end; empty where it was."""
+
+
 class TestRecord(Record, frozen=True, kw_only=True):
     """What one test measured."""
 
@@ -319,6 +358,8 @@ class TestRecord(Record, frozen=True, kw_only=True):
     """Type of the exception that ended the test; what such a test measured is never accepted as baseline."""
     tolerance_pct: float = 0.0
     """The test's own: by how much the time may exceed its baseline, in per cent; 0 where it says none."""
+    sanitizer: SanitizerResult | None = None
+    """None where it did not run under compute-sanitizer."""
 
 
 class Run(Record, frozen=True, kw_only=True):

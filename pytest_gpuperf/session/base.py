@@ -11,9 +11,11 @@ from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.names import check_names
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
+from pytest_gpuperf.sanitizer.wording import errors_of
 from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import TestResult
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
-    from pytest_gpuperf.records import Environment, Run
+    from pytest_gpuperf.records import Environment, Run, SanitizerResult
     from pytest_gpuperf.verdict.gate import Gate
 
 
@@ -61,6 +63,10 @@ class Session:
         """Tests that failed as they were expected to."""
         self.lines: dict[str, int] = {}
         """Line of each selected test in its file."""
+        self.sanitized: dict[str, SanitizerResult] = {}
+        """What compute-sanitizer found, by node id."""
+        self.problems: list[str] = []
+        """What is wrong with the run, and no test's fault."""
         self._results: dict[str, TestResult] = {}
         self._expected: list[str] = []
         self.only: frozenset[str] | None = None
@@ -83,6 +89,9 @@ class Session:
 
     def begin(self, reporter: TerminalReporter | None) -> None:
         """Wait until the GPU is ours, where one is measured."""
+
+    def enter(self, nodeid: str) -> None:
+        """Learn that a test begins."""
 
     def end(self) -> None:
         """Let others have the GPU."""
@@ -127,6 +136,11 @@ class Session:
             GpuperfError: Old and new code cannot be run side by side.
         """
 
+    def may_run(self, nodeid: str) -> bool:
+        """Whether nothing is known against a test: one that writes where it must not would harm others."""
+        result = self.sanitized.get(nodeid)
+        return result is None or not (result.count or result.unchecked)
+
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, and keep the result.
 
@@ -135,11 +149,13 @@ class Session:
             failure: Type of the exception that ended it.
         """
         baseline = self._baseline(state.nodeid)
+        sanitized = self.sanitized.get(state.nodeid)
         record = TestRecord(
             nodeid=state.nodeid,
             measurements=dict(state.measurements),
             failure=failure,
             tolerance_pct=state.marker.tolerance_pct or 0.0,
+            sanitizer=sanitized,
         )
         verdict = judge(
             record,
@@ -147,7 +163,7 @@ class Session:
             baseline=baseline,
             gate=self._gate,
             tolerance_pct=self.tolerance_pct(state),
-            errors=state.errors,
+            errors=[*(errors_of(sanitized) if sanitized else ()), *state.errors],
             hints=self._hints(state.nodeid),
             strict=self.settings.strict,
             baseline_file=show_path(self._store.path(self.environment.gpu.slug, suite_of(state.nodeid))),
@@ -181,6 +197,15 @@ class Session:
 
     def finish(self, *, complete: bool) -> None:
         """Write what is to be kept of the run."""
+
+    def check_problems(self) -> None:
+        """Say what is wrong with the run.
+
+        Raises:
+            GpuperfError: Something is.
+        """
+        if self.problems:
+            raise GpuperfError("; ".join(self.problems))
 
     def write_markdown(self) -> None:
         """Append the summary as Markdown to the file that the user or GitHub names.

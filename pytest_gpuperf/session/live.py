@@ -17,6 +17,7 @@ from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore, make_state_folder
+from pytest_gpuperf.sanitizer.wording import errors_of
 from pytest_gpuperf.session.base import Session, now
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.paired_pass import PairedPass
     from pytest_gpuperf.records import GpuInfo, Timing
+    from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
@@ -73,6 +75,7 @@ class LiveSession(Session):
         instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._paired = self._paired_pass(settings.against) if settings.against else None
+        self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         self._ncu: Ncu | None = ncu
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
@@ -107,9 +110,12 @@ class LiveSession(Session):
         cwd: Path,
         reporter: TerminalReporter | None,
     ) -> None:
-        """Run the selected tests once under ncu, where that is what reads them."""
+        """Run the selected tests once under ncu or compute-sanitizer, where that is asked for."""
         counters, asked = self._counters, self.settings.counters
-        if asked == "off":
+        if self._sanitizing is not None:
+            counters.unavailable = f"counters are off (--gpuperf-sanitize={self.settings.sanitize})"
+            self._sanitize(self._sanitizing, states, arguments, cwd, reporter)
+        elif asked == "off":
             counters.unavailable = COUNTERS_OFF
         elif not isinstance(counters, ProfilingPass):
             counters.expect(map(self._wanted, states))
@@ -141,6 +147,36 @@ class LiveSession(Session):
         counters = InProcessCounters(gpu, chip)
         counters.unavailable = why_no_range_profiler()
         return counters
+
+    def _sanitizing_pass(self, tool: str) -> SanitizingPass:
+        from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
+        from pytest_gpuperf.sanitizer.tool import find_sanitizer
+
+        if self._paired is not None:
+            raise GpuperfError(
+                f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
+                expected="one of them: what is found wrong is not run, let alone timed",
+            )
+        return SanitizingPass(self._runs.folder / self._id / "sanitizer", find_sanitizer(), tool)
+
+    def _sanitize(
+        self,
+        sanitizing: SanitizingPass,
+        states: Sequence[ItemState],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        nodeids = [state.nodeid for state in states]
+        what = f"{sanitizing.title} runs {len(nodeids)} {'test' if len(nodeids) == 1 else 'tests'}"
+        with Progress(reporter, what) as progress:
+            sanitizing.run(nodeids, arguments, cwd, progress)
+        self.sanitized = sanitizing.results
+        self.problems += [f"{sanitizing.title}: {problem}" for problem in sanitizing.problems]
+        for state in states:
+            if state.nodeid in sanitizing.skipped:
+                (state.unavailable,) = errors_of(sanitizing.skipped[state.nodeid])
+        self.notices.append(sanitizing.summary)
 
     def _paired_pass(self, ref: str) -> PairedPass:
         from pytest_gpuperf.paired.git import Repository
