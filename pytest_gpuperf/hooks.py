@@ -32,10 +32,11 @@ def activate(config: pytest.Config) -> None:
             "run --gpuperf without -n (or with -n 0)"
         )
     settings = Settings.from_config(config)
-    if settings.profiling_pass is not None:
+    child = settings.profiling_pass or settings.sanitizing_pass
+    if child is not None:
         from pytest_gpuperf.session.profiling import prepare_child
 
-        prepare_child(config, settings.profiling_pass)
+        prepare_child(config, child)
     if settings.worker is not None:
         from pytest_gpuperf.session.worker import prepare_worker
 
@@ -110,6 +111,8 @@ class Hooks:
         """Begin with nothing measured, also where a plugin runs a test again."""
         if STATE in item.stash:
             item.stash[STATE] = item.stash[STATE].fresh()
+            if self._session is not None:
+                self._session.enter(item.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -117,6 +120,8 @@ class Hooks:
         state = item.stash.get(STATE, None)
         if state is None or self._session is None:
             return (yield)
+        if not self._session.may_run(item.nodeid):
+            self._conclude(item, state)
         try:
             outcome = yield
         except (pytest.skip.Exception, pytest.xfail.Exception):
@@ -129,11 +134,15 @@ class Hooks:
         if raised:
             self._session.keep_failed(state, raised[-1].value)
             return outcome
+        self._conclude(item, state)
+        return outcome
+
+    def _conclude(self, item: pytest.Item, state: ItemState) -> None:
+        assert self._session is not None
         result = self._session.judge(state)
         item.user_properties.extend(self._session.properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
-        return outcome
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Learn which failures are expected ones."""
@@ -151,6 +160,8 @@ class Hooks:
             # Each by itself: a summary that cannot be written must not lose the run, nor the other way round.
             with _said(self._session, session):
                 self._session.finish(complete=complete)
+            with _said(self._session, session):
+                self._session.check_problems()
             with _said(self._session, session):
                 self._session.write_markdown()
         finally:

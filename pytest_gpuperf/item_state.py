@@ -126,7 +126,7 @@ class ItemState:
     metrics: tuple[str, ...] = ()
     """Metrics to keep, short and raw: the preset's, the marker's, the options' and those of limits."""
     unavailable: str = ""
-    """Why the counters that the user insists on cannot be had."""
+    """Why what the user insists on cannot be had, such as counters."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
     limits: list[Limit] = field(default_factory=list)
     """Added by `gpuperf.limit()`."""

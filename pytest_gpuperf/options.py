@@ -18,6 +18,8 @@ PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
 
 WORKER_ENV = "GPUPERF_WORKER"
 """Set for the child pytests that `--gpuperf-against` times in turn: the file with their plan."""
+SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
+"""Set for the child pytest that runs under compute-sanitizer: the folder with its plan."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,10 @@ OPTIONS = (
     Option(
         "counters",
         "auto",
-        "hardware counters: 'ncu' runs the tests once more under Nsight Compute and fails tests whose "
-        "counters cannot be read, 'auto' does so where ncu is found and warns otherwise, 'off' only times",
-        choices=("auto", "ncu", "off"),
+        "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the "
+        "same process, and both fail tests whose counters cannot be read; 'auto' is ncu where it is found "
+        "and warns otherwise; 'off' only times",
+        choices=("auto", "ncu", "cupti", "off"),
     ),
     Option(
         "mode",
@@ -108,6 +111,14 @@ OPTIONS = (
         "timed in turn on this GPU, by two processes that are restarted several times",
         metavar="REF",
         unset="none",
+    ),
+    Option(
+        "sanitize",
+        "off",
+        "run the tests' kernels once under this tool of compute-sanitizer before the tests run, without "
+        "counters, and fail those with errors: 'memcheck' (accesses out of bounds), 'racecheck' (races in "
+        "shared memory), 'initcheck' (reads of what nobody wrote), 'synccheck' (barriers)",
+        choices=("off", "memcheck", "racecheck", "initcheck", "synccheck"),
     ),
     Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
     Option(
@@ -175,7 +186,7 @@ class Settings:
     """The options of one run, checked."""
 
     counters: str
-    """`auto`, `ncu` or `off`."""
+    """`auto`, `ncu`, `cupti` or `off`."""
     mode: str
     """`auto`, `hot`, `cold`, `queued` or `host`."""
     budget_s: float
@@ -191,6 +202,8 @@ class Settings:
     """`auto`, `never`, or the run to replay."""
     against: str
     """Commit, branch or tag to compare with; empty for none, and in a child."""
+    sanitize: str
+    """`off`, `memcheck`, `racecheck`, `initcheck` or `synccheck`."""
     ncu: str
     """Path of ncu, empty to look for it."""
     preset: tuple[str, ...]
@@ -204,6 +217,8 @@ class Settings:
     """In the child under ncu: the folder of its plan."""
     worker: Path | None
     """In a child that is timed in turn with another: the file of its plan."""
+    sanitizing_pass: Path | None
+    """In the child under compute-sanitizer: the folder of its plan."""
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
@@ -224,9 +239,11 @@ class Settings:
             values[option.name] = value
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
         worker = os.environ.get(WORKER_ENV)
+        sanitizing_pass = os.environ.get(SANITIZING_PASS_ENV)
         markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
         return cls(
-            counters=values["counters"],
+            # What runs under compute-sanitizer is not profiled.
+            counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("budget", values["budget"], above_0=True),
             tolerance_pct=_number("tolerance", values["tolerance"]),
@@ -234,7 +251,8 @@ class Settings:
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
-            against="" if profiling_pass or worker else values["against"],
+            against="" if profiling_pass or worker or sanitizing_pass else values["against"],
+            sanitize=values["sanitize"],
             ncu=values["ncu"],
             preset=_presets(values["preset"]),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
@@ -242,6 +260,7 @@ class Settings:
             root=config.rootpath,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
             worker=Path(worker) if worker else None,
+            sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
         )
 
 

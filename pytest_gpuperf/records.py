@@ -249,8 +249,10 @@ class Profile(Record, frozen=True, kw_only=True):
     regex: str = ""
     """The pattern that chose the kernels; empty for all."""
     source: str = "ncu"
-    """Who counted: `ncu`, or `static` for what a compiler knows without running anything."""
+    """Who counted: `ncu`, `cupti` where it was done in the process of the test, or `static` for what a
+    compiler knows without running anything."""
     cache_control: str = ""
+    """`all`: caches were flushed before each pass; `none`: they were left as they were."""
     clock_control: str = ""
     preset: str = ""
     """The sets of metrics that were asked for, separated by commas; empty for the default."""
@@ -258,6 +260,14 @@ class Profile(Record, frozen=True, kw_only=True):
     """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty where not known."""
     unavailable: str = ""
     """Why there are no counters (one sentence and what to do); empty where there are."""
+
+    @property
+    def read_by(self) -> str:
+        """Who read them and what was done to the caches: `ncu/all`, `cupti/none`.
+
+        Values that depend on the GPU's state are compared only with those that were read in the same way.
+        """
+        return f"{self.source}/{self.cache_control or 'all'}"
 
 
 class PairedTiming(Record, frozen=True, kw_only=True):
@@ -328,6 +338,45 @@ class Measurement(Record, frozen=True, kw_only=True):
     """Where `--gpuperf-against` was given."""
 
 
+class SanitizerHit(Record, frozen=True, kw_only=True):
+    """An error that compute-sanitizer found in a test's kernels, the first of those alike."""
+
+    kind: str
+    """As the tool says it: `Invalid __global__ write of size 4 bytes`."""
+    kernel: str = ""
+    """Empty where the tool names none: it was a copy."""
+    places: tuple[str, ...] = ()
+    """Of the instructions: `k.py:12`, or `+0x90` in the kernel where lines are unknown; two for a race."""
+    block: tuple[int, int, int] | None = None
+    threads: tuple[tuple[int, int, int], ...] = ()
+    """Index in the block: one, or the two of a race."""
+    address: str = ""
+    """Hexadecimal; of shared memory the offset in it."""
+    detail: str = ""
+    """What else the tool says: how far from which allocation, which values raced."""
+    label: str = ""
+    """Of the call that launched the kernel; empty where the test launched it outside of all calls."""
+    count: int = 1
+    """How many are alike: same kind, kernel, places and label."""
+
+
+class SanitizerResult(Record, frozen=True, kw_only=True):
+    """What compute-sanitizer found in one test."""
+
+    tool: str
+    """`memcheck`, `racecheck`, `initcheck` or `synccheck`."""
+    version: str = ""
+    """Of compute-sanitizer."""
+    hits: tuple[SanitizerHit, ...] = ()
+    """The first few that differ."""
+    count: int = 0
+    """Of all errors; 0 where the test has none."""
+    cut: bool = False
+    """The test was ended for its many errors: there are more."""
+    unchecked: str = ""
+    """Why a test without errors was not checked to its end; empty where it was."""
+
+
 class TestRecord(Record, frozen=True, kw_only=True):
     """What one test measured."""
 
@@ -340,6 +389,8 @@ class TestRecord(Record, frozen=True, kw_only=True):
     """Type of the exception that ended the test; what such a test measured is never accepted as baseline."""
     tolerance_pct: float = 0.0
     """The test's own: by how much the time may exceed its baseline, in per cent; 0 where it says none."""
+    sanitizer: SanitizerResult | None = None
+    """None where it did not run under compute-sanitizer."""
 
 
 class Run(Record, frozen=True, kw_only=True):

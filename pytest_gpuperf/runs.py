@@ -78,13 +78,14 @@ class RunStore:
         return set(self._runs())
 
     def drop_old_reports(self, keep: int = REPORTS_KEPT) -> None:
-        """Delete ncu's reports of all runs but the newest; their run files stay.
+        """Delete ncu's reports and the sanitizer's logs of all runs but the newest; their run files stay.
 
         Args:
             keep: Runs whose reports stay, for `ncu-ui` to open.
         """
-        for folder in sorted(self.folder.glob("*/ncu"), reverse=True)[keep:]:
-            shutil.rmtree(folder, ignore_errors=True)
+        for name in ("ncu", "sanitizer"):
+            for folder in sorted(self.folder.glob(f"*/{name}"), reverse=True)[keep:]:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def resolve(self, ref: str | None = None) -> Path:
         """Find a run file.

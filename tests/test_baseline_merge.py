@@ -68,6 +68,7 @@ def test_first_run_makes_the_file(store: BaselineStore) -> None:
                         "kernels": ["square_kernel"],
                         "counters": {"sm_throughput": 77},
                         "counters_run": "20261120-173012-3f9a",
+                        "counters_by": "ncu/all",
                     }
                 }
             }

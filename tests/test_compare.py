@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +143,28 @@ def test_changed_kernels_are_named() -> None:
         compare(now, expected(kernels=("square", "reduce"))).kernels
         == "now runs square_v2; no longer runs square"
     )
+
+
+def by_cupti(counters: dict[str, MetricValue]) -> Measurement:
+    read = msgspec.structs.replace(profile(counters), source="cupti", cache_control="none")
+    return Measurement(profile=read)
+
+
+def test_of_counters_that_were_read_in_another_way_only_exact_ones_are_compared() -> None:
+    known: dict[str, MetricValue] = {"registers_per_thread": 32, "l2_hit_rate": 20.0, "instructions": 100}
+    read = by_cupti({"registers_per_thread": 40.0, "l2_hit_rate": 90.0, "instructions": 200.0})
+    comparison = compare(read, expected(counters=known))
+    assert [change.metric for change in comparison.counters] == ["registers_per_thread"]
+    assert [change.metric for change in comparison.worse_exact] == ["registers_per_thread"]
+    assert not comparison.counters_compared
+    assert comparison.read_otherwise == "counters were read by cupti/none, the baseline's by ncu/all"
+
+
+def test_those_that_were_read_in_the_same_way_are_compared() -> None:
+    known = msgspec.structs.replace(expected(counters={"l2_hit_rate": 20.0}), counters_by="cupti/none")
+    comparison = compare(by_cupti({"l2_hit_rate": 90.0}), known)
+    assert [change.metric for change in comparison.counters] == ["l2_hit_rate"]
+    assert comparison.read_otherwise == ""
 
 
 def test_unavailable_counters_are_not_compared() -> None:

@@ -234,7 +234,7 @@ def test_what_only_some_tests_need_is_absent(tmp_path: Path, monkeypatch: pytest
     )
     assert said(toolchain.sanitizer(here)) == (
         "absent",
-        "not found; needed only to look for wrong memory accesses",
+        "not found; needed only by --gpuperf-sanitize",
         "",
     )
 

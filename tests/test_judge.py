@@ -98,6 +98,22 @@ def test_other_kernel_at_the_same_time_passes_with_a_remark_that_shows_the_count
     )
 
 
+def test_counters_of_another_source_are_judged_by_exact_ones_alone_and_it_says_so() -> None:
+    now = measured(5.3, {"registers_per_thread": 32.0, "l2_hit_rate": 90.0})
+    assert now.profile is not None
+    read = replace(now.profile, source="cupti", cache_control="none")
+    known = baseline(5.3, {"registers_per_thread": 32, "l2_hit_rate": 20})
+    result = verdict(record(main=replace(now, profile=read)), known)
+    assert result.status is Status.PASS
+    assert result.findings == (
+        Finding(
+            Status.PASS,
+            "counters were read by cupti/none, the baseline's by ncu/all: only exact ones are judged",
+            "main",
+        ),
+    )
+
+
 def test_moved_counter_alone_passes_and_is_reported() -> None:
     result = verdict(record(main=measured(5.3, {"l2_hit_rate": 40.0})), baseline(5.3, {"l2_hit_rate": 80}))
     assert result.status is Status.PASS

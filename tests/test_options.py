@@ -26,6 +26,12 @@ def test_an_ini_key_counts(pytester: pytest.Pytester) -> None:
     assert (found.tolerance_pct, found.counters) == (7.0, "off")
 
 
+def test_what_runs_under_compute_sanitizer_has_no_counters(pytester: pytest.Pytester) -> None:
+    assert settings(pytester).sanitize == "off"
+    found = settings(pytester, "--gpuperf-sanitize=racecheck", "--gpuperf-counters=ncu")
+    assert (found.sanitize, found.counters) == ("racecheck", "off")
+
+
 def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_tolerance = 7\n")
     assert settings(pytester, "--gpuperf-tolerance=3").tolerance_pct == 3.0

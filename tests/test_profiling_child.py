@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_ncu
+from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.ncu import find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
-from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
+from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.instruments.child import ANY_NUMBER, AnyMetrics

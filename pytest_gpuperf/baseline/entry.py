@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.baseline.schema import same_quantity
-from pytest_gpuperf.counters import catalogue
-from pytest_gpuperf.counters.catalogue import Tier
+from pytest_gpuperf.verdict.compare import is_exact
 from pytest_gpuperf.verdict.result import show_pair, show_value
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ def make_entry(
     lines = [*_time_lines(taken, known), *filter(None, [sessions]), *map(str, comparison.counters)]
     if comparison.kernels:
         lines.append(comparison.kernels)
+    if comparison.read_otherwise:
+        lines.append(comparison.read_otherwise)
     added = _added(taken, known)
     if added:
         lines.append(f"new: {', '.join(added)}")
@@ -91,13 +92,8 @@ def other_code(comparison: Comparison) -> str:
         return f"time moved {comparison.time.decision.change_pct:+.1f} %"
     if comparison.kernels:
         return "other kernels run"
-    exact = [change for change in comparison.counters if _is_exact(change.metric)]
+    exact = [change for change in comparison.counters if is_exact(change.metric)]
     return next((f"{change.metric} changed" for change in (*comparison.worse_exact, *exact)), "")
-
-
-def _is_exact(name: str) -> bool:
-    metric = catalogue.get(name)
-    return metric is not None and metric.tier is Tier.EXACT
 
 
 def _added(taken: Taken, known: MeasurementBaseline) -> list[str]:

@@ -113,6 +113,8 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters: dict[str, MetricValue] = {}
     """All kernels of a call as one, by short or raw name."""
     counters_run: str = ""
+    counters_by: str = "ncu/all"
+    """Who read them and what was done to the caches, as `Profile.read_by` says it."""
 
 
 class TestBaseline(Record, frozen=True, kw_only=True):

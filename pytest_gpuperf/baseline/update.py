@@ -134,4 +134,5 @@ class Update:
             "kernels": list(distinct_kernels(profile)),
             "counters": counters,
             "counters_run": self.taken.profile_run,
+            "counters_by": profile.read_by,
         }

@@ -16,17 +16,22 @@ class KnownFailure:
     advice: str
 
 
+PERMISSION_ADVICE = (
+    "load the driver with NVreg_RestrictProfilingToAdminUsers=0, give the container --cap-add=SYS_ADMIN, "
+    "or run as root (docs/ci.md)"
+)
+BUSY_ADVICE = "pause DCGM's profiling (dcgmi profile --pause) or stop the other profiler, and run again"
+
 KNOWN_FAILURES = (
     KnownFailure(
         r"ERR_NVGPUCTRPERM",
         "the driver denies hardware counters to this user",
-        "load the driver with NVreg_RestrictProfilingToAdminUsers=0, give the container --cap-add=SYS_ADMIN, "
-        "or run as root (docs/ci.md)",
+        PERMISSION_ADVICE,
     ),
     KnownFailure(
         r"driver resource was unavailable",
         "another profiler holds the counters (DCGM, another ncu or a CUPTI client)",
-        "pause DCGM's profiling (dcgmi profile --pause) or stop the other profiler, and run again",
+        BUSY_ADVICE,
     ),
     KnownFailure(
         r"Failed to (open|create) lock file|InterprocessLockFailed",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import signal
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters import catalogue
-from pytest_gpuperf.counters.combine import combine
+from pytest_gpuperf.counters.choosing import by_kind, choose, profile_of
 from pytest_gpuperf.counters.csv_reader import read_csv
 from pytest_gpuperf.counters.isolated_reader import read_report_isolated
 from pytest_gpuperf.counters.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
@@ -26,21 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.counters.choosing import Wanted
     from pytest_gpuperf.counters.raw_kernel import RawKernel
     from pytest_gpuperf.instruments.base import Call
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What one test wants of the pass."""
-
-    nodeid: str
-    regex: str | None
-    """Its marker's: what it leaves out is not profiled, whatever a call asks for. None for all kernels."""
-    metrics: tuple[str, ...]
-    """Short names and raw ones."""
-    preset: str = ""
-    """The sets that they are from; empty for the default."""
 
 
 class ProfilingPass:
@@ -82,7 +68,7 @@ class ProfilingPass:
         folder = self._folder
         folder.write_plan(Plan([test.nodeid for test in wanted]))
         self._wanted = {test.nodeid: test for test in wanted}
-        short, raw = _by_kind(name for test in wanted for name in test.metrics)
+        short, raw = by_kind(name for test in wanted for name in test.metrics)
         metrics = list(dict.fromkeys([*catalogue.ncu_metric_names(short, self._chip), *raw]))
         command = [
             *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
@@ -159,26 +145,16 @@ class ProfilingPass:
         if name is None:
             raise self._not_reached(call)
         wanted = self._wanted.get(call.nodeid)
-        marker = wanted.regex if wanted else None
-        chosen = [kernel for kernel in self._kernels.get(name, ()) if kernel.matches(regex)]
-        kernels = [kernel for kernel in chosen if kernel.matches(marker)]
-        if not kernels:
-            launched = list_kernels()
-            named = [kernel.name for kernel in chosen] or [k for k in launched if re.search(regex or "", k)]
-            if regex != marker and marker is not None and named:
-                raise _left_out(call, regex, marker, named)
-            raise _nothing_matched(call, regex, launched)
-        short, raw = _by_kind(metrics)
-        self._check_metrics(kernels, raw)
-        profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
-        return Profile(
-            kernels=profiles,
-            combined=combine(profiles),
-            regex=regex or "",
+        kernels = choose(call, self._kernels.get(name, ()), regex, wanted, list_kernels)
+        self._check_metrics(kernels, by_kind(metrics)[1])
+        return profile_of(
+            kernels,
+            metrics,
+            regex=regex,
+            wanted=wanted,
             source="ncu",
             cache_control=CACHE_CONTROL,
             clock_control=CLOCK_CONTROL,
-            preset=wanted.preset if wanted else "",
             chip=self._chip,
         )
 
@@ -210,31 +186,3 @@ class ProfilingPass:
                 expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
                 next_step=f"did you mean {' or '.join(near)}?" if near else "",
             )
-
-
-def _by_kind(metrics: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
-    """Short names and raw ones, each once."""
-    names = dict.fromkeys(metrics)
-    short = {name: None for name in names if catalogue.get(name) is not None}
-    return short, {name: None for name in names if name not in short}
-
-
-def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:
-    names = ", ".join(dict.fromkeys(named))
-    return GpuperfError(
-        f"the regex {regex!r} of {call} finds {names}, which the marker's kernels={marker!r} leaves out",
-        expected="kernels= in a call to choose among the kernels of the marker's",
-        next_step="add it to the marker's kernels=",
-    )
-
-
-def _nothing_matched(call: Call, regex: str | None, launched: list[str]) -> GpuperfError:
-    if not launched:
-        return GpuperfError(
-            f"{call} launched no kernel to profile", expected="a callable that launches kernels on the GPU"
-        )
-    names = ", ".join(dict.fromkeys(launched))
-    return GpuperfError(
-        f"no kernel of {call} was profiled for the regex {regex!r}; these ran: {names}",
-        expected="a regex found in a kernel's name, and part of the marker's kernels= where the test has one",
-    )

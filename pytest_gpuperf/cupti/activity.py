@@ -47,7 +47,7 @@ class _Common(ctypes.Structure):
 
 
 class _Kernel(ctypes.Structure):
-    """CUpti_ActivityKernel4 and later, as far as they agree."""
+    """CUpti_ActivityKernel4 and later, as far as they agree; the cluster is there from CUDA 11.8 on."""
 
     _fields_ = (
         ("kind", ctypes.c_uint32),
@@ -64,9 +64,19 @@ class _Kernel(ctypes.Structure):
         ("static_shared_memory", ctypes.c_int32),
         ("dynamic_shared_memory", ctypes.c_int32),
         ("_local_memory", ctypes.c_uint32 * 2),
-        ("_correlation_id", ctypes.c_uint32),
+        ("correlation_id", ctypes.c_uint32),
         ("_grid_id", ctypes.c_int64),
         ("name", ctypes.c_char_p),
+        ("_reserved", ctypes.c_void_p),
+        ("_queued", ctypes.c_uint64 * 2),
+        ("_launch_type", ctypes.c_uint8 * 4),
+        ("shared_memory_per_sm", ctypes.c_uint32),
+        ("_graph_node_id", ctypes.c_uint64),
+        ("_shared_memory_limit", ctypes.c_uint32),
+        ("_graph_id", ctypes.c_uint32),
+        ("_access_policy", ctypes.c_void_p),
+        ("_channel", ctypes.c_uint32 * 2),
+        ("cluster", ctypes.c_uint32 * 3),
     )
 
 
@@ -84,6 +94,14 @@ class Activity(NamedTuple):
     registers_per_thread: int = 0
     shared_memory_bytes: int = 0
     """Static and dynamic, of one block."""
+    static_shared_memory_bytes: int = 0
+    """What the code of the kernel declares of it."""
+    shared_memory_per_sm: int = 0
+    """Bytes of each SM's L1 that the driver made shared memory."""
+    cluster: tuple[int, int, int] = (0, 0, 0)
+    """Blocks of a cluster in x, y, z; zeros without clusters."""
+    launch: int = 0
+    """Grows from launch to launch; the nodes of one launch of a graph share it."""
 
 
 class _Recorder:
@@ -128,6 +146,10 @@ class _Recorder:
                     block=tuple(kernel.block),
                     registers_per_thread=kernel.registers_per_thread,
                     shared_memory_bytes=kernel.static_shared_memory + kernel.dynamic_shared_memory,
+                    static_shared_memory_bytes=kernel.static_shared_memory,
+                    shared_memory_per_sm=kernel.shared_memory_per_sm,
+                    cluster=tuple(kernel.cluster),
+                    launch=kernel.correlation_id,
                 )
             )
 

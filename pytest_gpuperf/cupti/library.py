@@ -9,14 +9,28 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.cupti.refusals import EXPLANATIONS
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_gpuperf.cupti.params import AnyParams
+
 
 class CuptiError(GpuperfError):
-    """CUPTI is missing, or refuses."""
+    """CUPTI is missing, or refuses.
+
+    Args:
+        found: What was found.
+        expected: What was expected instead.
+        next_step: What to do next.
+        code: CUPTI's result; 0 where it was not asked.
+    """
+
+    def __init__(self, found: str, *, expected: str = "", next_step: str = "", code: int = 0) -> None:
+        super().__init__(found, expected=expected, next_step=next_step)
+        self.code = code
 
 
 class Cupti:
@@ -30,14 +44,53 @@ class Cupti:
         """Call a function.
 
         Raises:
-            CuptiError: It returns anything but CUPTI_SUCCESS.
+            CuptiError: It returns anything but CUPTI_SUCCESS, or this version does not have it.
         """
-        result = getattr(self.library, function)(*arguments)
+        called = getattr(self.library, function, None)
+        if called is None:
+            raise CuptiError(
+                f"this CUPTI has no {function}",
+                expected="that of CUDA 12.6 or later",
+                next_step="install a torch for a later CUDA",
+            )
+        result = called(*arguments)
         if result:
             text = ctypes.c_char_p()
             self.library.cuptiGetResultString(result, ctypes.byref(text))
-            said = (text.value or b"").decode(errors="replace")
-            raise CuptiError(f"CUPTI's {function} failed: {said or result}")
+            raise refusal(function, result, (text.value or b"").decode(errors="replace"))
+
+    def ask(self, function: str, params: AnyParams) -> AnyParams:
+        """Call a function of the profiling interface, which answers in its parameters.
+
+        Raises:
+            CuptiError: As in `call`.
+        """
+        params.structSize = params.size()
+        self.call(function, ctypes.byref(params))
+        return params
+
+    def load_beside(self, *names: str) -> None:
+        """Load libraries that CUPTI loads itself when first needed, from its own folder.
+
+        The system's search path may have those of another version, or none.
+        """
+        for name in names:
+            path = self.path.with_name(name)
+            if path.is_file():
+                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+def refusal(function: str, code: int, said: str = "") -> CuptiError:
+    """What a function's result means.
+
+    Args:
+        function: Its name.
+        code: Its result, which is not CUPTI_SUCCESS.
+        said: CUPTI's own name of the result.
+    """
+    cause, next_step = EXPLANATIONS.get(code, ("", ""))
+    failed = f"CUPTI's {function} failed: {said or code}"
+    return CuptiError(f"{cause} ({failed})" if cause else failed, next_step=next_step, code=code)
 
 
 @cache

@@ -47,8 +47,8 @@ def nvcc(machine: Machine) -> Finding:
 
 
 def sanitizer(machine: Machine) -> Finding:
-    """The tool that finds wrong memory accesses."""
+    """The tool that finds wrong accesses and races."""
     path = machine.tool("compute-sanitizer")
     if path is None:
-        return absent("not found; needed only to look for wrong memory accesses")
+        return absent("not found; needed only by --gpuperf-sanitize")
     return ok(shown(path))

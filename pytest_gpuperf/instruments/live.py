@@ -14,6 +14,7 @@ from pytest_gpuperf.item_state import check_regex
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
@@ -24,7 +25,7 @@ LOOKS = 3
 
 
 class LiveInstruments:
-    """Measures in this process; counters come from the profiling pass that ran before.
+    """Measures in this process; counters may come from a profiling pass that ran before.
 
     Args:
         counters: Answers for the counters of each call.
@@ -35,7 +36,7 @@ class LiveInstruments:
 
     def __init__(
         self,
-        counters: ProfilingPass,
+        counters: ProfilingPass | InProcessCounters,
         timer: Timer,
         doubt: Callable[[Call, Timing], str],
         progress: Callable[[str], None],
@@ -89,7 +90,7 @@ class LiveInstruments:
         return replace(median, measured_again=(*median.measured_again, doubt))
 
     def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:
-        """Look the call up in the profiling pass's report."""
+        """Profile the call, or look it up in the report of the profiling pass."""
         if kernels is not None:
             check_regex(kernels, f"for {call}")
         return self._counters.lookup(call, kernels, metrics, lambda: launched_kernels(call))

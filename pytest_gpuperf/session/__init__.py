@@ -26,6 +26,10 @@ def start(settings: Settings) -> Session:
         from pytest_gpuperf.session.profiling import ProfilingSession
 
         return ProfilingSession(settings, settings.profiling_pass)
+    if settings.sanitizing_pass is not None:
+        from pytest_gpuperf.session.sanitizing import SanitizingSession
+
+        return SanitizingSession(settings, settings.sanitizing_pass)
     if settings.worker is not None:
         from pytest_gpuperf.session.worker import WorkerSession
 

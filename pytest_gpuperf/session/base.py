@@ -11,9 +11,11 @@ from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.names import check_names
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
+from pytest_gpuperf.sanitizer.wording import errors_of
 from pytest_gpuperf.static.kernel import SOURCE
 from pytest_gpuperf.static.parts import joined, same_compiler, split_limits, split_record
 from pytest_gpuperf.verdict.judge import Hints, judge
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
-    from pytest_gpuperf.records import Environment, Run
+    from pytest_gpuperf.records import Environment, Run, SanitizerResult
     from pytest_gpuperf.verdict.gate import Gate
     from pytest_gpuperf.verdict.limits import Limit
     from pytest_gpuperf.verdict.result import TestVerdict
@@ -65,6 +67,10 @@ class Session:
         """Tests that failed as they were expected to."""
         self.lines: dict[str, int] = {}
         """Line of each selected test in its file."""
+        self.sanitized: dict[str, SanitizerResult] = {}
+        """What compute-sanitizer found, by node id."""
+        self.problems: list[str] = []
+        """What is wrong with the run, and no test's fault."""
         self._results: dict[str, TestResult] = {}
         self._expected: list[str] = []
         self.only: frozenset[str] | None = None
@@ -89,6 +95,9 @@ class Session:
 
     def begin(self, reporter: TerminalReporter | None) -> None:
         """Wait until the GPU is ours, where one is measured."""
+
+    def enter(self, nodeid: str) -> None:
+        """Learn that a test begins."""
 
     def end(self) -> None:
         """Let others have the GPU."""
@@ -133,6 +142,11 @@ class Session:
             GpuperfError: Old and new code cannot be run side by side.
         """
 
+    def may_run(self, nodeid: str) -> bool:
+        """Whether nothing is known against a test: one that writes where it must not would harm others."""
+        result = self.sanitized.get(nodeid)
+        return result is None or not (result.count or result.unchecked)
+
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, and keep the result.
 
@@ -141,15 +155,18 @@ class Session:
             failure: Type of the exception that ended it.
         """
         baseline = self._baseline(state.nodeid)
+        sanitized = self.sanitized.get(state.nodeid)
         record = TestRecord(
             nodeid=state.nodeid,
             measurements=dict(state.measurements),
             failure=failure,
             tolerance_pct=state.marker.tolerance_pct or 0.0,
+            sanitizer=sanitized,
         )
         limits = (*state.marker.limits, *state.limits)
         measured, compiled = split_record(record)
         of_measured, of_compiled = split_limits(limits, measured, compiled)
+        errors = [*(errors_of(sanitized) if sanitized else ()), *state.errors]
         verdicts = []
         if measured is not None:
             verdicts.append(
@@ -159,7 +176,7 @@ class Session:
                     baseline=baseline,
                     gate=self._gate,
                     tolerance_pct=self.tolerance_pct(state),
-                    errors=state.errors,
+                    errors=errors,
                     hints=self._hints(state.nodeid),
                     strict=self.settings.strict,
                     baseline_file=self._file(state.nodeid)[1],
@@ -167,7 +184,7 @@ class Session:
             )
         if compiled is not None:
             verdicts.append(
-                self._judge_compiled(compiled, of_compiled, () if measured is not None else state.errors)
+                self._judge_compiled(compiled, of_compiled, () if measured is not None else errors)
             )
         result = TestResult(record, joined(verdicts), replayed=self.is_replayed(record))
         self._results[state.nodeid] = result
@@ -228,6 +245,15 @@ class Session:
 
     def finish(self, *, complete: bool) -> None:
         """Write what is to be kept of the run."""
+
+    def check_problems(self) -> None:
+        """Say what is wrong with the run.
+
+        Raises:
+            GpuperfError: Something is.
+        """
+        if self.problems:
+            raise GpuperfError("; ".join(self.problems))
 
     def write_markdown(self) -> None:
         """Append the summary as Markdown to the file that the user or GitHub names.

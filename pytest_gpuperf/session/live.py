@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.counters.chips import chip_of
+from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
-from pytest_gpuperf.counters.profiling_pass import ProfilingPass, Wanted
+from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.runs import make_state_folder
+from pytest_gpuperf.sanitizer.wording import errors_of
 from pytest_gpuperf.session.keeping import KeepingSession
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
@@ -25,17 +27,20 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.paired_pass import PairedPass
-    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records import GpuInfo, Timing
+    from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 NO_NCU = (
     "ncu was found neither on PATH nor in the CUDA installation; install Nsight Compute or name it with "
-    "--gpuperf-ncu, or silence this with --gpuperf-counters=off"
+    "--gpuperf-ncu, read counters without it by --gpuperf-counters=cupti, or silence this with "
+    "--gpuperf-counters=off"
 )
 
 
@@ -54,18 +59,17 @@ class LiveSession(KeepingSession):
         # Otherwise torch.profiler, wherever it is used, leaves CUPTI attached, and each node of a graph
         # takes 0.1 to 0.3 µs longer from then on (torch 2.11 on an H200).
         os.environ.setdefault("TEARDOWN_CUPTI", "1")
-        ncu = None if settings.counters == "off" else find_ncu(settings.ncu)
+        ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
-        chip = chip_of(gpu.compute_capability)
-        folder = PassFolder(self.runs.folder / self.run_id / "ncu")
-        self._pass = ProfilingPass(folder, ncu, chip=chip.name if chip else "")
+        self._counters = self._source_of_counters(settings, gpu, ncu)
         nvml = Nvml(gpu.uuid)
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
         )
-        instruments = LiveInstruments(self._pass, timer, self._doubt, self._show_progress)
+        instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._paired = self._paired_pass(settings.against) if settings.against else None
+        self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         self._ncu: Ncu | None = ncu
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
@@ -100,22 +104,73 @@ class LiveSession(KeepingSession):
         cwd: Path,
         reporter: TerminalReporter | None,
     ) -> None:
-        """Run the selected tests once under ncu."""
-        if self.settings.counters == "off":
-            self._pass.unavailable = COUNTERS_OFF
+        """Run the selected tests once under ncu or compute-sanitizer, where that is asked for."""
+        counters, asked = self._counters, self.settings.counters
+        if self._sanitizing is not None:
+            counters.unavailable = f"counters are off (--gpuperf-sanitize={self.settings.sanitize})"
+            self._sanitize(self._sanitizing, states, arguments, cwd, reporter)
+        elif asked == "off":
+            counters.unavailable = COUNTERS_OFF
+        elif not isinstance(counters, ProfilingPass):
+            counters.expect(map(self._wanted, states))
         elif self._ncu is None:
-            self._pass.unavailable = NO_NCU
+            counters.unavailable = NO_NCU
         elif states:
             wanted = [self._wanted(state) for state in states]
             with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
-                self._pass.run(wanted, arguments, cwd, progress)
-        if self._pass.notice:
-            self.notices.append(self._pass.notice)
-        if self.settings.counters == "ncu" and self._pass.unavailable:
+                counters.run(wanted, arguments, cwd, progress)
+            if counters.notice:
+                self.notices.append(counters.notice)
+        if asked in ("ncu", "cupti") and counters.unavailable:
             for state in states:
-                state.unavailable = f"--gpuperf-counters=ncu, but {self._pass.unavailable}"
-        if self.settings.counters != "off":
-            self.counters_unavailable = self._pass.unavailable
+                state.unavailable = f"--gpuperf-counters={asked}, but {counters.unavailable}"
+        if asked != "off":
+            self.counters_unavailable = counters.unavailable
+
+    def _source_of_counters(
+        self, settings: Settings, gpu: GpuInfo, ncu: Ncu | None
+    ) -> ProfilingPass | InProcessCounters:
+        """What reads counters: CUPTI in this process where it is asked for by name, else ncu."""
+        known = chip_of(gpu.compute_capability)
+        chip = known.name if known else ""
+        if settings.counters != "cupti":
+            return ProfilingPass(PassFolder(self.runs.folder / self.run_id / "ncu"), ncu, chip=chip)
+        from pytest_gpuperf.counters.in_process import InProcessCounters
+        from pytest_gpuperf.cupti.range_profiler import why_no_range_profiler
+
+        counters = InProcessCounters(gpu, chip)
+        counters.unavailable = why_no_range_profiler()
+        return counters
+
+    def _sanitizing_pass(self, tool: str) -> SanitizingPass:
+        from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
+        from pytest_gpuperf.sanitizer.tool import find_sanitizer
+
+        if self._paired is not None:
+            raise GpuperfError(
+                f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
+                expected="one of them: what is found wrong is not run, let alone timed",
+            )
+        return SanitizingPass(self.runs.folder / self.run_id / "sanitizer", find_sanitizer(), tool)
+
+    def _sanitize(
+        self,
+        sanitizing: SanitizingPass,
+        states: Sequence[ItemState],
+        arguments: Sequence[str],
+        cwd: Path,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        nodeids = [state.nodeid for state in states]
+        what = f"{sanitizing.title} runs {len(nodeids)} {'test' if len(nodeids) == 1 else 'tests'}"
+        with Progress(reporter, what) as progress:
+            sanitizing.run(nodeids, arguments, cwd, progress)
+        self.sanitized = sanitizing.results
+        self.problems += [f"{sanitizing.title}: {problem}" for problem in sanitizing.problems]
+        for state in states:
+            if state.nodeid in sanitizing.skipped:
+                (state.unavailable,) = errors_of(sanitizing.skipped[state.nodeid])
+        self.notices.append(sanitizing.summary)
 
     def _paired_pass(self, ref: str) -> PairedPass:
         from pytest_gpuperf.paired.git import Repository
@@ -171,7 +226,7 @@ class LiveSession(KeepingSession):
     @property
     def why_no_counters(self) -> str:
         """Why the whole run has no counters."""
-        return self._pass.unavailable
+        return self._counters.unavailable
 
 
 def why_not_live() -> str:

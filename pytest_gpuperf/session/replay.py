@@ -37,6 +37,12 @@ class ReplaySession(Session):
                 expected="a GPU",
                 next_step="leave it out where a recorded run is judged again",
             )
+        if settings.sanitize != "off":
+            raise GpuperfError(
+                f"--gpuperf-sanitize={settings.sanitize} runs kernels, and {reason or 'a replay does not'}",
+                expected="a GPU",
+                next_step="leave it out: a recorded run has what it found",
+            )
         runs = recorded(settings, reason)
         if settings.update != "never":
             raise GpuperfError(
@@ -48,7 +54,9 @@ class ReplaySession(Session):
         instruments = ReplayInstruments(runs, compiles=settings.replay == "auto")
         super().__init__(settings, instruments, newest.environment, replayed_from=newest)
         self.counters_unavailable = newest.counters_unavailable
-        self._failures = {test.nodeid: test.failure for run in reversed(runs) for test in run.tests}
+        tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
+        self._failures = {nodeid: test.failure for nodeid, test in tests.items()}
+        self.sanitized = {nodeid: test.sanitizer for nodeid, test in tests.items() if test.sanitizer}
         self._paired = {
             (test.nodeid, label): measurement.paired
             for run in reversed(runs)

@@ -43,6 +43,8 @@ class Comparison:
     work: tuple[Change, ...] = ()
     """Those of `counters` that count the work done, whichever way they moved."""
     counters_compared: bool = False
+    read_otherwise: str = ""
+    """How counters and baseline were read differently, so that only exact ones were compared; else empty."""
     kernels: str = ""
     """How the set of kernels changed; empty where it did not."""
 
@@ -77,6 +79,8 @@ def compare(
     state is shown beyond 2 %, and one in per cent only beyond 1 point too. Where the time improved or other
     kernels run, no exact counter is a regression: they may pay with registers for what they gain.
 
+    Another tool, or other caches, give other values to all but the exact ones, which alone are compared then.
+
     Args:
         measurement: What was measured.
         baseline: What is expected.
@@ -90,9 +94,10 @@ def compare(
     counters: list[tuple[float, Change]] = []
     worse_exact: list[Change] = []
     work: list[Change] = []
+    read_otherwise = _read_otherwise(profile, baseline)
     for name, actual in profile.combined.items():
         expected = baseline.counters.get(name)
-        if expected is None or expected == actual:
+        if expected is None or expected == actual or (read_otherwise and not is_exact(name)):
             continue
         found = _compare_counter(name, expected, actual)
         if found is None:
@@ -112,9 +117,22 @@ def compare(
         counters=tuple(change for _, change in counters),
         worse_exact=() if comparison.faster or kernels else tuple(worse_exact),
         work=tuple(work),
-        counters_compared=bool(profile.combined.keys() & baseline.counters.keys()),
+        counters_compared=bool(profile.combined.keys() & baseline.counters.keys()) and not read_otherwise,
+        read_otherwise=read_otherwise,
         kernels=kernels,
     )
+
+
+def _read_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
+    if not baseline.counters or profile.read_by == baseline.counters_by:
+        return ""
+    return f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
+
+
+def is_exact(name: str) -> bool:
+    """Whether a metric is a fact of the compiled kernel and its launch."""
+    metric = catalogue.get(name)
+    return metric is not None and metric.tier is Tier.EXACT
 
 
 def _why_not_compared(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[str, bool]:

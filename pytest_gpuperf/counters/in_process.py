@@ -1,0 +1,139 @@
+"""Counters read in this process by CUPTI, without ncu.
+
+A call runs twice: CUPTI's activity records say which kernels it launches and how, its range profiler counts
+them. Both cannot be had at once, so they are matched by the order of launches.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.counters import catalogue
+from pytest_gpuperf.counters.choosing import by_kind, choose, profile_of
+from pytest_gpuperf.counters.csv_reader import function_name
+from pytest_gpuperf.counters.launch_facts import launch_facts
+from pytest_gpuperf.counters.raw_kernel import RawKernel
+from pytest_gpuperf.cupti.activity import recorded
+from pytest_gpuperf.cupti.library import CuptiError, cupti
+from pytest_gpuperf.cupti.range_profiler import RangeProfiler
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_gpuperf.counters.choosing import Wanted
+    from pytest_gpuperf.cupti.activity import Activity
+    from pytest_gpuperf.instruments.base import Call
+    from pytest_gpuperf.records import GpuInfo
+
+WARM_UP_CALLS = 2
+"""Compilation and autotuning happen in the first, lazy initialisation in the next."""
+
+
+class InProcessCounters:
+    """Answers for the counters of each call by profiling it at once.
+
+    Args:
+        gpu: The current device.
+        chip: Name of its chip, such as `gh100`; empty where it is not known.
+    """
+
+    def __init__(self, gpu: GpuInfo, chip: str) -> None:
+        self.unavailable = ""
+        """Why no counters can be had in this session."""
+        self._gpu = gpu
+        self._chip = chip
+        self._wanted: dict[str, Wanted] = {}
+        self._profiler: RangeProfiler | None = None
+
+    def expect(self, wanted: Iterable[Wanted]) -> None:
+        """Learn what the tests want."""
+        self._wanted = {test.nodeid: test for test in wanted}
+
+    def lookup(
+        self,
+        call: Call,
+        regex: str | None,
+        metrics: Sequence[str],
+        list_kernels: Callable[[], list[str]],  # noqa: ARG002
+    ) -> Profile:
+        """Profile a call.
+
+        Args:
+            call: The call.
+            regex: Chooses among its kernels; None for all.
+            metrics: Short names and raw ones to keep.
+            list_kernels: Not needed: the kernels are known.
+
+        Raises:
+            GpuperfError: No kernel matched, a metric is unknown, or CUPTI refuses.
+        """
+        if self.unavailable:
+            return Profile(regex=regex or "", unavailable=self.unavailable)
+        kernels = self._read(call, metrics)
+        wanted = self._wanted.get(call.nodeid)
+        chosen = choose(call, kernels, regex, wanted, lambda: [kernel.name for kernel in kernels])
+        _check_metrics(chosen, by_kind(metrics)[1])
+        return profile_of(
+            chosen,
+            metrics,
+            regex=regex,
+            wanted=wanted,
+            source="cupti",
+            cache_control="none",
+            clock_control="none",
+            chip=self._chip,
+        )
+
+    def _read(self, call: Call, metrics: Sequence[str]) -> list[RawKernel]:
+        for _ in range(WARM_UP_CALLS):
+            call()
+        with recorded() as activities:
+            call()
+        launches = in_launch_order(activity for activity in activities if activity.name)
+        if not launches:
+            return []
+        if self._profiler is None:
+            self._profiler = RangeProfiler(cupti())
+        short, raw = by_kind(metrics)
+        names = self._profiler.known([*catalogue.ncu_metric_names(short, self._chip), *raw])
+        rows = self._profiler.read(call, names, len(launches)) if names else [{}] * len(launches)
+        return [
+            RawKernel(
+                name=function_name(launch.name),
+                demangled=launch.name,
+                grid=launch.grid,
+                block=launch.block,
+                metrics={**launch_facts(launch, self._gpu), **row},
+            )
+            for launch, row in zip(launches, rows, strict=True)
+        ]
+
+
+def in_launch_order(kernels: Iterable[Activity]) -> list[Activity]:
+    """Kernels as they were launched, the nodes of a graph as they started.
+
+    Raises:
+        CuptiError: Nodes of a graph ran side by side, so that their order says nothing.
+    """
+    ordered = sorted(kernels, key=attrgetter("launch", "start_ns"))
+    for _, nodes in groupby(ordered, key=attrgetter("launch")):
+        if any(after.start_ns < before.end_ns for before, after in pairwise(nodes)):
+            raise CuptiError(
+                "kernels of a CUDA graph ran side by side, and CUPTI does not say which is which",
+                expected="a call without such a graph, or --gpuperf-counters=ncu",
+            )
+    return ordered
+
+
+def _check_metrics(kernels: Iterable[RawKernel], metrics: Iterable[str]) -> None:
+    for metric in metrics:
+        if not any(metric in kernel.metrics for kernel in kernels):
+            raise GpuperfError(
+                f"CUPTI has no value for the metric {metric!r}",
+                expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix; launch__* "
+                "and sampled ones are ncu's own",
+            )

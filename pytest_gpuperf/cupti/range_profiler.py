@@ -1,0 +1,221 @@
+"""Hardware counters of the kernels of a call, read in this process: CUPTI's range profiler.
+
+Each kernel is a range of its own, and is replayed by CUPTI until all counters are read; device memory is put
+back between. Caches and clocks are left as they are. CUPTI lets go of the process afterwards, for while it is
+attached CUDA graphs are slower (see `activity`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_gpuperf.cupti.host import Configuration, Host
+from pytest_gpuperf.cupti.library import CuptiError, cupti
+from pytest_gpuperf.cupti.params import (
+    ChipName,
+    CounterAvailability,
+    CounterDataInfo,
+    CounterDataInitialize,
+    CounterDataSize,
+    Decode,
+    Enable,
+    OfProfiler,
+    Params,
+    SetConfig,
+    Stop,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from pytest_gpuperf.cupti.library import Cupti
+
+# CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
+_AUTO_RANGE, _KERNEL_REPLAY = 1, 2
+
+
+class RangeProfiler:
+    """Reads the counters of the current CUDA device.
+
+    Args:
+        library: CUPTI.
+
+    Raises:
+        CuptiError: It refuses: no permission, another client, a GPU that it cannot profile.
+    """
+
+    def __init__(self, library: Cupti) -> None:
+        self._cupti = library
+        library.load_beside("libnvperf_host.so", "libnvperf_target.so")
+        self._configurations: dict[tuple[str, ...], Configuration | None] = {}
+        with self._attached():
+            device = torch.cuda.current_device()
+            chip = library.ask("cuptiDeviceGetChipName", ChipName(deviceIndex=device)).pChipName
+            self._host = Host(library, chip.decode(), self._availability())
+        self._base = frozenset(self._host.base_metrics())
+
+    def known(self, metrics: Sequence[str]) -> tuple[str, ...]:
+        """Those metrics that the chip counts; what ncu makes itself (`launch__*`) is none of them.
+
+        Args:
+            metrics: Raw names with their suffixes.
+        """
+        counted = [name for name in dict.fromkeys(metrics) if name.partition(".")[0] in self._base]
+        if not counted or self._configuration(counted) is not None:
+            return tuple(counted)
+        return tuple(name for name in counted if self._configuration([name]) is not None)
+
+    def passes(self, metrics: Sequence[str]) -> int:
+        """How often a kernel has to run for metrics that are known."""
+        found = self._configuration(metrics)
+        return found.passes if found else 0
+
+    def read(
+        self, call: Callable[[], object], metrics: Sequence[str], kernels: int
+    ) -> list[dict[str, float]]:
+        """Run a call and read the counters of its kernels.
+
+        Args:
+            call: Launches kernels; it has been called before.
+            metrics: Raw names, all known and at least one.
+            kernels: How many kernels it launches.
+
+        Returns:
+            Values by raw name for each kernel, in the order of their launches, in base units (`ns`, `byte`,
+            `%`); what has none is left out.
+
+        Raises:
+            CuptiError: CUPTI refuses, or the call launches another number of kernels.
+        """
+        found = self._configuration(metrics)
+        assert found is not None
+        with self._attached(), self._enabled() as profiler:
+            counters = self._counter_data(profiler, found, kernels)
+            self._cupti.ask("cuptiRangeProfilerStart", OfProfiler(pRangeProfilerObject=profiler))
+            try:
+                call()
+                torch.cuda.synchronize()
+            except BaseException:
+                self._ask_quietly("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+                raise
+            self._cupti.ask("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+            dropped = self._cupti.ask(
+                "cuptiRangeProfilerDecodeData", Decode(pRangeProfilerObject=profiler)
+            ).numOfRangeDropped
+        ranges = self._cupti.ask(
+            "cuptiRangeProfilerGetCounterDataInfo",
+            CounterDataInfo(pCounterDataImage=ctypes.addressof(counters), counterDataImageSize=len(counters)),
+        ).numTotalRanges
+        if dropped or ranges != kernels:
+            raise CuptiError(
+                f"the call launched {ranges + dropped} kernels under the profiler and {kernels} before",
+                expected="a callable that launches the same kernels each time",
+            )
+        rows = self._host.evaluate(counters, ranges, found.metrics)
+        # NaN: there was nothing to count, such as the hit rate of a cache that nobody asked.
+        return [{name: value for name, value in row.items() if value == value} for row in rows]
+
+    def _configuration(self, metrics: Collection[str]) -> Configuration | None:
+        key = tuple(metrics)
+        if key not in self._configurations:
+            self._configurations[key] = self._host.configuration(key)
+        return self._configurations[key]
+
+    def _availability(self) -> ctypes.Array[ctypes.c_char]:
+        asked = CounterAvailability(ctx=_current_context())
+        size = self._cupti.ask("cuptiProfilerGetCounterAvailability", asked)
+        image = ctypes.create_string_buffer(size.counterAvailabilityImageSize)
+        asked.counterAvailabilityImageSize = len(image)
+        asked.pCounterAvailabilityImage = ctypes.addressof(image)
+        self._cupti.ask("cuptiProfilerGetCounterAvailability", asked)
+        return image
+
+    def _counter_data(
+        self, profiler: int, configuration: Configuration, kernels: int
+    ) -> ctypes.Array[ctypes.c_char]:
+        """The memory that the counters are decoded into; set for the profiler."""
+        metrics = configuration.metrics
+        names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
+        size = self._cupti.ask(
+            "cuptiRangeProfilerGetCounterDataSize",
+            CounterDataSize(
+                pRangeProfilerObject=profiler,
+                pMetricNames=names,
+                numMetrics=len(names),
+                maxNumOfRanges=kernels,
+                maxNumRangeTreeNodes=kernels,
+            ),
+        ).counterDataSize
+        image = ctypes.create_string_buffer(size)
+        address = ctypes.addressof(image)
+        self._cupti.ask(
+            "cuptiRangeProfilerCounterDataImageInitialize",
+            CounterDataInitialize(pRangeProfilerObject=profiler, counterDataSize=size, pCounterData=address),
+        )
+        self._cupti.ask(
+            "cuptiRangeProfilerSetConfig",
+            SetConfig(
+                pRangeProfilerObject=profiler,
+                configSize=len(configuration.image),
+                pConfig=ctypes.addressof(configuration.image),
+                counterDataImageSize=size,
+                pCounterDataImage=address,
+                range=_AUTO_RANGE,
+                replayMode=_KERNEL_REPLAY,
+                maxRangesPerPass=kernels,
+                numNestingLevels=1,
+                minNestingLevel=1,
+            ),
+        )
+        return image
+
+    @contextmanager
+    def _attached(self) -> Iterator[None]:
+        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+            raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
+        # A torch.profiler that has ended lets go of CUPTI at the next call into CUDA.
+        torch.cuda.synchronize()
+        # Where another client has it, it is not ours to end.
+        self._cupti.ask("cuptiProfilerInitialize", Params())
+        try:
+            yield
+        finally:
+            self._ask_quietly("cuptiProfilerDeInitialize", Params())
+            self._cupti.library.cuptiFinalize()
+
+    @contextmanager
+    def _enabled(self) -> Iterator[int]:
+        profiler = self._cupti.ask(
+            "cuptiRangeProfilerEnable", Enable(ctx=_current_context())
+        ).pRangeProfilerObject
+        try:
+            yield profiler
+        finally:
+            self._ask_quietly("cuptiRangeProfilerDisable", OfProfiler(pRangeProfilerObject=profiler))
+
+    def _ask_quietly(self, function: str, params: Params) -> None:
+        """Ask for the end of something; an error before it is more worth telling."""
+        with suppress(CuptiError):
+            self._cupti.ask(function, params)
+
+
+def why_no_range_profiler() -> str:
+    """Why there is no library to read counters with; empty where there is one."""
+    try:
+        library = cupti().library
+    except CuptiError as error:
+        return str(error)
+    if hasattr(library, "cuptiRangeProfilerEnable"):
+        return ""
+    return "the CUPTI of this torch is older than CUDA 12.6 and has no range profiler"
+
+
+def _current_context() -> int:
+    context = ctypes.c_void_p()
+    if ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context)) or not context.value:
+        raise CuptiError("this thread has no CUDA context", expected="one that torch has made")
+    return context.value

@@ -1,0 +1,109 @@
+"""Find compute-sanitizer, and the command line and environment of a program under it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+NAME = "compute-sanitizer"
+PADDING_BYTES = 4096
+"""Behind each allocation, so that what is written past one does not land in the next unseen."""
+_ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """An installed compute-sanitizer."""
+
+    path: Path
+    version: str
+    """Such as `2025.3.1.0`."""
+
+    def command(self, tool: str, log: Path) -> list[str]:
+        """The part of the command line before the program's own.
+
+        Args:
+            tool: `memcheck`, `racecheck`, `initcheck` or `synccheck`.
+            log: Where it writes what it finds.
+        """
+        command = [
+            str(self.path),
+            "--tool", tool,
+            # The default ends the CUDA context: no later test could run.
+            "--destroy-on-device-error", "kernel",
+            # The default of 100 would hide the later tests' errors behind those of one.
+            "--print-limit", "0",
+            "--show-backtrace", "device",
+            "--target-processes", "application-only",
+            "--log-file", str(log).replace("%", "%%"),
+        ]  # fmt: skip
+        if tool == "memcheck":
+            # Only kernels are asked about: torch and Triton probe the driver with calls that fail.
+            command += ["--report-api-errors", "no", "--padding", str(PADDING_BYTES)]
+        elif tool == "racecheck":
+            # The default sums hazards up, without a thread or an address.
+            command += ["--racecheck-report", "hazard"]
+        return command
+
+
+def environment(environ: Mapping[str, str], tool: str) -> dict[str, str]:
+    """The environment of a program under it.
+
+    torch's allocator takes large blocks from the driver and divides them by itself: an access from one tensor
+    into the next, or to memory that another tensor has initialised, would look right. Where addresses matter,
+    each tensor is made an allocation of its own.
+    """
+    if tool not in ("memcheck", "initcheck"):
+        return {**environ, "LC_ALL": "C"}
+    kept = {name: value for name, value in environ.items() if name not in _ALLOCATOR_SETTINGS}
+    return {**kept, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "LC_ALL": "C"}
+
+
+def find_sanitizer() -> Sanitizer:
+    """The compute-sanitizer on PATH, else that of a CUDA installation.
+
+    Raises:
+        GpuperfError: There is none, or it does not answer.
+    """
+    path = next((hit for hit in map(shutil.which, _candidates()) if hit), None)
+    if path is None:
+        raise GpuperfError(
+            f"{NAME} was found neither on PATH nor in a CUDA installation",
+            expected="it for --gpuperf-sanitize; it is part of the CUDA toolkit",
+            next_step="install the toolkit, or set CUDA_HOME to it",
+        )
+    output = ""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        output = subprocess.run(  # noqa: S603
+            [path, "--version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        ).stdout
+    version = re.search(r"Version (\d+(?:\.\d+)+)", output)
+    if version is None:
+        raise GpuperfError(f"{path} does not answer --version like {NAME}", expected=f"NVIDIA's {NAME}")
+    return Sanitizer(Path(path), version[1])
+
+
+def _candidates(system: Path = Path("/usr/local")) -> Iterator[str]:
+    yield NAME
+    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    others = sorted(system.glob("cuda-*"), key=_release, reverse=True)
+    for toolkit in (*named, system / "cuda", *others):
+        # Toolkits before 12 had it in a folder of its own only.
+        yield str(toolkit / "bin" / NAME)
+        yield str(toolkit / NAME / NAME)
+
+
+def _release(toolkit: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", toolkit.name)]

@@ -1,0 +1,170 @@
+"""A CUPTI that counts nothing, and insists that its functions come in the order that they have to."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.cupti.activity import Activity
+from pytest_gpuperf.cupti.library import Cupti, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_gpuperf.cupti import params
+
+HOST, PROFILER, CONTEXT = 4711, 4712, 4713
+NAN = float("nan")
+
+
+def activity(name: str, launch: int = 1, start_ns: int = 0, **facts: Any) -> Activity:
+    """The launch of 8192 blocks of 256 threads."""
+    known = {"grid": (8192, 1, 1), "block": (256, 1, 1), "registers_per_thread": 28, **facts}
+    return Activity(start_ns, start_ns + 100, name, launch=launch, **known)
+
+
+class FakeCupti(Cupti):
+    """Stands for libcupti behind `Cupti.call`.
+
+    Args:
+        kernels: What a call launches: a row of values by raw name for each kernel. What they have is what the
+            chip counts.
+        refusals: By function, the result that it gives instead.
+    """
+
+    def __init__(
+        self, *kernels: Mapping[str, float], refusals: Mapping[str, int] | None = None, bad: str = ""
+    ) -> None:
+        self.kernels = kernels
+        self.refusals = dict(refusals or {})
+        self.bad = bad
+        """A metric whose suffix does not exist."""
+        self.state = "away"
+        """`away`, `initialised`, `enabled`, `counting`, `counted`."""
+        self.called: list[str] = []
+        self.finalised = 0
+        self.image = 0
+        self.library = SimpleNamespace(cuptiFinalize=self._finalize)  # type: ignore[assignment]
+
+    def load_beside(self, *names: str) -> None:
+        """There is nothing beside it."""
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Do what the function is for, or refuse."""
+        name = function.removeprefix("cupti")
+        self.called.append(name)
+        asked = arguments[0]._obj
+        if asked.structSize != asked.size():
+            raise refusal(function, 10)
+        result = self.refusals.get(name) or getattr(self, f"_{name}")(asked)
+        if result:
+            raise refusal(function, result)
+
+    def _finalize(self) -> int:
+        assert self.state in ("away", "initialised")
+        self.state = "away"
+        self.finalised += 1
+        return 0
+
+    def _move(self, before: str, after: str) -> int:
+        if self.state != before:
+            return 7
+        self.state = after
+        return 0
+
+    def _ProfilerInitialize(self, asked: params.Params) -> int:
+        return self._move("away", "initialised")
+
+    def _ProfilerDeInitialize(self, asked: params.Params) -> int:
+        return self._move("initialised", "away")
+
+    def _DeviceGetChipName(self, asked: params.ChipName) -> int:
+        asked.pChipName = b"GH100"
+        return self._move("initialised", "initialised")
+
+    def _ProfilerGetCounterAvailability(self, asked: params.CounterAvailability) -> int:
+        asked.counterAvailabilityImageSize = 8
+        return 0 if asked.ctx == CONTEXT else 3
+
+    def _RangeProfilerEnable(self, asked: params.Enable) -> int:
+        asked.pRangeProfilerObject = PROFILER
+        return self._move("initialised", "enabled") if asked.ctx == CONTEXT else 3
+
+    def _RangeProfilerDisable(self, asked: params.OfProfiler) -> int:
+        return 7 if self.state == "counting" else self._move(self.state, "initialised")
+
+    def _RangeProfilerGetCounterDataSize(self, asked: params.CounterDataSize) -> int:
+        asked.counterDataSize = 16 * asked.maxNumOfRanges
+        return 0
+
+    def _RangeProfilerCounterDataImageInitialize(self, asked: params.CounterDataInitialize) -> int:
+        self.image = asked.pCounterData
+        return 0
+
+    def _RangeProfilerSetConfig(self, asked: params.SetConfig) -> int:
+        same = (asked.pCounterDataImage, asked.range, asked.replayMode) == (self.image, 1, 2)
+        self.room = asked.maxRangesPerPass
+        return 0 if same and ctypes.string_at(asked.pConfig, asked.configSize) == b"image" else 1
+
+    def _RangeProfilerStart(self, asked: params.OfProfiler) -> int:
+        return self._move("enabled", "counting")
+
+    def _RangeProfilerStop(self, asked: params.Stop) -> int:
+        return self._move("counting", "counted")
+
+    def _RangeProfilerDecodeData(self, asked: params.Decode) -> int:
+        asked.numOfRangeDropped = max(0, len(self.kernels) - self.room)
+        return self._move("counted", "counted")
+
+    def _RangeProfilerGetCounterDataInfo(self, asked: params.CounterDataInfo) -> int:
+        asked.numTotalRanges = min(len(self.kernels), self.room)
+        return 0 if asked.pCounterDataImage == self.image else 1
+
+    def _ProfilerHostInitialize(self, asked: params.HostInitialize) -> int:
+        asked.pHostObject = HOST
+        return 0 if asked.pChipName == b"GH100" and asked.pCounterAvailabilityImage else 46
+
+    def _ProfilerHostDeinitialize(self, asked: params.OfHost) -> int:
+        return 0
+
+    def _ProfilerHostGetBaseMetrics(self, asked: params.BaseMetrics) -> int:
+        names = sorted({name.partition(".")[0] for row in self.kernels for name in row})
+        names = names if asked.metricType == 0 else []
+        self.names = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
+        asked.ppMetricNames, asked.numMetrics = self.names, len(names)
+        return 0
+
+    def _ProfilerHostConfigAddMetrics(self, asked: params.AddMetrics) -> int:
+        return int(self.bad.encode() in asked.ppMetricNames[: asked.numMetrics])
+
+    def _ProfilerHostGetConfigImageSize(self, asked: params.ConfigImageSize) -> int:
+        asked.configImageSize = 5
+        return 0
+
+    def _ProfilerHostGetConfigImage(self, asked: params.ConfigImage) -> int:
+        ctypes.memmove(asked.pConfigImage, b"image", asked.configImageSize)
+        return 0
+
+    def _ProfilerHostGetNumOfPasses(self, asked: params.NumOfPasses) -> int:
+        asked.numOfPasses = 15
+        return 0
+
+    def _ProfilerHostEvaluateToGpuValues(self, asked: params.Evaluate) -> int:
+        row = self.kernels[asked.rangeIndex]
+        for index in range(asked.numMetrics):
+            asked.pMetricValues[index] = row.get(asked.ppMetricNames[index].decode(), NAN)
+        return 0
+
+
+def recording(*activities: Activity) -> Any:
+    """Stands for `activity.recorded`."""
+
+    @contextmanager
+    def recorded() -> Iterator[list[Activity]]:
+        found: list[Activity] = []
+        yield found
+        found.extend(activities)
+
+    return recorded

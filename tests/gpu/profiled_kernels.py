@@ -1,0 +1,124 @@
+"""Kernels of many kinds, profiled by CUPTI in this process or launched where ncu sees them.
+
+ncu … python profiled_kernels.py launch
+python profiled_kernels.py profile ROWS.jsonl [FIRST]
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.counters.chips import chip_of
+from pytest_gpuperf.counters.in_process import InProcessCounters
+from pytest_gpuperf.counters.presets import PRESETS
+from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.instruments.base import Call
+from suites.kernels.gemm import TILES, matmul_triton
+from suites.kernels.square import square_triton
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import KernelProfile
+
+METRICS = tuple(
+    dict.fromkeys((*PRESETS["sol"], *PRESETS["occupancy"], *PRESETS["stalls"], "shared_memory.dynamic"))
+)
+"""Speed of light, occupancy and all stalls."""
+REPEATS = 2
+ONE_KERNEL_S = 20
+
+
+def calls() -> dict[str, Callable[[], object]]:
+    """Callables by name; the longest kernel of each is the one to look at."""
+    torch.manual_seed(0)
+    x = torch.randn(8192, 4096, device="cuda")
+    small = torch.randn(1823, 781, device="cuda")
+    half = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    single = torch.randn(2048, 2048, device="cuda")
+    weight = torch.ones(4096, device="cuda")
+    rows = torch.randint(0, 8192, (8192,), device="cuda")
+    y = torch.empty_like(x)
+    return {
+        "square_torch": lambda: torch.square(x),
+        "square_triton": lambda: square_triton(x),
+        "square_small": lambda: torch.square(small),
+        "copy": lambda: y.copy_(x),
+        "transpose": lambda: x.t().contiguous(),
+        "gemm_bf16": lambda: half @ half,
+        "gemm_triton": lambda: matmul_triton(half, half, TILES[1]),
+        "gemm_fp32": lambda: single @ single,
+        "softmax": lambda: torch.softmax(x, -1),
+        "sum_rows": lambda: x.sum(-1),
+        "layer_norm": lambda: torch.nn.functional.layer_norm(x, (4096,), weight, weight),
+        "gather": lambda: x.index_select(0, rows),
+        "exp_sin": lambda: torch.special.entr(x),
+    }
+
+
+def longest(kernels: tuple[KernelProfile, ...]) -> KernelProfile:
+    """The kernel that took longest."""
+    return max(kernels, key=lambda kernel: float(kernel.metrics["duration_us"]))
+
+
+def launch() -> None:
+    """Launch each call where ncu sees it, in a range of its name."""
+    for name, call in calls().items():
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+        runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        runtime.cudaProfilerStart()
+        for _ in range(REPEATS):
+            handle = torch.cuda.nvtx.range_start(name)
+            call()
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_end(handle)
+        runtime.cudaProfilerStop()
+
+
+def profile(path: Path, first: int) -> None:
+    """Profile each call, from the one with index `first` on, and append a row of JSON for it."""
+    gpu = gpu_info()
+    chip = chip_of(gpu.compute_capability)
+    counters = InProcessCounters(gpu, chip.name if chip else "")
+    for index, (name, fn) in enumerate(calls().items()):
+        if index < first:
+            continue
+        row: dict[str, Any] = {"index": index, "name": name, "kernels": [], "seconds": []}
+        faulthandler.dump_traceback_later(ONE_KERNEL_S, exit=True)
+        try:
+            for _ in range(REPEATS):
+                began = time.perf_counter()
+                found = counters.lookup(Call("test_k.py::test_k", name, fn), None, METRICS, list)
+                row["seconds"].append(time.perf_counter() - began)
+                kernel = longest(found.kernels)
+                row["kernels"].append(
+                    {
+                        "name": kernel.name,
+                        "grid": kernel.grid,
+                        "block": kernel.block,
+                        "metrics": kernel.metrics,
+                    }
+                )
+        except Exception:
+            row["error"] = traceback.format_exc()
+        faulthandler.cancel_dump_traceback_later()
+        with path.open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    if sys.argv[1] == "launch":
+        launch()
+    else:
+        profile(Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

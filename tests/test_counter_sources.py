@@ -1,0 +1,104 @@
+"""Who reads the counters of a session: ncu, CUPTI in the process, or nobody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GPU = """
+import sys
+sys.path.append({tests!r})
+import torch
+import pytest_gpuperf.device.gpu, pytest_gpuperf.session.live
+from fake_cupti import CONTEXT, FakeCupti, activity, recording
+from pytest_gpuperf.counters import in_process
+from pytest_gpuperf.cupti import range_profiler
+from pytest_gpuperf.records import GpuInfo
+
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+CUPTI = FakeCupti({{"gpu__time_duration.sum": 5000.0, OCCUPANCY: 80.0}}, refusals={refusals!r})
+pytest_gpuperf.session.live.why_not_live = lambda: ""
+pytest_gpuperf.session.live.find_ncu = lambda path: None
+pytest_gpuperf.device.gpu.gpu_info = lambda: GpuInfo(
+    name="A GPU", slug="a-gpu", uuid="GPU-counter-sources", compute_capability="9.0", multiprocessors=132
+)
+torch.cuda.synchronize = lambda: None
+torch.cuda.current_device = lambda: 0
+range_profiler._current_context = lambda: CONTEXT
+range_profiler.why_no_range_profiler = lambda: {missing!r}
+in_process.cupti = lambda: CUPTI
+in_process.recorded = recording(activity("square_kernel"))
+"""
+TEST = """
+import pytest
+
+@pytest.mark.gpuperf(limits={"achieved_occupancy": ">= 75", "theoretical_occupancy": ">= 100"})
+def test_k(gpuperf):
+    gpuperf.profile(print)
+"""
+NO_CUPTI = "libcupti was not found"
+
+
+def run(
+    pytester: pytest.Pytester, counters: str, *, missing: str = "", refusals: dict[str, int] | None = None
+) -> pytest.RunResult:
+    tests = str(Path(__file__).parent)
+    pytester.makeconftest(GPU.format(tests=tests, refusals=refusals or {}, missing=missing))
+    pytester.makepyfile(test_k=TEST)
+    return pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-counters={counters}", "-v")
+
+
+def profile(pytester: pytest.Pytester) -> dict[str, Any]:
+    path = next((pytester.path / ".gpuperf" / "runs").glob("*/run.json"))
+    found: dict[str, Any] = json.loads(path.read_text())["tests"][0]["measurements"]["main"]["profile"]
+    return found
+
+
+def test_cupti_judges_limits_without_ncu(pytester: pytest.Pytester) -> None:
+    run(pytester, "cupti").assert_outcomes(passed=1)
+    found = profile(pytester)
+    assert (found["source"], found["cache_control"]) == ("cupti", "none")
+    assert found["combined"]["achieved_occupancy"] == 80
+
+
+def test_a_limit_is_broken_by_what_cupti_reads(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(conftest="", test_k="")
+    result = run(pytester, "cupti")
+    result.assert_outcomes(passed=1)
+    (pytester.path / "test_k.py").write_text(TEST.replace(">= 75", ">= 85"))
+    result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*achieved_occupancy 80 is below the limit >= 85*"])
+
+
+def test_auto_goes_on_without_ncu_and_says_why_and_that_cupti_needs_none(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto")
+    result.assert_outcomes(passed=1)
+    assert "combined" not in profile(pytester)
+    text = " ".join(result.stdout.str().split())
+    assert "no counters: ncu was found neither on PATH nor in the CUDA installation" in text
+    assert "--gpuperf-counters=cupti" in text
+    assert "achieved_occupancy was not measured, so the limit >= 75 of the test is not judged" in text
+
+
+def test_a_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "cupti", refusals={"RangeProfilerEnable": 35})
+    result.assert_outcomes(failed=1)
+    assert "the driver denies hardware counters to this user" in " ".join(result.stdout.str().split())
+
+
+@pytest.mark.parametrize(("counters", "missing"), [("ncu", ""), ("cupti", NO_CUPTI)])
+def test_who_insists_on_what_is_not_there_gets_a_failure(
+    pytester: pytest.Pytester, counters: str, missing: str
+) -> None:
+    result = run(pytester, counters, missing=missing)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*--gpuperf-counters={counters}, but *was *found*"])
+
+
+def test_off_reads_nothing(pytester: pytest.Pytester) -> None:
+    run(pytester, "off").assert_outcomes(passed=1)
+    assert "unavailable" in profile(pytester)

@@ -1,0 +1,109 @@
+"""The range profiler, against a CUPTI that insists on the order of its calls."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fake_cupti import CONTEXT, NAN, FakeCupti
+from pytest_gpuperf.cupti import range_profiler
+from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.cupti.range_profiler import RangeProfiler
+
+TIME, WARPS = "gpu__time_duration.sum", "sm__warps_active.avg"
+SQUARE, SUM = {TIME: 5000.0, WARPS: 40.0}, {TIME: 3000.0, WARPS: NAN}
+
+
+@pytest.fixture(autouse=True)
+def _a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
+
+
+def test_each_kernel_has_a_row_and_what_has_no_value_is_left_out() -> None:
+    rows = RangeProfiler(FakeCupti(SQUARE, SUM)).read(lambda: None, (TIME, WARPS), 2)
+    assert rows == [{TIME: 5000.0, WARPS: 40.0}, {TIME: 3000.0}]
+
+
+def test_cupti_is_let_go_of_after_the_set_up_and_after_each_call() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    assert (cupti.state, cupti.finalised) == ("away", 1)
+    for _ in range(2):
+        profiler.read(lambda: None, (TIME,), 1)
+    assert (cupti.state, cupti.finalised) == ("away", 3)
+
+
+def test_it_is_told_what_to_count_once_for_each_set_of_metrics() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    for metrics in ((TIME,), (TIME, WARPS), (TIME,)):
+        profiler.read(lambda: None, metrics, 1)
+    assert cupti.called.count("ProfilerHostGetConfigImage") == 2
+    assert cupti.called.count("ProfilerGetCounterAvailability") == 2
+    assert profiler.passes((TIME,)) == 15
+
+
+def test_the_call_runs_while_it_counts() -> None:
+    cupti = FakeCupti(SQUARE)
+    states: list[str] = []
+    RangeProfiler(cupti).read(lambda: states.append(cupti.state), (TIME,), 1)
+    assert states == ["counting"]
+
+
+def test_what_ncu_makes_itself_is_not_counted() -> None:
+    profiler = RangeProfiler(FakeCupti(SQUARE))
+    assert profiler.known(["launch__grid_size", TIME, TIME, "no__such.sum"]) == (TIME,)
+
+
+def test_one_unknown_suffix_does_not_cost_the_others() -> None:
+    profiler = RangeProfiler(FakeCupti(SQUARE, bad="sm__warps_active.median"))
+    assert profiler.known([TIME, "sm__warps_active.median", WARPS]) == (TIME, WARPS)
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 2), (3, 2)])
+def test_a_call_that_launches_something_else_each_time_is_refused(before: int, now: int) -> None:
+    profiler = RangeProfiler(FakeCupti(*[SQUARE] * now))
+    with pytest.raises(CuptiError, match=f"launched {now} kernels under the profiler and {before} before"):
+        profiler.read(lambda: None, (TIME,), before)
+
+
+def test_an_exception_of_the_call_is_its_own_and_cupti_is_let_go_of() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    with pytest.raises(ZeroDivisionError):
+        profiler.read(lambda: 1 / 0, (TIME,), 1)
+    assert (cupti.state, cupti.finalised) == ("away", 2)
+    assert profiler.read(lambda: None, (TIME,), 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "text"),
+    [
+        ("RangeProfilerEnable", 35, "the driver denies hardware counters to this user .*NVreg_Restrict"),
+        (
+            "ProfilerInitialize",
+            39,
+            "another profiler holds CUPTI in this process .*torch.profiler, proton, ncu",
+        ),
+        ("RangeProfilerStart", 26, "another process holds the GPU's counters .*dcgmi profile --pause"),
+        ("ProfilerGetCounterAvailability", 33, "this is a virtual GPU .*--gpuperf-counters=off only times"),
+        ("RangeProfilerDecodeData", 999, "^CUPTI's cuptiRangeProfilerDecodeData failed: 999$"),
+    ],
+)
+def test_a_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
+    cupti = FakeCupti(SQUARE, refusals={function: code})
+    with pytest.raises(CuptiError, match=text) as caught:
+        RangeProfiler(cupti).read(lambda: None, (TIME,), 1)
+    assert caught.value.code == code
+    assert cupti.state == "away"
+
+
+def test_the_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    monkeypatch.setattr(torch.autograd, "_profiler_enabled", lambda: True)
+    with pytest.raises(CuptiError, match=r"torch.profiler is running and holds CUPTI; profile outside"):
+        profiler.read(lambda: None, (TIME,), 1)
+    assert cupti.called.count("ProfilerInitialize") == 1
