@@ -124,6 +124,13 @@ def test_a_replay_has_nothing_to_compare(
     result.stderr.fnmatch_lines(["ERROR: gpuperf: --gpuperf-against=main measures, and *; expected a GPU; *"])
 
 
+def test_without_a_gpu_there_is_nothing_to_compare(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(print)\n")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-against=main", "--gpuperf-replay=never")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: gpuperf: *--gpuperf-replay=never forbids a replay; expected *GPU*"])
+
+
 @pytest.mark.parametrize("name", [PROFILING_PASS_ENV, WORKER_ENV])
 def test_a_child_compares_nothing_itself(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str

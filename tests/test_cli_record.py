@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -217,7 +218,12 @@ def test_the_real_pytest_does_not_replay_in_its_place(
     project: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (project / "pytest.py").unlink()
-    (project / "test_k.py").write_text("def test_k(gpuperf): pass\n", encoding="utf-8")
+    (project / "test_k.py").write_text(
+        "def test_k(gpuperf): pass\ndef test_time(gpuperf): gpuperf.time(print)\n", encoding="utf-8"
+    )
     result = gpuperf_record("--sessions", "1")
-    assert "session 1 of 1: pytest ended with exit status 4" in result.output
-    assert "--gpuperf-replay=never forbids a replay" in capfd.readouterr().err
+    assert result.exit_code == 2
+    assert re.search(
+        r"session 1 of 1: pytest found no GPU \(run \S+\); no baseline has changed", result.output
+    )
+    assert "--gpuperf-replay=never forbids a replay" in capfd.readouterr().out

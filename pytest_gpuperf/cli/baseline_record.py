@@ -17,6 +17,7 @@ from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.accepting import APPEND, ONLY, TOLERANCE, rule_of, show_plan, show_written
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.static.parts import NO_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,6 +130,8 @@ def _measure(project: Project, session: str, command: Sequence[str]) -> Run:
     run = project.load(new[0])
     if not run.complete:
         raise GpuperfError(f"pytest stopped before its end (run {run.id})")
+    if run.environment.gpu.slug == NO_GPU.slug:
+        raise GpuperfError(f"pytest found no GPU (run {run.id})")
     failed = ", tests failed" if status else ""
     echo(f"{session}: run {run.id}, {count_tests(run.tests)}, {time.monotonic() - begin:.0f} s{failed}")
     return run

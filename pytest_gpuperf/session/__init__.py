@@ -42,14 +42,15 @@ def start(settings: Settings) -> Session:
         if not reason:
             return LiveSession(settings)
         if settings.replay == "never":
-            return _static_session(
-                settings,
-                GpuperfError(
-                    f"{reason}, and --gpuperf-replay=never forbids a replay",
-                    expected="a CUDA GPU",
-                    next_step="look at `nvidia-smi` and at the CUDA version of your torch",
-                ),
+            missing = GpuperfError(
+                f"{reason}, and --gpuperf-replay=never forbids a replay",
+                expected="a CUDA GPU",
+                next_step="look at `nvidia-smi` and at the CUDA version of your torch",
             )
+            if settings.against:
+                # Nothing that is compiled has a time to compare.
+                raise missing
+            return _static_session(settings, missing)
     from pytest_gpuperf.session.replay import NoRecordingError, ReplaySession
 
     try:
