@@ -141,6 +141,8 @@ def test_pytest_benchmark_is_run_on_a_test_file_and_its_medians_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    # Where these tests are spread by pytest-xdist, pytest-benchmark would switch itself off.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     child = Child("fake_children:pytest_benchmark_on_cpu")
     child.begin()
     try:
