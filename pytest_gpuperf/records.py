@@ -196,7 +196,7 @@ class Timing(Record, frozen=True, kw_only=True):
         if figure == self.figure:
             return self
         time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[figure]
-        if not time_us or self.figure == "host":
+        if time_us <= 0 or self.figure == "host":
             return None
         scale = time_us / self.time_us
         model = self.clock_model

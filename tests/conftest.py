@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 # pytester unloads what a run has imported, and torch can be loaded only once: load all of it first.
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 pytest_plugins = ["pytester"]
+
+# A shell starts what runs in the background with these ignored, and nohup too; children would inherit that,
+# and tests that interrupt them would wait for ever.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -91,6 +91,23 @@ def test_sessions_of_no_known_clock_do_not_count_beside_those_of_one() -> None:
     assert compared(timing(91.0), (unknown,)).decision.replicates == 1
 
 
+def test_an_older_sessions_model_serves_where_the_newest_has_none() -> None:
+    newest = replace(session(9, mhz=1500), clock_model=None)
+    found = compared(replace(at_clock(1400), clock_model=None), (*FIVE, newest))
+    assert found.decision.change_pct == pytest.approx(0, abs=0.01)
+
+
+def test_labels_and_pins_count_as_comparisons() -> None:
+    times = TimeBaseline(mode="hot", reference_mhz=2000, sessions=FIVE)
+    many = TestBaseline(measurements={f"l{n}": MeasurementBaseline(time=times) for n in range(50)})
+    one = TestBaseline(measurements={"l0": MeasurementBaseline(time=times)})
+    now = at_clock(2000, slower=1.016)
+    alone, among = (gate_of({"t": known}).compare(("t", "l0"), now) for known in (one, many))
+    assert alone is not None
+    assert among is not None
+    assert (alone.decision.outcome, among.decision.outcome) == (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
+
+
 def test_more_sessions_find_smaller_changes() -> None:
     found = [compared(at_clock(2000), FIVE[:count]).decision.smallest_detectable_pct for count in (1, 2, 5)]
     assert found == sorted(found, reverse=True)

@@ -154,6 +154,24 @@ def test_callable_that_can_no_longer_be_captured_fails() -> None:
     ]
 
 
+def test_time_that_the_baselines_instrument_did_not_measure_is_inconclusive() -> None:
+    times = TimeBaseline(mode="hot", figure="cupti", sessions=(TimeSession(run="r", time_us=1.3),))
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    now = Measurement(timing=replace(timing(60.0), not_recorded="torch.profiler is running and holds CUPTI"))
+    result = verdict(record(main=now), known)
+    assert result.status is Status.INCONCLUSIVE
+    assert result.findings[0].line == (
+        "the time is by events (torch.profiler is running and holds CUPTI), the baseline's by cupti: "
+        "not compared"
+    )
+
+
+def test_more_of_a_stall_explains_a_slower_time() -> None:
+    now = measured(5.84, {"stall.long_scoreboard": 60.0})
+    result = verdict(record(main=now), baseline(5.3, {"stall.long_scoreboard": 40}))
+    assert result.findings[0].line.startswith("stall.long_scoreboard 40 -> 60 (+50.0 %): time_us 5.84")
+
+
 def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
     times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})

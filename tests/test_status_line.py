@@ -16,6 +16,7 @@ def reporter(isatty: bool) -> Any:
     stream = io.StringIO()
     return SimpleNamespace(
         isatty=isatty,
+        config=SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda _: None)),
         _tw=SimpleNamespace(_file=stream, fullwidth=20, flush=lambda: None),
         written=stream.getvalue,
     )
@@ -44,3 +45,23 @@ def test_a_log_and_a_dumb_terminal_show_nothing(
 
 def test_without_a_reporter_nothing_is_shown() -> None:
     StatusLine(None).show("test_k: warms up")
+
+
+def test_it_is_kept_out_of_what_tests_print(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    pytester.makepyfile(
+        """
+        from pytest_gpuperf.session.status_line import StatusLine
+
+        def test_k(request, capfd):
+            reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+            reporter.isatty = True
+            StatusLine(reporter).show("test_k: warms up")
+            assert capfd.readouterr() == ("", "")
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(passed=1)
+    assert "test_k: warms up" in result.stdout.str()

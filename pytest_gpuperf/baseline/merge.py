@@ -89,6 +89,7 @@ def _plan(
         [file.baseline for file in files.values() if file.baseline is not None],
         card=runs[0].environment.gpu.uuid,
         comparisons=len(tests),
+        tests={test.nodeid for test in tests},
     )
     for test in tests:
         path = store.path(slug, suite_of(test.nodeid))

@@ -303,7 +303,9 @@ class Session:
         slug = self.environment.gpu.slug
         suites = dict.fromkeys(map(suite_of, self._expected))
         known = [baseline for suite in suites if (baseline := self._store.load(slug, suite)) is not None]
-        return Gate(known, card=self.environment.gpu.uuid, comparisons=len(self._expected))
+        return Gate(
+            known, card=self.environment.gpu.uuid, comparisons=len(self._expected), tests=set(self._expected)
+        )
 
     def _baseline(self, nodeid: str, slug: str = "") -> TestBaseline | None:
         """What is expected of a test on the session's GPU, or below another folder of the baselines."""

@@ -88,10 +88,11 @@ class LiveSession(KeepingSession):
 
     def _doubt(self, call: Call, timing: Timing) -> str:
         """What a time would be called; empty where it passes or has no baseline."""
-        time = self._gate.compare((call.nodeid, call.label), timing)
-        if time is None or time.decision.outcome is Outcome.PASS:
-            return ""
-        return f"{time.decision.outcome.value} at first, {time.decision.change_pct:+.1f} %"
+        key = call.nodeid, call.label
+        for time in (self._gate.compare(key, timing), self._gate.compare_pinned(key, timing)):
+            if time is not None and time.decision.outcome is not Outcome.PASS:
+                return f"{time.decision.outcome.value} at first, {time.decision.change_pct:+.1f} %"
+        return ""
 
     def end(self) -> None:
         """Let the next run measure."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Replace the line; an empty text clears it."""
-        if self._reporter is not None:
-            writer = self._reporter._tw
+        if self._reporter is None:
+            return
+        writer = self._reporter._tw
+        # While a test runs, what is written to the terminal's file is captured.
+        capture = self._reporter.config.pluginmanager.get_plugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
             writer._file.write(f"{_BELOW}{text[: writer.fullwidth - 1]}{_BACK}")
             writer.flush()

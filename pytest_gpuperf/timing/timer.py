@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from pytest_gpuperf.cupti.library import CuptiError
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Timing
+from pytest_gpuperf.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.timing.burn import BURN_S, HELD_BACK, Burn, at_other_clocks
 from pytest_gpuperf.timing.clock_model import fit, normalise
 from pytest_gpuperf.timing.estimate import interquartile_range, standard_error, trimmed_mean
-from pytest_gpuperf.timing.launch_gap import SHORT_IN_GAPS, launch_gap_us
+from pytest_gpuperf.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
 from pytest_gpuperf.timing.prepared import Prepared, prepare
 from pytest_gpuperf.timing.stamp import stamps
 
@@ -34,6 +35,10 @@ PRECISE_PCT = 0.03
 differ by more."""
 RECORDED_BLOCKS = 15
 """Under CUPTI."""
+STILL_RECORDED = 10
+"""Times the limit of CUPTI's figure up to which it is taken, too: a kernel that has become so much slower is
+still compared with a baseline by CUPTI."""
+LONG_BLOCK_US = 10_000
 MOST_COLD_SPREAD_PCT = 100.0
 """A cold time is a difference, and the noise of the flushes does not shrink with it."""
 ATTEMPTS = 3
@@ -129,7 +134,7 @@ class Timer:
         recorded, not_recorded = self._recorded_blocks(prepared, events_us)
         figure: TimingFigure = "host" if prepared.mode == "host" else "events"
         blocks = steady
-        if recorded and figure == "events" and events_us < SHORT_IN_GAPS * self._launch_gap_us:
+        if recorded and figure == "events" and events_us < self._short_us:
             figure, blocks = "cupti", recorded
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
@@ -142,7 +147,7 @@ class Timer:
             time_us=round(time_us, 6),
             spread_pct=100 * interquartile_range(times) / time_us,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
-            calls_per_block=prepared.batch.calls,
+            calls_per_block=min(prepared.batch.calls, MAX_RECORDED_CALLS if figure == "cupti" else MAX_CALLS),
             figure=figure,
             events_us=0.0 if figure == "host" else round(events_us, 6),
             cupti_us=round(trimmed_mean([block.time_us for block in recorded]), 6) if recorded else 0.0,
@@ -173,8 +178,7 @@ class Timer:
 
     def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], str]:
         """Blocks under CUPTI where the time is short, and why there are none."""
-        # Up to twice as long as needed, so that a time near the border has both figures.
-        if prepared.mode != "host" and events_us >= 2 * SHORT_IN_GAPS * self._launch_gap_us:
+        if prepared.mode != "host" and events_us >= STILL_RECORDED * self._short_us:
             return [], ""
         try:
             return prepared.batch.run_recorded(RECORDED_BLOCKS), ""
@@ -200,7 +204,9 @@ class Timer:
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
         others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)
         if all(abs(block.sm_clock_mhz / steady_mhz - 1) < STILL for block in others):
-            self._fixed_clocks += 1
+            # Long blocks outlast what a burn does to the clock, and show nothing of a lock.
+            if prepared.batch.calls * steady[0].time_us < LONG_BLOCK_US:
+                self._fixed_clocks += 1
             return None
         blocks = [*steady, *others]
         return fit(
@@ -212,6 +218,11 @@ class Timer:
     @cached_property
     def _stamps(self) -> Stamps | None:
         return stamps()
+
+    @property
+    def _short_us(self) -> float:
+        """Below this a time is CUPTI's, in microseconds."""
+        return SHORT_IN_GAPS * (self._launch_gap_us or USUAL_GAP_US)
 
     @cached_property
     def _launch_gap_us(self) -> float:

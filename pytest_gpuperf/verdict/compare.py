@@ -36,6 +36,8 @@ class Comparison:
     """Why the times were not compared; empty where they were, or where one side has none."""
     fell_back: bool = False
     """Whether that is because the callable can no longer be captured: a regression."""
+    other_figure: bool = False
+    """Whether that is because the baseline's instrument did not measure it."""
     counters: tuple[Change, ...] = ()
     """Counters that moved beyond their tolerance, the largest mover first."""
     worse_exact: tuple[Change, ...] = ()
@@ -87,7 +89,8 @@ def compare(
         time: What the gate says of the time.
     """
     not_compared, fell_back = ("", False) if time is not None else _why_not_compared(measurement, baseline)
-    comparison = Comparison(time, not_compared, fell_back)
+    other_figure = bool(not_compared) and not fell_back and _same_mode(measurement, baseline)
+    comparison = Comparison(time, not_compared, fell_back, other_figure)
     profile = measurement.profile
     if profile is None or profile.unavailable:
         return comparison
@@ -135,13 +138,19 @@ def is_exact(name: str) -> bool:
     return metric is not None and metric.tier is Tier.EXACT
 
 
+def _same_mode(measurement: Measurement, baseline: MeasurementBaseline) -> bool:
+    timing, known = measurement.timing, baseline.time
+    return timing is not None and known is not None and timing.mode == known.mode
+
+
 def _why_not_compared(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[str, bool]:
     """Why there is no time to compare, and whether that is because a graph can no longer be captured."""
     timing, known = measurement.timing, baseline.time
     if timing is None or known is None:
         return "", False
     if timing.mode == known.mode:
-        return f"the time is by {timing.figure}, the baseline's by {known.figure}: not compared", False
+        why = f" ({timing.not_recorded})" if timing.not_recorded else ""
+        return f"the time is by {timing.figure}{why}, the baseline's by {known.figure}: not compared", False
     if timing.not_captured:
         now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
         return f"the time could not be compared: {now}, the baseline is {known.mode}", True

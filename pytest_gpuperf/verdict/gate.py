@@ -15,7 +15,7 @@ from pytest_gpuperf.verdict.moderated import Session, moderate
 from pytest_gpuperf.verdict.screen import screen_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pytest_gpuperf.baseline.schema import Baseline, TimeBaseline, Times, TimeSession
     from pytest_gpuperf.records import ClockModel, Timing
@@ -69,7 +69,8 @@ class Gate:
     Args:
         baselines: All that the run is compared with.
         card: UUID of the GPU that the run was measured on.
-        comparisons: Tests that are judged in the run.
+        comparisons: Times that are judged in the run, where that is more than the stored ones of `tests`.
+        tests: Node ids of the run; None for all that have a baseline.
         thresholds: What counts as a change.
     """
 
@@ -79,10 +80,10 @@ class Gate:
         *,
         card: str,
         comparisons: int,
+        tests: Collection[str] | None = None,
         thresholds: Thresholds | None = None,
     ) -> None:
         self._card = card
-        self._comparisons = max(1, comparisons)
         self._thresholds = thresholds or Thresholds()
         self._times: dict[Key, TimeBaseline] = {}
         self._cards: dict[str, str] = {}
@@ -92,6 +93,9 @@ class Gate:
                 for label, measurement in test.measurements.items():
                     if measurement.time is not None:
                         self._times[nodeid, label] = measurement.time
+        judged = [time for (test, _), time in self._times.items() if tests is None or test in tests]
+        stored = sum(1 if time.pinned is None else 2 for time in judged)
+        self._comparisons = max(1, comparisons, stored)
 
     def compare(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
         """Judge a time against the stored sessions; None where none of its mode and figure are stored.
@@ -123,7 +127,8 @@ class Gate:
         if found is None or found.mode != times.mode:
             return None
         timing, sessions = found, times.sessions
-        model = timing.clock_model or sessions[-1].clock_model
+        stored_models = (session.clock_model for session in reversed(sessions) if session.clock_model)
+        model = timing.clock_model or next(stored_models, None)
         actual_mhz = fmean(timing.blocks_mhz) if timing.blocks_mhz else 0.0
         at_mhz = 0.0
         if model and actual_mhz and _normalised(sessions):
@@ -138,12 +143,13 @@ class Gate:
             self._comparisons,
             tolerance_pct,
         )
-        raw = fmean(math.log(session.time_us) for session in sessions)
-        clocks = [session.sm_clock_mhz for session in sessions]
+        # What the decision counts: sessions of the card at hand, where there are any.
+        counted = [one for one in sessions if self._cards.get(one.run, "") == self._card] or sessions
+        raw = fmean(math.log(session.time_us) for session in counted)
+        clocks = [session.sm_clock_mhz for session in counted]
         return TimeComparison(
             decision=decision,
             actual_us=math.exp(new.log_time),
-            # As the decision sees it: sessions of the card at hand only, where there are any.
             baseline_us=math.exp(new.log_time) / (1 + decision.change_pct / 100),
             raw_change_pct=100 * math.expm1(math.log(timing.time_us) - raw),
             at_mhz=at_mhz,

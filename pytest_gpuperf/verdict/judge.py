@@ -206,6 +206,8 @@ def _findings(
         yield Finding(Status.REGRESSED, line, label, (*details, hints.accept))
     if comparison.fell_back:
         yield Finding(Status.REGRESSED, comparison.not_compared, label, (*details, hints.accept))
+    elif comparison.other_figure:
+        yield Finding(Status.INCONCLUSIVE, comparison.not_compared, label, (*details, hints.accept))
     elif comparison.not_compared:
         yield Finding(Status.UNBASELINED, f"{comparison.not_compared}; {hints.no_baseline}", label)
     elif comparison.time is not None and measurement.timing is not None:
@@ -231,7 +233,7 @@ def _of_time(
         because = explanation(comparison)
         if because is not None:
             line = f"{because}: {line}"
-        elif comparison.same_work:
+        if comparison.same_work:
             details = (*details, "the kernels did the same work: look at the machine, too")
         yield Finding(Status.REGRESSED, line, label, (*details, *closer, hints.accept))
     elif time.faster:

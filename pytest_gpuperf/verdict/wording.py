@@ -60,6 +60,8 @@ def machine_moved(comparison: Comparison) -> str:
     time = comparison.time
     if time is None or not time.at_mhz or time.decision.outcome is not Outcome.PASS:
         return ""
+    if comparison.work or comparison.worse_exact or comparison.kernels:
+        return ""
     if abs(time.raw_change_pct) <= max(MOVED_PCT, abs(time.decision.change_pct) + MOVED_PCT):
         return ""
     work = ", instructions unchanged" if comparison.same_work else ""
@@ -79,9 +81,15 @@ def autotuned_otherwise(timing: Timing, baseline: TimeBaseline) -> str:
     return f"autotune picked {'; '.join(new)}; in the baseline {'; '.join(sorted(sessions[-1]))}"
 
 
+def _more_stalls(change: Change) -> bool:
+    """Whether warps wait more for one reason: no direction is better by itself, but with more time one is."""
+    numbers = isinstance(change.actual, float | int) and isinstance(change.baseline, float | int)
+    return numbers and change.metric.startswith("stall.") and float(change.actual) > float(change.baseline)
+
+
 def explanation(comparison: Comparison) -> Change | None:
     """The counter that explains a slower time best; None where none of those that could has worsened."""
-    worse = [change for change in comparison.counters if change.worse]
+    worse = [change for change in comparison.counters if change.worse or _more_stalls(change)]
     causes = [change for name in EXPLAINING for change in worse if change.metric == name]
     effects = [
         change
