@@ -74,6 +74,8 @@ class Child:
                 [sys.executable, "-m", "benchmarks.children", str(theirs.fileno()), target, *arguments],
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],
+                # What it says last is what it says of its end, also where its output is buffered otherwise.
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,

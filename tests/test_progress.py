@@ -14,12 +14,18 @@ class Reporter:
         self.isatty = isatty
         self.lines: list[str] = []
         self.rewritten: list[str] = []
+        self.unseen = 0
+        """Lines that are in a buffer."""
 
     def ensure_newline(self) -> None:
         pass
 
     def write_line(self, line: str) -> None:
         self.lines.append(line)
+        self.unseen += 1
+
+    def flush(self) -> None:
+        self.unseen = 0
 
     def rewrite(self, line: str, erase: bool = False) -> None:
         self.rewritten.append(line)
@@ -28,6 +34,7 @@ class Reporter:
 def test_a_log_gets_two_lines() -> None:
     reporter = Reporter(isatty=False)
     with Progress(reporter, "ncu profiles 3 tests") as progress:  # type: ignore[arg-type]
+        assert reporter.unseen == 0
         for done in range(4):
             progress(done, 3)
     assert reporter.rewritten == []

@@ -30,7 +30,7 @@ class Progress:
         if self._reporter is not None:
             self._reporter.ensure_newline()
             if not self._reporter.isatty:
-                self._reporter.write_line(f"gpuperf: {self._what} ...")
+                _log(self._reporter, f"gpuperf: {self._what} ...")
         return self
 
     def __call__(self, done: int, total: int) -> None:
@@ -56,7 +56,7 @@ class Progress:
             self._reporter.rewrite(text, erase=True)
             self._reporter.write_line("")
         else:
-            self._reporter.write_line(text)
+            _log(self._reporter, text)
 
 
 class WaitingLine:
@@ -83,7 +83,7 @@ class WaitingLine:
             self._reporter.ensure_newline()
         if not self._reporter.isatty:
             if not before:
-                self._reporter.write_line(text)
+                _log(self._reporter, text)
         elif text != before:
             self._reporter.rewrite(text, erase=True)
 
@@ -99,4 +99,10 @@ class WaitingLine:
             self._reporter.rewrite(text, erase=True)
             self._reporter.write_line("")
         else:
-            self._reporter.write_line(text)
+            _log(self._reporter, text)
+
+
+def _log(reporter: TerminalReporter, text: str) -> None:
+    """Write a line that is seen at once: logs are buffered, and what is said here is over when one is full."""
+    reporter.write_line(text)
+    reporter.flush()
