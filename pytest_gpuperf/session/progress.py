@@ -103,6 +103,6 @@ class WaitingLine:
 
 
 def _log(reporter: TerminalReporter, text: str) -> None:
-    """Write a line that is seen at once: logs are buffered, and what is said here is over when one is full."""
+    """Write a line that is seen at once: a buffer would show it when it is over."""
     reporter.write_line(text)
     reporter.flush()
