@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.cupti.activity import Activity
-from pytest_gpuperf.cupti.library import Cupti, refusal
+from pytest_gpuperf.cupti.binding import Cupti, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ class FakeCupti(Cupti):
         self.called: list[str] = []
         self.finalised = 0
         self.image = 0
-        self.library = SimpleNamespace(cuptiFinalize=self._finalize)  # type: ignore[assignment]
+        self.functions = SimpleNamespace(cuptiFinalize=self._finalize)  # type: ignore[assignment]
 
     def load_beside(self, *names: str) -> None:
         """There is nothing beside it."""

@@ -13,7 +13,7 @@ from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.in_process import InProcessCounters, in_launch_order
 from pytest_gpuperf.counters.launch_facts import launch_facts
 from pytest_gpuperf.cupti import range_profiler
-from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.records import GpuInfo, Profile

@@ -7,7 +7,7 @@ import torch
 
 from fake_cupti import CONTEXT, NAN, FakeCupti
 from pytest_gpuperf.cupti import range_profiler
-from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.cupti.range_profiler import RangeProfiler
 
 TIME, WARPS = "gpu__time_duration.sum", "sm__warps_active.avg"

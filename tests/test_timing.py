@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Conditions
 from pytest_gpuperf.timing import timer

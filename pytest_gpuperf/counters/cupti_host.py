@@ -7,22 +7,20 @@ the default preset on an H200).
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytest_gpuperf.counters.cupti_library import Answer, Question
 from pytest_gpuperf.counters.isolation import ask_apart
+from pytest_gpuperf.cupti.search import copies
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-_LIBRARY = "libcupti.so*"
 _ANSWERS = "pytest_gpuperf.counters.cupti_library"
 
 MADE_BY_NCU = ("__maximum_warps_", "__pcsamp_")
@@ -108,27 +106,4 @@ def _ask(chip: str, sets: tuple[tuple[str, ...], ...]) -> Answer:
 
 def libraries() -> list[Path]:
     """CUPTI libraries of this environment, each with the host library beside it, in the order to ask them."""
-    found = [path for folder in _folders() for path in sorted(folder.glob(_LIBRARY), reverse=True)[:1]]
-    return [path for path in found if path.with_name("libnvperf_host.so").is_file()]
-
-
-def _folders() -> Iterator[Path]:
-    # Wheels that torch brings: nvidia/cu13/lib from CUDA 13 on, nvidia/cuda_cupti/lib before.
-    for root in _package_folders("nvidia"):
-        yield from sorted(root.glob("*/lib"), reverse=True)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            yield from _toolkit(Path(os.environ[variable]))
-    yield from _toolkit(Path("/usr/local/cuda"))
-    for root in _package_folders("triton"):
-        yield from sorted((root / "backends" / "nvidia" / "lib").glob("cupti*"))
-
-
-def _toolkit(root: Path) -> Iterator[Path]:
-    yield root / "extras" / "CUPTI" / "lib64"
-    yield root / "lib64"
-
-
-def _package_folders(name: str) -> list[Path]:
-    spec = importlib.util.find_spec(name)
-    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+    return [path for _, path in copies() if path.with_name("libnvperf_host.so").is_file()]

@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from pytest_gpuperf.counters.isolation import serve
+from pytest_gpuperf.cupti.binding import Cupti
 from pytest_gpuperf.cupti.host import Host, chips
-from pytest_gpuperf.cupti.library import Cupti
 
 
 class Question(msgspec.Struct, frozen=True):
     """What to ask a library."""
 
-    library: str
-    """Path of `libcupti.so`."""
+    path: str
+    """Of `libcupti.so`."""
     chip: str
     """As CUPTI spells it: `GH100`."""
     sets: list[list[str]]
@@ -42,7 +42,7 @@ def main() -> None:
 
 def _answer(data: bytes) -> bytes:
     question = msgspec.json.decode(data, type=Question)
-    cupti = Cupti(Path(question.library))
+    cupti = Cupti(Path(question.path))
     known = chips(cupti)
     answer = Answer(chips=known)
     if question.chip in known:

@@ -16,7 +16,7 @@ from pytest_gpuperf.counters.csv_reader import function_name
 from pytest_gpuperf.counters.launch_facts import launch_facts
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.cupti.activity import recorded
-from pytest_gpuperf.cupti.library import CuptiError, cupti
+from pytest_gpuperf.cupti.binding import CuptiError, cupti
 from pytest_gpuperf.cupti.range_profiler import RangeProfiler
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Profile

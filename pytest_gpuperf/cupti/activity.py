@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from pytest_gpuperf.cupti.library import CuptiError, cupti
+from pytest_gpuperf.cupti.binding import CuptiError, cupti
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.cupti.library import Cupti
+    from pytest_gpuperf.cupti.binding import Cupti
 
 # CUpti_ActivityKind in cupti_activity.h.
 _MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL = 1, 2, 3, 10
@@ -110,7 +110,7 @@ class _Recorder:
     def __init__(self, library: Cupti) -> None:
         self.activities: list[Activity] = []
         self._cupti = library
-        self._next = library.library.cuptiActivityGetNextRecord
+        self._next = library.functions.cuptiActivityGetNextRecord
         self._next.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p))
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
         # Referred to here, since CUPTI keeps only their addresses.
@@ -178,8 +178,8 @@ def recorded() -> Iterator[list[Activity]]:
         activities.extend(sorted(recorder.activities))
     finally:
         for kind in kinds:
-            library.library.cuptiActivityDisable(kind)
-        library.library.cuptiFinalize()
+            library.functions.cuptiActivityDisable(kind)
+        library.functions.cuptiFinalize()
 
 
 @cache

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.cupti.binding import CuptiError, cupti
 from pytest_gpuperf.cupti.host import Configuration, Host
-from pytest_gpuperf.cupti.library import CuptiError, cupti
 from pytest_gpuperf.cupti.params import (
     ChipName,
     CounterAvailability,
@@ -32,7 +32,7 @@ from pytest_gpuperf.cupti.params import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from pytest_gpuperf.cupti.library import Cupti
+    from pytest_gpuperf.cupti.binding import Cupti
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
 _AUTO_RANGE, _KERNEL_REPLAY = 1, 2
@@ -185,7 +185,7 @@ class RangeProfiler:
             yield
         finally:
             self._ask_quietly("cuptiProfilerDeInitialize", Params())
-            self._cupti.library.cuptiFinalize()
+            self._cupti.functions.cuptiFinalize()
 
     @contextmanager
     def _enabled(self) -> Iterator[int]:
@@ -206,7 +206,7 @@ class RangeProfiler:
 def why_no_range_profiler() -> str:
     """Why there is no library to read counters with; empty where there is one."""
     try:
-        library = cupti().library
+        library = cupti().functions
     except CuptiError as error:
         return str(error)
     if hasattr(library, "cuptiRangeProfilerEnable"):

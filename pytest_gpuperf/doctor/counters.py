@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.ncu_report_reader import NVIDIA_PACKAGES, ncu_python_dirs
+from pytest_gpuperf.cupti.search import copies_in, package_folders
 from pytest_gpuperf.doctor.check import absent, ok, problem, shown, warning
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_gpuperf.doctor.check import Finding
     from pytest_gpuperf.doctor.machine import Machine
 
@@ -113,20 +114,9 @@ def reader(machine: Machine) -> Finding:
 
 def cupti(machine: Machine) -> Finding:
     """Where NVIDIA's profiling library is, for counters and kernel times in the process itself."""
-    sources: list[tuple[str, list[Path]]] = []
-    if machine.torch:
-        sources.append(("torch's CUDA wheels", [*machine.torch.folder.parent.glob("nvidia/*/lib")]))
-    toolkits = [
-        folder / below for folder in machine.toolkits for below in ("extras/CUPTI/lib64", "lib64", "lib")
-    ]
-    sources.append(("the CUDA toolkit", toolkits))
-    if (triton := importlib.util.find_spec("triton")) and triton.submodule_search_locations:
-        folders = [*Path(triton.submodule_search_locations[0]).glob("backends/nvidia/lib/cupti*")]
-        sources.append(("Triton's wheel", folders))
-    for name, folders in sources:
-        libraries = [library for folder in folders for library in folder.glob("libcupti.so*")]
-        if libraries:
-            return ok(f"{max(libraries, key=lambda path: len(path.name)).name} of {name}")
+    wheels = [machine.torch.folder.parent / "nvidia"] if machine.torch else []
+    for source, path in copies_in(wheels, machine.toolkits, package_folders("triton")):
+        return ok(f"{path.name} of {source}")
     if machine.gpu is None:
         return absent("not found; without a GPU there is nothing to profile")
     return warning(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Timing
 from pytest_gpuperf.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS

@@ -24,7 +24,7 @@ from pytest_gpuperf.counters.ncu import find_ncu
 from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.counters.presets import PRESETS
 from pytest_gpuperf.cupti.activity import recorded
-from pytest_gpuperf.cupti.library import CuptiError
+from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.device.gpu import gpu_info
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.runs import load_run

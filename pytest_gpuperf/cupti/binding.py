@@ -1,20 +1,17 @@
-"""Find libcupti and call it."""
+"""One libcupti, called with its results checked."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cupti.refusals import EXPLANATIONS
+from pytest_gpuperf.cupti.search import TRITON, copies
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_gpuperf.cupti.params import AnyParams
 
 
@@ -38,7 +35,7 @@ class Cupti:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.library = ctypes.CDLL(str(path))
+        self.functions = ctypes.CDLL(str(path))
 
     def call(self, function: str, *arguments: object) -> None:
         """Call a function.
@@ -46,7 +43,7 @@ class Cupti:
         Raises:
             CuptiError: It returns anything but CUPTI_SUCCESS, or this version does not have it.
         """
-        called = getattr(self.library, function, None)
+        called = getattr(self.functions, function, None)
         if called is None:
             raise CuptiError(
                 f"this CUPTI has no {function}",
@@ -56,7 +53,7 @@ class Cupti:
         result = called(*arguments)
         if result:
             text = ctypes.c_char_p()
-            self.library.cuptiGetResultString(result, ctypes.byref(text))
+            self.functions.cuptiGetResultString(result, ctypes.byref(text))
             raise refusal(function, result, (text.value or b"").decode(errors="replace"))
 
     def ask(self, function: str, params: AnyParams) -> AnyParams:
@@ -102,9 +99,8 @@ def cupti() -> Cupti:
     Raises:
         CuptiError: There is none.
     """
-    for path in _candidates():
-        if path.is_file():
-            return Cupti(path)
+    for path in (*_loaded(), *(path for source, path in copies() if source != TRITON)):
+        return Cupti(path)
     raise CuptiError(
         "libcupti was not found",
         expected="it beside torch (nvidia-cuda-cupti) or in the CUDA toolkit",
@@ -112,15 +108,8 @@ def cupti() -> Cupti:
     )
 
 
-def _candidates() -> Iterator[Path]:
+def _loaded() -> list[Path]:
     maps = Path("/proc/self/maps")
-    if maps.exists():
-        for line in maps.read_text().splitlines():
-            if "libcupti.so" in line:
-                yield Path(line.split(maxsplit=5)[-1])
-    for folder in map(Path, sys.path):
-        yield from sorted((folder / "nvidia").glob("*/lib/libcupti.so.*"))
-    for toolkit in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
-        if toolkit:
-            for part in ("extras/CUPTI/lib64", "lib64"):
-                yield from sorted((Path(toolkit) / part).glob("libcupti.so.*"))
+    lines = maps.read_text().splitlines() if maps.exists() else ()
+    paths = (Path(line.split(maxsplit=5)[-1]) for line in lines if "libcupti.so" in line)
+    return [path for path in dict.fromkeys(paths) if path.is_file()]
