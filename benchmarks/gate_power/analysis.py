@@ -83,6 +83,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     date: str
     environment: Environment | None
+    commits: list[str]
+    """Of the code that was sampled with, in the order of the files."""
     cards: int
     processes: int
     restarts: int
@@ -133,7 +135,8 @@ def analyse(lines: Iterable[Line]) -> Summary:
         schema=SCHEMA,
         date=began[0].date if began else "",
         environment=began[0].environment if began else None,
-        cards=len({sessions.card(process) for process in sessions.lines}),
+        commits=list(dict.fromkeys(line.environment.commit for line in began)),
+        cards=len({line.card for line in lines if isinstance(line, Screened | Paired)}),
         processes=len(sessions.lines),
         restarts=len(restarts.numbers),
         effects=_effects(sessions, restarts),

@@ -106,12 +106,17 @@ def by_kernel(figures: Figures) -> str:
     return table(titles, rows)
 
 
+def _later(commits: Sequence[str]) -> str:
+    return f", later samples by commit {', '.join(commit[:7] for commit in commits[1:])}" if commits[1:] else ""
+
+
 def summarised(summary: Summary) -> str:
     """What it comes to, in one paragraph."""
     figures = summary.held_out
     cards = "1 card" if summary.cards == 1 else f"{summary.cards} cards"
     parts = [
-        f"{provenance(summary.environment, summary.date)}; {summary.processes} sessions and "
+        f"{provenance(summary.environment, summary.date)}{_later(summary.commits)}; "
+        f"{summary.processes} sessions and "
         f"{summary.restarts} paired restarts on {cards}, of which {figures.processes} and {figures.restarts} "
         "are held out."
     ]
