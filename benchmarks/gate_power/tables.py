@@ -107,7 +107,9 @@ def by_kernel(figures: Figures) -> str:
 
 
 def _later(commits: Sequence[str]) -> str:
-    return f", later samples by commit {', '.join(commit[:7] for commit in commits[1:])}" if commits[1:] else ""
+    return (
+        f", later samples by commit {', '.join(commit[:7] for commit in commits[1:])}" if commits[1:] else ""
+    )
 
 
 def summarised(summary: Summary) -> str:

@@ -1,0 +1,45 @@
+"""What was measured, as plain data: typed, immutable, serialisable, with units in the names.
+
+An instrument returns these, a verdict and a report read them, and a run file (`run.json`) is one
+[`Run`][pytest_gpuperf.records.Run] written as JSON. Nothing here touches a GPU.
+"""
+
+from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.correctness import Correctness, SanitizerHit, SanitizerResult
+from pytest_gpuperf.records.counters import KernelProfile, MetricValue, Profile, StaticKernel
+from pytest_gpuperf.records.environment import Environment, GpuInfo, Toolchain
+from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
+from pytest_gpuperf.records.timing import (
+    ClockModel,
+    Conditions,
+    PairedTiming,
+    Timing,
+    TimingFigure,
+    TimingMode,
+    WarmUp,
+)
+
+__all__ = [
+    "RUN_SCHEMA",
+    "ClockModel",
+    "Conditions",
+    "Correctness",
+    "Environment",
+    "GpuInfo",
+    "KernelProfile",
+    "Measurement",
+    "MetricValue",
+    "PairedTiming",
+    "Profile",
+    "Record",
+    "Run",
+    "SanitizerHit",
+    "SanitizerResult",
+    "StaticKernel",
+    "TestRecord",
+    "Timing",
+    "TimingFigure",
+    "TimingMode",
+    "Toolchain",
+    "WarmUp",
+]

@@ -1,0 +1,46 @@
+"""Where a run was measured: GPU, toolchain, commit."""
+
+from __future__ import annotations
+
+from pytest_gpuperf.records.base import Record
+
+
+class GpuInfo(Record, frozen=True, kw_only=True):
+    """The GPU that measured."""
+
+    name: str
+    """As the driver says it: `NVIDIA H200`."""
+    slug: str
+    """The name as a folder below the baselines: `nvidia-h200`."""
+    uuid: str = ""
+    """Tells two cards of one model apart; empty where the driver hides it."""
+    compute_capability: str = ""
+    """`9.0`."""
+    multiprocessors: int = 0
+    l2_bytes: int = 0
+    memory_bytes: int = 0
+
+
+class Toolchain(Record, frozen=True, kw_only=True):
+    """Versions that can change a kernel or its measurement; empty where not installed."""
+
+    gpuperf: str = ""
+    python: str = ""
+    pytest: str = ""
+    torch: str = ""
+    triton: str = ""
+    cuda: str = ""
+    """The CUDA version torch was built for."""
+    driver: str = ""
+    ncu: str = ""
+
+
+class Environment(Record, frozen=True, kw_only=True):
+    """Where a run was measured, without host name, user name or any path."""
+
+    gpu: GpuInfo
+    toolchain: Toolchain
+    commit: str = ""
+    """Commit of the repository that was measured; empty where it is not known."""
+    dirty: bool | None = None
+    """Whether tracked files differed from the commit; None where it is not known."""

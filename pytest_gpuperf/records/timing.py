@@ -1,0 +1,176 @@
+"""The time of a call: how it was taken, by what, at which clock, and beside older code."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from pytest_gpuperf.records.base import Record
+
+TimingMode: TypeAlias = Literal["hot", "cold", "queued", "host"]
+"""How a time was taken. Times of different modes are different quantities and never compared.
+
+`hot`: CUDA events around a CUDA graph of many launches, caches warm. `cold`: the same with the L2
+flushed before each launch and the cost of the flush taken out. `queued`: event pairs around single
+launches queued behind a blocking kernel, for callables that cannot be captured. `host`: the host's clock
+around many calls and their end on the GPU, launch included, for launch-bound code.
+"""
+
+TimingFigure: TypeAlias = Literal["events", "cupti", "host"]
+"""The instrument that a time comes from: CUDA events (the launch gap taken off), CUPTI's activity records
+of the kernels, or the host's clock."""
+
+
+class Conditions(Record, frozen=True, kw_only=True):
+    """State of the GPU right after a measurement, as NVML reads it (its clocks lag)."""
+
+    sm_clock_mhz: int = 0
+    memory_clock_mhz: int = 0
+    temperature_c: int = 0
+    power_w: float = 0.0
+    throttle_reasons: tuple[str, ...] = ()
+    other_processes: int = 0
+    """Other compute processes on this GPU; more than 0 makes a time doubtful."""
+
+
+class WarmUp(Record, frozen=True, kw_only=True):
+    """What it took until the callable's time was steady."""
+
+    seconds: float
+    launches: int
+    steady: bool
+    """False: the cap was reached before the time stopped moving."""
+
+
+class ClockModel(Record, frozen=True, kw_only=True):
+    """How the time of a call hangs on the SM clock: `t = cycles / f + fixed_us`.
+
+    The line holds for kernels bound by arithmetic, by memory and by both, where neither time nor cycles
+    hold still (fitted by `pytest_gpuperf.timing.clock_model.fit`).
+    """
+
+    cycles: float
+    """SM cycles (microseconds times MHz) that a call spends at the SM clock."""
+    fixed_us: float
+    """Microseconds that do not hang on the SM clock: memory, mostly."""
+    reference_mhz: float
+    """The SM clock that normalised times are brought to."""
+    share_error: float = 0.0
+    """Standard error of `sm_clock_share` at the reference clock."""
+
+    def time_us(self, sm_clock_mhz: float) -> float:
+        """Microseconds a call at an SM clock in MHz."""
+        return self.cycles / sm_clock_mhz + self.fixed_us
+
+    @property
+    def sm_clock_share(self) -> float:
+        """Share of the time, from 0 to 1, that hangs on the SM clock.
+
+        Near 1 where compute or latency bounds the kernel, near 0 where memory does.
+        """
+        return self.cycles / self.reference_mhz / self.time_us(self.reference_mhz)
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """The time of one call of a callable on the GPU."""
+
+    mode: TimingMode
+    time_us: float
+    """20 % trimmed mean over the blocks, in microseconds a call."""
+    spread_pct: float
+    """Interquartile range of the blocks, in per cent of `time_us`."""
+    blocks_us: tuple[float, ...]
+    """Mean time a call of each block, in microseconds, in the order measured."""
+    calls_per_block: int
+    figure: TimingFigure = "events"
+    """The instrument that `time_us` comes from."""
+    events_us: float = 0.0
+    """By CUDA events, in microseconds a call, with the launch gap; 0 where not taken."""
+    cupti_us: float = 0.0
+    """Sum of the kernels' own durations by CUPTI, in microseconds a call; 0 where not taken."""
+    launch_gap_us: float = 0.0
+    """What lies between two launches inside a graph, in microseconds, measured with an empty kernel."""
+    blocks_mhz: tuple[float, ...] = ()
+    """Mean SM clock of each block, in MHz, from stamps on the GPU itself; empty where there are none."""
+    clock_model: ClockModel | None = None
+    """None where the clocks at hand did not tell."""
+    normalised_us: float = 0.0
+    """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
+    not_recorded: str = ""
+    """Why CUPTI could not record a time that is short; empty where it could."""
+    autotuned: tuple[str, ...] = ()
+    """Configurations that Triton's autotuner picked, as `kernel: config`."""
+    measured_again: tuple[str, ...] = ()
+    """Why earlier attempts were thrown away, one sentence each."""
+    l2_flushed: bool = False
+    not_captured: str = ""
+    """Why no CUDA graph could be captured, where `mode` fell back to `queued`; else empty."""
+    bytes: int = 0
+    """Bytes a call has to move, as the caller says; 0 where unsaid."""
+    flops: int = 0
+    """Floating-point operations of a call, as the caller says; 0 where unsaid."""
+    warm_up: WarmUp | None = None
+    conditions: Conditions | None = None
+
+    def by(self, figure: TimingFigure) -> Timing | None:
+        """The same timing with the value of another instrument; None where that measured nothing.
+
+        Short and long kernels have different instruments, and those at the border both.
+        """
+        if figure == self.figure:
+            return self
+        time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[figure]
+        if time_us <= 0 or self.figure == "host":
+            return None
+        scale = time_us / self.time_us
+        model = self.clock_model
+        if model is not None:
+            model = msgspec.structs.replace(
+                model, cycles=model.cycles * scale, fixed_us=model.fixed_us * scale
+            )
+        return msgspec.structs.replace(
+            self,
+            figure=figure,
+            time_us=time_us,
+            blocks_us=tuple(block * scale for block in self.blocks_us),
+            normalised_us=self.normalised_us * scale,
+            clock_model=model,
+        )
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """`bytes` over time in 10⁹ bytes per second, None where bytes are unsaid."""
+        return self.bytes / self.time_us / 1e3 if self.bytes else None
+
+    @property
+    def tflop_per_s(self) -> float | None:
+        """`flops` over time in 10¹² operations per second, None where flops are unsaid."""
+        return self.flops / self.time_us / 1e6 if self.flops else None
+
+
+class PairedTiming(Record, frozen=True, kw_only=True):
+    """The time of one call beside that of the same call in older code, both taken in turn on one GPU."""
+
+    ref: str
+    """The older code, as the user named it."""
+    commit: str
+    """Commit that this was."""
+    mode: TimingMode | None = None
+    """How both sides were timed; None where they were not."""
+    log_ratios: tuple[float, ...] = ()
+    """Natural logarithm of new over old time, of each restart of both sides."""
+    comparisons: int = 1
+    """Measurements that were compared in that run: among many, some differ by chance."""
+    old_us: float = 0.0
+    """20 % trimmed mean over the blocks of all restarts, in microseconds a call; 0 where there are none."""
+    new_us: float = 0.0
+    old_mhz: float = 0.0
+    """Mean SM clock of the old code's blocks, in MHz; 0 where unknown."""
+    new_mhz: float = 0.0
+    seconds: float = 0.0
+    """What the blocks of both sides took, over all restarts."""
+    reason: str = ""
+    """Why there was nothing to compare with, or nothing to compare by; empty where there was."""
+    broken: bool = False
+    """Whether that is for the user to mend: a worker died, or imported other code than it should."""
