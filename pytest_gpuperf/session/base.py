@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.names import check_names
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.runs import STATE_FOLDER
 from pytest_gpuperf.sanitizer.wording import errors_of
+from pytest_gpuperf.session.expectations import Expectations
 from pytest_gpuperf.static.kernel import SOURCE
 from pytest_gpuperf.static.parts import joined, same_compiler, split_limits, split_record
 from pytest_gpuperf.verdict.judge import Hints, judge
-from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import TestResult
 
 if TYPE_CHECKING:
@@ -28,12 +25,10 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.baseline.schema import Baseline, TestBaseline
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Environment, Run, SanitizerResult
-    from pytest_gpuperf.verdict.gate import Gate
     from pytest_gpuperf.verdict.limits import Limit
     from pytest_gpuperf.verdict.result import TestVerdict
 
@@ -72,11 +67,10 @@ class Session:
         self.problems: list[str] = []
         """What is wrong with the run, and no test's fault."""
         self._results: dict[str, TestResult] = {}
-        self._expected: list[str] = []
         self.only: frozenset[str] | None = None
         """Node ids to which the run is restricted; None for all that pytest selects."""
-        self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
-        self._store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
+        store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
+        self.expected = Expectations(store, environment.gpu)
 
     @property
     def results(self) -> list[TestResult]:
@@ -89,9 +83,7 @@ class Session:
         Raises:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
         """
-        self._baseline(nodeid)
-        self._baseline(nodeid, SOURCE)
-        self._expected.append(nodeid)
+        self.expected.add(nodeid)
 
     def begin(self, reporter: TerminalReporter | None) -> None:
         """Wait until the GPU is ours, where one is measured."""
@@ -108,7 +100,9 @@ class Session:
         Raises:
             GpuperfError: A marker, an option or a limit names one.
         """
-        names = [name for state in states for name in (*state.marker.metrics, *self._limited(state))]
+        names = [
+            name for state in states for name in (*state.marker.metrics, *self.expected.limited(state.nodeid))
+        ]
         chip = chip_of(self.environment.gpu.compute_capability)
         check_names([*self.settings.metrics, *names], chip.name if chip else "")
 
@@ -154,7 +148,7 @@ class Session:
             state: What it measured.
             failure: Type of the exception that ended it.
         """
-        baseline = self._baseline(state.nodeid)
+        baseline = self.expected.of(state.nodeid)
         sanitized = self.sanitized.get(state.nodeid)
         record = TestRecord(
             nodeid=state.nodeid,
@@ -174,12 +168,12 @@ class Session:
                     measured,
                     limits=of_measured,
                     baseline=baseline,
-                    gate=self._gate,
+                    gate=self.expected.gate,
                     tolerance_pct=self.tolerance_pct(state),
                     errors=errors,
                     hints=self._hints(state.nodeid),
                     strict=self.settings.strict,
-                    baseline_file=self._file(state.nodeid)[1],
+                    baseline_file=self.expected.file(state.nodeid),
                 )
             )
         if compiled is not None:
@@ -193,10 +187,11 @@ class Session:
     def _judge_compiled(
         self, record: TestRecord, limits: Sequence[Limit], errors: Sequence[str]
     ) -> TestVerdict:
+
         from pytest_gpuperf.verdict.gate import Gate
 
         takes_over = f"{self.static_update_command} takes it over"
-        known, other_compiler = same_compiler(record, self._baseline(record.nodeid, SOURCE), takes_over)
+        known, other_compiler = same_compiler(record, self.expected.of(record.nodeid, SOURCE), takes_over)
         verdict = judge(
             record,
             limits=limits,
@@ -207,7 +202,7 @@ class Session:
             errors=errors,
             hints=Hints(accept=f"where this is meant: {self.static_update_command}", no_baseline=takes_over),
             strict=self.settings.strict,
-            baseline_file=self._file(record.nodeid, SOURCE)[1],
+            baseline_file=self.expected.file(record.nodeid, SOURCE),
         )
         return joined([verdict], other_compiler)
 
@@ -217,7 +212,7 @@ class Session:
 
     def tolerance_pct(self, state: ItemState) -> float:
         """The slowdown of a test that is accepted, in per cent: the baseline file's word comes first."""
-        baseline = self._baseline(state.nodeid)
+        baseline = self.expected.of(state.nodeid)
         if baseline is not None and baseline.tolerance_pct is not None:
             return baseline.tolerance_pct
         return state.marker.tolerance_pct or self.settings.tolerance_pct
@@ -271,55 +266,17 @@ class Session:
 
         publish(self, terminal)
 
-    @cached_property
-    def _no_baseline_hint(self) -> str:
-        slug = self.environment.gpu.slug
-        others = [other for other in self._store.slugs() if other not in (slug, SOURCE)]
-        known = f" (there are baselines for {', '.join(others)}, not for {slug})" if others else ""
-        if self.replayed_from is not None:
-            return f"{self.accept_command} makes one{known}"
-        return f"pytest --gpuperf --gpuperf-update=new makes one{known}"
-
-    def _limited(self, state: ItemState) -> list[str]:
-        """Metrics that the baseline file has limits on."""
-        baseline = self._baseline(state.nodeid)
-        limits = parse_limits(baseline.limits) if baseline is not None else ()
-        return [limit.name for limit in limits if not limit.needs_time]
-
     def _hints(self, nodeid: str) -> Hints:
         quoted = shlex.quote(nodeid)
+        update = "pytest --gpuperf --gpuperf-update=new"
+        makes_one = self.accept_command if self.replayed_from is not None else update
         return Hints(
             accept=f"where this is meant: {self.accept_command}",
             accept_pin="where this is meant: gpuperf baseline pin",
-            no_baseline=self._no_baseline_hint,
+            no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
             closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
             more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",
         )
-
-    @cached_property
-    def _gate(self) -> Gate:
-        from pytest_gpuperf.verdict.gate import Gate
-
-        slug = self.environment.gpu.slug
-        suites = dict.fromkeys(map(suite_of, self._expected))
-        known = [baseline for suite in suites if (baseline := self._store.load(slug, suite)) is not None]
-        return Gate(
-            known, card=self.environment.gpu.uuid, comparisons=len(self._expected), tests=set(self._expected)
-        )
-
-    def _baseline(self, nodeid: str, slug: str = "") -> TestBaseline | None:
-        """What is expected of a test on the session's GPU, or below another folder of the baselines."""
-        baseline, _ = self._file(nodeid, slug)
-        return baseline.tests.get(nodeid) if baseline else None
-
-    def _file(self, nodeid: str, slug: str = "") -> tuple[Baseline | None, str]:
-        """The baseline file of a test, and what to call it; worked out once for each file of tests."""
-        key = (slug or self.environment.gpu.slug, nodeid.partition("::")[0])
-        if key not in self._files:
-            suite = suite_of(nodeid)
-            path = self._store.path(key[0], suite)
-            self._files[key] = self._store.load(key[0], suite), show_path(path)
-        return self._files[key]
 
 
 def now() -> datetime.datetime:

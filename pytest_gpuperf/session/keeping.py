@@ -59,7 +59,7 @@ class KeepingSession(Session):
                 next_step="accept what it measured with "
                 f"`gpuperf baseline accept {self.run_id} --incomplete`",
             )
-        plan = accept(run, self._store, self.settings.update, self.settings.tolerance_pct)
+        plan = accept(run, self.expected.store, self.settings.update, self.settings.tolerance_pct)
         self.updated = True
         taken = len(plan.of_kind("new", "changed", "refreshed"))
         refused = len(plan.of_kind("refused"))

@@ -89,7 +89,7 @@ class LiveSession(KeepingSession):
     def _doubt(self, call: Call, timing: Timing) -> str:
         """What a time would be called; empty where it passes or has no baseline."""
         key = call.nodeid, call.label
-        for time in (self._gate.compare(key, timing), self._gate.compare_pinned(key, timing)):
+        for time in (self.expected.gate.compare(key, timing), self.expected.gate.compare_pinned(key, timing)):
             if time is not None and time.decision.outcome is not Outcome.PASS:
                 return f"{time.decision.outcome.value} at first, {time.decision.change_pct:+.1f} %"
         return ""
@@ -219,7 +219,7 @@ class LiveSession(KeepingSession):
             *metrics_of(preset),
             *state.marker.metrics,
             *self.settings.metrics,
-            *self._limited(state),
+            *self.expected.limited(state.nodeid),
         )
         shown = "" if preset == (DEFAULT,) else ",".join(preset)
         return Wanted(state.nodeid, state.marker.regex, state.metrics, shown)

@@ -1,0 +1,81 @@
+"""What the baselines expect of the tests of a run."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.baseline.schema import suite_of
+from pytest_gpuperf.json_files import show_path
+from pytest_gpuperf.static.kernel import SOURCE
+from pytest_gpuperf.verdict.limits import parse_limits
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.baseline.schema import Baseline, TestBaseline
+    from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.records import GpuInfo
+    from pytest_gpuperf.verdict.gate import Gate
+
+
+class Expectations:
+    """Reads each baseline file once, and compares times with all that were read.
+
+    Args:
+        store: The baseline files.
+        gpu: What the run is measured on.
+    """
+
+    def __init__(self, store: BaselineStore, gpu: GpuInfo) -> None:
+        self.store = store
+        self._gpu = gpu
+        self._tests: list[str] = []
+        self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
+
+    def add(self, nodeid: str) -> None:
+        """Learn of a test of the run.
+
+        Raises:
+            GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
+        """
+        self.of(nodeid)
+        self.of(nodeid, SOURCE)
+        self._tests.append(nodeid)
+
+    def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
+        """What is expected of a test on the GPU at hand, or below another folder of the baselines."""
+        baseline, _ = self._file(nodeid, slug)
+        return baseline.tests.get(nodeid) if baseline else None
+
+    def file(self, nodeid: str, slug: str = "") -> str:
+        """What to call the baseline file of a test."""
+        return self._file(nodeid, slug)[1]
+
+    def limited(self, nodeid: str) -> list[str]:
+        """Metrics that the baseline file has limits on."""
+        baseline = self.of(nodeid)
+        limits = parse_limits(baseline.limits) if baseline is not None else ()
+        return [limit.name for limit in limits if not limit.needs_time]
+
+    @cached_property
+    def other_gpus(self) -> str:
+        """What to say of baselines for other GPUs only; empty where there are none."""
+        others = [other for other in self.store.slugs() if other not in (self._gpu.slug, SOURCE)]
+        return f" (there are baselines for {', '.join(others)}, not for {self._gpu.slug})" if others else ""
+
+    @cached_property
+    def gate(self) -> Gate:
+        """Judges the times of the tests that were added."""
+        from pytest_gpuperf.verdict.gate import Gate
+
+        files = {self._file(nodeid)[1]: self._file(nodeid)[0] for nodeid in self._tests}
+        known = [baseline for baseline in files.values() if baseline is not None]
+        tests = frozenset(self._tests)
+        return Gate(known, card=self._gpu.uuid, comparisons=len(tests), tests=tests)
+
+    def _file(self, nodeid: str, slug: str = "") -> tuple[Baseline | None, str]:
+        key = (slug or self._gpu.slug, nodeid.partition("::")[0])
+        if key not in self._files:
+            suite = suite_of(nodeid)
+            path = self.store.path(key[0], suite)
+            self._files[key] = self.store.load(key[0], suite), show_path(path)
+        return self._files[key]
