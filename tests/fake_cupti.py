@@ -44,6 +44,7 @@ class FakeCupti(Cupti):
         self.state = "away"
         """`away`, `initialised`, `enabled`, `counting`, `counted`."""
         self.called: list[str] = []
+        self.attached = False
         self.finalised = 0
         self.image = 0
         self.functions = SimpleNamespace(cuptiFinalize=self._finalize)  # type: ignore[assignment]
@@ -55,6 +56,9 @@ class FakeCupti(Cupti):
         """Do what the function is for, or refuse."""
         name = function.removeprefix("cupti")
         self.called.append(name)
+        if name.startswith("Activity"):
+            self.attached = True
+            return
         asked = arguments[0]._obj
         if asked.structSize != asked.size():
             raise refusal(function, 10)
@@ -65,6 +69,7 @@ class FakeCupti(Cupti):
     def _finalize(self) -> int:
         assert self.state in ("away", "initialised")
         self.state = "away"
+        self.attached = False
         self.finalised += 1
         return 0
 
@@ -75,7 +80,8 @@ class FakeCupti(Cupti):
         return 0
 
     def _ProfilerInitialize(self, asked: params.Params) -> int:
-        return self._move("away", "initialised")
+        # As the real one does after cuptiFinalize.
+        return self._move("away", "initialised") if self.attached else 15
 
     def _ProfilerDeInitialize(self, asked: params.Params) -> int:
         return self._move("initialised", "away")
@@ -112,11 +118,11 @@ class FakeCupti(Cupti):
         return self._move("enabled", "counting")
 
     def _RangeProfilerStop(self, asked: params.Stop) -> int:
-        return self._move("counting", "counted")
+        return self._move("counting", "enabled")
 
     def _RangeProfilerDecodeData(self, asked: params.Decode) -> int:
         asked.numOfRangeDropped = max(0, len(self.kernels) - self.room)
-        return self._move("counted", "counted")
+        return self._move("enabled", "enabled")
 
     def _RangeProfilerGetCounterDataInfo(self, asked: params.CounterDataInfo) -> int:
         asked.numTotalRanges = min(len(self.kernels), self.room)
@@ -162,7 +168,7 @@ def recording(*activities: Activity) -> Any:
     """Stands for `activity.recorded`."""
 
     @contextmanager
-    def recorded() -> Iterator[list[Activity]]:
+    def recorded(*, stay: bool) -> Iterator[list[Activity]]:
         found: list[Activity] = []
         yield found
         found.extend(activities)

@@ -64,7 +64,10 @@ def lookup(
     counters = InProcessCounters(H200, "gh100")
     if wanted is not None:
         counters.expect([wanted])
-    return counters.lookup(call, regex, metrics or METRICS, list)
+    try:
+        return counters.lookup(call, regex, metrics or METRICS, list)
+    finally:
+        counters.let_go()
 
 
 def test_values_belong_to_kernels_in_the_order_of_their_launches(two: FakeCupti) -> None:

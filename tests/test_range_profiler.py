@@ -26,13 +26,31 @@ def test_each_kernel_has_a_row_and_what_has_no_value_is_left_out() -> None:
     assert rows == [{TIME: 5000.0, WARPS: 40.0}, {TIME: 3000.0}]
 
 
-def test_cupti_is_let_go_of_after_the_set_up_and_after_each_call() -> None:
+def test_it_stays_enabled_from_read_to_read() -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
-    assert (cupti.state, cupti.finalised) == ("away", 1)
-    for _ in range(2):
+    for _ in range(3):
         profiler.read(lambda: None, (TIME,), 1)
-    assert (cupti.state, cupti.finalised) == ("away", 3)
+    assert cupti.called.count("RangeProfilerEnable") == 1
+    assert (cupti.state, cupti.finalised) == ("enabled", 0)
+
+
+def test_it_is_enabled_anew_to_count_something_else() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    for metrics in ((TIME,), (TIME, WARPS)):
+        assert set(profiler.read(lambda: None, metrics, 1)[0]) == set(metrics)
+    assert cupti.called.count("RangeProfilerEnable") == 2
+
+
+def test_it_lets_go_when_told_and_attaches_again() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    for finalised in (1, 2):
+        profiler.read(lambda: None, (TIME,), 1)
+        profiler.let_go()
+        profiler.let_go()
+        assert (cupti.state, cupti.finalised) == ("away", finalised)
 
 
 def test_it_is_told_what_to_count_once_for_each_set_of_metrics() -> None:
@@ -74,7 +92,7 @@ def test_an_exception_of_the_call_is_its_own_and_cupti_is_let_go_of() -> None:
     profiler = RangeProfiler(cupti)
     with pytest.raises(ZeroDivisionError):
         profiler.read(lambda: 1 / 0, (TIME,), 1)
-    assert (cupti.state, cupti.finalised) == ("away", 2)
+    assert (cupti.state, cupti.finalised) == ("away", 1)
     assert profiler.read(lambda: None, (TIME,), 1)
 
 

@@ -73,7 +73,11 @@ class InProcessCounters:
         """
         if self.unavailable:
             return Profile(regex=regex or "", unavailable=self.unavailable)
-        kernels = self._read(call, metrics)
+        try:
+            kernels = self._read(call, metrics)
+        except BaseException:
+            self.let_go()
+            raise
         wanted = self._wanted.get(call.nodeid)
         chosen = choose(call, kernels, regex, wanted, lambda: [kernel.name for kernel in kernels])
         _check_metrics(chosen, by_kind(metrics)[1])
@@ -88,16 +92,22 @@ class InProcessCounters:
             chip=self._chip,
         )
 
+    def let_go(self) -> None:
+        """Leave CUPTI to others, and the GPU as fast as it is without."""
+        if self._profiler is not None:
+            self._profiler.let_go()
+
     def _read(self, call: Call, metrics: Sequence[str]) -> list[RawKernel]:
         for _ in range(WARM_UP_CALLS):
             call()
-        with recorded() as activities:
+        if self._profiler is None:
+            self._profiler = RangeProfiler(cupti())
+        self._profiler.attach()
+        with recorded(stay=True) as activities:
             call()
         launches = in_launch_order(activity for activity in activities if activity.name)
         if not launches:
             return []
-        if self._profiler is None:
-            self._profiler = RangeProfiler(cupti())
         short, raw = by_kind(metrics)
         names = self._profiler.known([*catalogue.ncu_metric_names(short, self._chip), *raw])
         rows = self._profiler.read(call, names, len(launches)) if names else [{}] * len(launches)

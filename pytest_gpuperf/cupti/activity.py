@@ -17,7 +17,7 @@ import torch
 from pytest_gpuperf.cupti.binding import CuptiError, cupti
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_gpuperf.cupti.binding import Cupti
 
@@ -155,8 +155,11 @@ class _Recorder:
 
 
 @contextmanager
-def recorded() -> Iterator[list[Activity]]:
+def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
     """What runs on the GPU inside the `with`; the list is filled, in order of start, at its end.
+
+    Args:
+        stay: Leave CUPTI attached, for who goes on to use it.
 
     Raises:
         CuptiError: There is no CUPTI, or another profiler holds it.
@@ -179,7 +182,18 @@ def recorded() -> Iterator[list[Activity]]:
     finally:
         for kind in kinds:
             library.functions.cuptiActivityDisable(kind)
-        library.functions.cuptiFinalize()
+        if not stay:
+            library.functions.cuptiFinalize()
+
+
+def attach(library: Cupti) -> None:
+    """Have CUPTI attach to the process again: after `cuptiFinalize` its profilers refuse to do so themselves.
+
+    Raises:
+        CuptiError: Another profiler holds it.
+    """
+    library.call("cuptiActivityEnable", _MEMSET)
+    library.call("cuptiActivityDisable", _MEMSET)
 
 
 @cache
@@ -188,10 +202,14 @@ def _demangled(name: bytes) -> str:
     return str(torch._C._demangle(text)) if text.startswith("_Z") else text
 
 
-def busy_us(activities: list[Activity]) -> float:
-    """Microseconds in which at least one of them ran: what overlaps counts once."""
-    total = covered = 0
-    for activity in activities:
-        total += max(0, activity.end_ns - max(activity.start_ns, covered))
-        covered = max(covered, activity.end_ns)
-    return total / 1e3
+def busy_us(calls: Iterable[Iterable[Activity]]) -> list[float]:
+    """Microseconds in which at least one activity of a call ran; what overlaps counts the first time only."""
+    covered = 0
+    found = []
+    for activities in calls:
+        total = 0
+        for activity in activities:
+            total += max(0, activity.end_ns - max(activity.start_ns, covered))
+            covered = max(covered, activity.end_ns)
+        found.append(total / 1e3)
+    return found

@@ -1,18 +1,22 @@
 """Hardware counters of the kernels of a call, read in this process: CUPTI's range profiler.
 
 Each kernel is a range of its own, and is replayed by CUPTI until all counters are read; device memory is put
-back between. Caches and clocks are left as they are. CUPTI lets go of the process afterwards, for while it is
-attached CUDA graphs are slower (see `activity`).
+back between. Caches and clocks are left as they are.
+
+Starting the profiler costs as much as several passes, so it stays enabled from one read to the next, until
+it is told to let go of the process: while it is attached, CUDA graphs are slower (see `activity`), and nobody
+else can use CUPTI.
 """
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.cupti.activity import attach
 from pytest_gpuperf.cupti.binding import CuptiError, cupti
 from pytest_gpuperf.cupti.host import Configuration, Host
 from pytest_gpuperf.cupti.params import (
@@ -30,7 +34,7 @@ from pytest_gpuperf.cupti.params import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from pytest_gpuperf.cupti.binding import Cupti
 
@@ -52,11 +56,18 @@ class RangeProfiler:
         self._cupti = library
         library.load_beside("libnvperf_host.so", "libnvperf_target.so")
         self._configurations: dict[tuple[str, ...], Configuration | None] = {}
-        with self._attached():
+        self._attached = False
+        self._enabled: tuple[int, Configuration] | None = None
+        """CUPTI's object, and what it counts."""
+        self.attach()
+        try:
             device = torch.cuda.current_device()
             chip = library.ask("cuptiDeviceGetChipName", ChipName(deviceIndex=device)).pChipName
             self._host = Host(library, chip.decode(), self._availability())
-        self._base = frozenset(self._host.base_metrics())
+            self._base = frozenset(self._host.base_metrics())
+        except BaseException:
+            self.let_go()
+            raise
 
     def known(self, metrics: Sequence[str]) -> tuple[str, ...]:
         """Those metrics that the chip counts; what ncu makes itself (`launch__*`) is none of them.
@@ -93,19 +104,12 @@ class RangeProfiler:
         """
         found = self._configuration(metrics)
         assert found is not None
-        with self._attached(), self._enabled() as profiler:
-            counters = self._counter_data(profiler, found, kernels)
-            self._cupti.ask("cuptiRangeProfilerStart", OfProfiler(pRangeProfilerObject=profiler))
-            try:
-                call()
-                torch.cuda.synchronize()
-            except BaseException:
-                self._ask_quietly("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
-                raise
-            self._cupti.ask("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
-            dropped = self._cupti.ask(
-                "cuptiRangeProfilerDecodeData", Decode(pRangeProfilerObject=profiler)
-            ).numOfRangeDropped
+        self.attach()
+        try:
+            counters, dropped = self._count(call, found, kernels)
+        except BaseException:
+            self.let_go()
+            raise
         ranges = self._cupti.ask(
             "cuptiRangeProfilerGetCounterDataInfo",
             CounterDataInfo(pCounterDataImage=ctypes.addressof(counters), counterDataImageSize=len(counters)),
@@ -118,6 +122,63 @@ class RangeProfiler:
         rows = self._host.evaluate(counters, ranges, found.metrics)
         # NaN: there was nothing to count, such as the hit rate of a cache that nobody asked.
         return [{name: value for name, value in row.items() if value == value} for row in rows]
+
+    def let_go(self) -> None:
+        """Leave the process to graphs and to other profilers; the next read attaches again."""
+        if not self._attached:
+            return
+        self._disable()
+        self._ask_quietly("cuptiProfilerDeInitialize", Params())
+        self._cupti.functions.cuptiFinalize()
+        self._attached = False
+
+    def attach(self) -> None:
+        """Take CUPTI, unless it is taken already.
+
+        Raises:
+            CuptiError: Another client has it, or there is no permission.
+        """
+        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+            raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
+        # A torch.profiler that has ended lets go of CUPTI at the next call into CUDA.
+        torch.cuda.synchronize()
+        if not self._attached:
+            # Where another client has it, it is not ours to end.
+            attach(self._cupti)
+            self._cupti.ask("cuptiProfilerInitialize", Params())
+            self._attached = True
+
+    def _enable(self, configuration: Configuration) -> int:
+        """CUPTI's object; one that has counted something else goes on counting that, whatever it is told."""
+        if self._enabled is None or self._enabled[1] is not configuration:
+            self._disable()
+            profiler = self._cupti.ask(
+                "cuptiRangeProfilerEnable", Enable(ctx=_current_context())
+            ).pRangeProfilerObject
+            self._enabled = profiler, configuration
+        return self._enabled[0]
+
+    def _disable(self) -> None:
+        if self._enabled is not None:
+            profiler, self._enabled = OfProfiler(pRangeProfilerObject=self._enabled[0]), None
+            self._ask_quietly("cuptiRangeProfilerDisable", profiler)
+
+    def _count(
+        self, call: Callable[[], object], configuration: Configuration, kernels: int
+    ) -> tuple[ctypes.Array[ctypes.c_char], int]:
+        """What was counted, and how many kernels found no room in it."""
+        profiler = self._enable(configuration)
+        counters = self._counter_data(profiler, configuration, kernels)
+        self._cupti.ask("cuptiRangeProfilerStart", OfProfiler(pRangeProfilerObject=profiler))
+        try:
+            call()
+            torch.cuda.synchronize()
+        except BaseException:
+            self._ask_quietly("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+            raise
+        self._cupti.ask("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+        decoded = self._cupti.ask("cuptiRangeProfilerDecodeData", Decode(pRangeProfilerObject=profiler))
+        return counters, decoded.numOfRangeDropped
 
     def _configuration(self, metrics: Collection[str]) -> Configuration | None:
         key = tuple(metrics)
@@ -172,30 +233,6 @@ class RangeProfiler:
             ),
         )
         return image
-
-    @contextmanager
-    def _attached(self) -> Iterator[None]:
-        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-            raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
-        # A torch.profiler that has ended lets go of CUPTI at the next call into CUDA.
-        torch.cuda.synchronize()
-        # Where another client has it, it is not ours to end.
-        self._cupti.ask("cuptiProfilerInitialize", Params())
-        try:
-            yield
-        finally:
-            self._ask_quietly("cuptiProfilerDeInitialize", Params())
-            self._cupti.functions.cuptiFinalize()
-
-    @contextmanager
-    def _enabled(self) -> Iterator[int]:
-        profiler = self._cupti.ask(
-            "cuptiRangeProfilerEnable", Enable(ctx=_current_context())
-        ).pRangeProfilerObject
-        try:
-            yield profiler
-        finally:
-            self._ask_quietly("cuptiRangeProfilerDisable", OfProfiler(pRangeProfilerObject=profiler))
 
     def _ask_quietly(self, function: str, params: Params) -> None:
         """Ask for the end of something; an error before it is more worth telling."""

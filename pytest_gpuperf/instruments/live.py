@@ -53,6 +53,7 @@ class LiveInstruments:
 
     def check(self, call: Call, reference: Reference) -> Correctness:
         """Run the call on poisoned memory and compare."""
+        self._counters.let_go()
         return correctness.check(
             call.fn,
             call.args,
@@ -66,10 +67,12 @@ class LiveInstruments:
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
+        self._counters.let_go()
         return self._timer.warm_up(call)
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time the call; one that differs from its baseline thrice, and the median counts."""
+        self._counters.let_go()
 
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: {text}")

@@ -9,6 +9,7 @@ import torch
 
 from pytest_gpuperf.cupti.activity import busy_us, recorded
 from pytest_gpuperf.cupti.binding import CuptiError
+from pytest_gpuperf.timing.estimate import trimmed_mean
 from pytest_gpuperf.timing.graph import block_gpu, capture, elapsed_us, event, replay_us
 from pytest_gpuperf.timing.stamp import NAME as STAMP
 
@@ -193,11 +194,15 @@ def _recorded(
     if not length:
         raise CuptiError("CUPTI recorded nothing", next_step="leave other profilers out of the process")
     of_blocks = [kept[begin : begin + length] for begin in range(0, length * blocks, length)]
-    if flushed:
-        of_blocks = [_without_first(block, length // calls) for block in of_blocks]
-    return [Block(busy_us(block) / calls, clock) for block, clock in zip(of_blocks, clocks, strict=True)]
+    return [
+        Block(_of_a_call(block, calls, flushed=flushed), clock)
+        for block, clock in zip(of_blocks, clocks, strict=True)
+    ]
 
 
-def _without_first(activities: list[Activity], period: int) -> list[Activity]:
-    """Without the flush that each call begins with."""
-    return [activity for index, activity in enumerate(activities) if index % period]
+def _of_a_call(activities: list[Activity], calls: int, *, flushed: bool) -> float:
+    """Microseconds of a call: the mean without the extremes, since some calls are disturbed."""
+    each = len(activities) // calls
+    # A flush is the first of its call, and no part of it.
+    begin = int(flushed)
+    return trimmed_mean(busy_us(activities[at + begin : at + each] for at in range(0, each * calls, each)))

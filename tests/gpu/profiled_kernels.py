@@ -46,12 +46,12 @@ def calls() -> dict[str, Callable[[], object]]:
     single = torch.randn(2048, 2048, device="cuda")
     weight = torch.ones(4096, device="cuda")
     rows = torch.randint(0, 8192, (8192,), device="cuda")
-    y = torch.empty_like(x)
+    y = torch.empty_like(half, dtype=torch.float32)
     return {
         "square_torch": lambda: torch.square(x),
         "square_triton": lambda: square_triton(x),
         "square_small": lambda: torch.square(small),
-        "copy": lambda: y.copy_(x),
+        "cast": lambda: y.copy_(half),
         "transpose": lambda: x.t().contiguous(),
         "gemm_bf16": lambda: half @ half,
         "gemm_triton": lambda: matmul_triton(half, half, TILES[1]),
