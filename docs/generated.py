@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, TypeVar
 
+from benchmarks import clock_spread
 from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.timing_accuracy import results
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-ACCURACY, GATE = "timing_accuracy.json", "gate_power.json"
+ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
 NOT_YET = "Not measured yet.\n"
 EXAMPLE = "suites/test_square.py::test_square_triton[8192x8192]"
 EXAMPLE_COUNTERS = ("achieved_occupancy", "duration_us", "memory_throughput", "registers_per_thread")
@@ -183,6 +184,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "accuracy_hot": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "hot")),
     "accuracy_cold": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "cold")),
     "accuracy_others": _of_results(ACCURACY, results.read, accuracy.others_table),
+    "clock_source": _of_results(CLOCKS, clock_spread.read, clock_spread.source),
+    "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.spread_table),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_effects": _of_results(GATE, analysis.read, gate.effects),
     "gate_unchanged": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.held_out)),

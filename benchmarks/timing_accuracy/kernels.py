@@ -13,22 +13,25 @@ if TYPE_CHECKING:
     Call = Callable[[], Any]
 
 
-def _square(size: int) -> Call:
+def square(size: int) -> Call:
+    """Square of float32."""
     return partial(torch.square, torch.randn(size, size, device="cuda"))
 
 
-def _matmul(size: int) -> Call:
+def matmul(size: int) -> Call:
+    """Product of square matrices of bfloat16."""
     a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     return partial(torch.mm, a, b)
 
 
-def _softmax(size: int) -> Call:
+def softmax(size: int) -> Call:
+    """Softmax of the rows of a square matrix of float32."""
     return partial(torch.softmax, torch.randn(size, size, device="cuda"), -1)
 
 
 KERNELS: dict[str, Callable[[], Call]] = {
-    **{f"square {size}²": partial(_square, size) for size in (64, 256, 1024, 2048, 4096, 8192)},
-    **{f"matmul bf16 {size}": partial(_matmul, size) for size in (512, 1024, 2048, 4096)},
-    **{f"softmax {size}²": partial(_softmax, size) for size in (1024, 8192)},
+    **{f"square {size}²": partial(square, size) for size in (64, 256, 1024, 2048, 4096, 8192)},
+    **{f"matmul bf16 {size}": partial(matmul, size) for size in (512, 1024, 2048, 4096)},
+    **{f"softmax {size}²": partial(softmax, size) for size in (1024, 8192)},
 }
 """Each makes its inputs when it is called, so that they are not all in memory at once."""

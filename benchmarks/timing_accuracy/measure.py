@@ -31,14 +31,14 @@ def gpu_jobs(processes: int) -> list[Job]:
         (f"ours {at + 1}", f"{_HERE}.ours:measure", ("hot", "cold", *(["queued"] if not at else [])), 120)
         for at in range(processes)
     ]
+    truth: list[Job] = [(f"{TRUTH} {at + 1}", f"{_HERE}.truth:measure", (), 60) for at in range(processes)]
     others: list[Job] = [
-        (TRUTH, f"{_HERE}.truth:measure", (), 60),
         ("do_bench", f"{_HERE}.others:do_bench", (), 30),
         ("do_bench_cudagraph", f"{_HERE}.others:do_bench_cudagraph", (), 30),
         ("gpucheck", f"{_HERE}.others:gpucheck", (), 30),
     ]
-    # The truth in between, so that it is no colder and no warmer than the rest.
-    return [*ours[: processes // 2], *others, *ours[processes // 2 :]]
+    # In turn, so that neither is colder or warmer than the other.
+    return [*(job for pair in zip(ours, truth, strict=True) for job in pair), *others]
 
 
 def host_jobs() -> list[Job]:
@@ -53,7 +53,7 @@ def measure(processes: int, keep: Callable[[Results], None], say: Callable[[str]
     """Measure everything; what fails is noted and left out.
 
     Args:
-        processes: How many fresh processes time the kernels with the plugin.
+        processes: How many fresh processes time the kernels with the plugin, and how many read the truth.
         keep: Stores what there is so far; called after each process.
         say: Told what is going on.
     """
@@ -83,7 +83,8 @@ def _run(job: Job, child: Child, results: Results) -> Results:
 
 def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Results:
     """The results with what a child has said."""
-    truth, tools = dict(results.truth), dict(results.tools)
+    tools = dict(results.tools)
+    truth: dict[str, Truth] = {}
     environment, clock = results.environment, results.max_sm_clock_mhz
     found: dict[str, dict[str, Ours]] = {}
     times: dict[str, float] = {}
@@ -103,7 +104,7 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
         environment=environment,
         max_sm_clock_mhz=clock,
         tools=tools,
-        truth=truth,
+        truth=(*results.truth, truth) if truth else results.truth,
         ours=(*results.ours, found) if found else results.ours,
         others={**results.others, name: times} if times else results.others,
     )

@@ -12,7 +12,7 @@ from pytest_gpuperf.records import Environment, Record, TimingFigure
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEMA = 1
+SCHEMA = 2
 Condition: TypeAlias = Literal["hot", "cold"]
 """Caches as the call before left them, or L2 flushed before each call."""
 
@@ -51,8 +51,8 @@ class Results(Record, frozen=True, kw_only=True):
     """0 where NVML does not tell."""
     tools: dict[str, str] = {}
     """Versions of the other tools."""
-    truth: dict[str, Truth] = {}
-    """By kernel."""
+    truth: tuple[dict[str, Truth], ...] = ()
+    """For each process, by kernel: where memory lies moves a short kernel from process to process."""
     ours: tuple[dict[str, dict[str, Ours]], ...] = ()
     """For each process, by kernel and mode."""
     others: dict[str, dict[str, float]] = {}
