@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 HOST, PROFILER, CONTEXT = 4711, 4712, 4713
 NAN = float("nan")
+PASSES = 3
 
 
 def activity(name: str, launch: int = 1, start_ns: int = 0, **facts: Any) -> Activity:
@@ -110,7 +111,8 @@ class FakeCupti(Cupti):
         return 0
 
     def _RangeProfilerSetConfig(self, asked: params.SetConfig) -> int:
-        same = (asked.pCounterDataImage, asked.range, asked.replayMode) == (self.image, 1, 2)
+        same = (asked.pCounterDataImage, asked.range, asked.replayMode) == (self.image, 1, 3)
+        self.passes = 0
         self.room = asked.maxRangesPerPass
         return 0 if same and ctypes.string_at(asked.pConfig, asked.configSize) == b"image" else 1
 
@@ -118,11 +120,12 @@ class FakeCupti(Cupti):
         return self._move("enabled", "counting")
 
     def _RangeProfilerStop(self, asked: params.Stop) -> int:
+        self.passes += 1
         return self._move("counting", "enabled")
 
     def _RangeProfilerDecodeData(self, asked: params.Decode) -> int:
         asked.numOfRangeDropped = max(0, len(self.kernels) - self.room)
-        return self._move("enabled", "enabled")
+        return self._move("enabled", "enabled") if self.passes == PASSES else 7
 
     def _RangeProfilerGetCounterDataInfo(self, asked: params.CounterDataInfo) -> int:
         asked.numTotalRanges = min(len(self.kernels), self.room)
@@ -154,7 +157,7 @@ class FakeCupti(Cupti):
         return 0
 
     def _ProfilerHostGetNumOfPasses(self, asked: params.NumOfPasses) -> int:
-        asked.numOfPasses = 15
+        asked.numOfPasses = PASSES
         return 0
 
     def _ProfilerHostEvaluateToGpuValues(self, asked: params.Evaluate) -> int:

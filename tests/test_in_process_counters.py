@@ -144,14 +144,11 @@ def test_what_is_wrong_with_one_call_leaves_the_others(install: Callable[..., Fa
     assert counters.lookup(CALL, None, METRICS, list).combined["kernels"] == 1
 
 
-def test_nodes_of_a_graph_are_in_the_order_in_which_they_ran() -> None:
-    nodes = [activity("c", 2, 500), activity("b", 2, 300), activity("a", 1, 400)]
-    assert [node.name for node in in_launch_order(nodes)] == ["a", "b", "c"]
-
-
-def test_nodes_side_by_side_are_not_told_apart() -> None:
-    with pytest.raises(CuptiError, match="side by side"):
-        in_launch_order([activity("a", 1, 0), activity("b", 1, 50)])
+def test_launches_are_in_order_and_a_graph_is_refused() -> None:
+    first, second = activity("a", 3, start_ns=500), activity("b", 4, start_ns=0)
+    assert in_launch_order([second, first]) == [first, second]
+    with pytest.raises(CuptiError, match="launches a CUDA graph, whose kernels CUPTI counts as one"):
+        in_launch_order([first, activity("b", 3, start_ns=700)])
 
 
 def test_launches_of_their_own_may_overlap() -> None:

@@ -6,7 +6,7 @@ them. Both cannot be had at once, so they are matched by the order of launches.
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -124,18 +124,18 @@ class InProcessCounters:
 
 
 def in_launch_order(kernels: Iterable[Activity]) -> list[Activity]:
-    """Kernels as they were launched, the nodes of a graph as they started.
+    """Kernels as they were launched.
 
     Raises:
-        CuptiError: Nodes of a graph ran side by side, so that their order says nothing.
+        CuptiError: Some are the nodes of a CUDA graph, of which CUPTI counts all together.
     """
-    ordered = sorted(kernels, key=attrgetter("launch", "start_ns"))
-    for _, nodes in groupby(ordered, key=attrgetter("launch")):
-        if any(after.start_ns < before.end_ns for before, after in pairwise(nodes)):
-            raise CuptiError(
-                "kernels of a CUDA graph ran side by side, and CUPTI does not say which is which",
-                expected="a call without such a graph, or --gpuperf-counters=ncu",
-            )
+    ordered = sorted(kernels, key=attrgetter("launch"))
+    if any(before.launch == after.launch for before, after in pairwise(ordered)):
+        raise CuptiError(
+            "the call launches a CUDA graph, whose kernels CUPTI counts as one",
+            expected="a call that launches its kernels one by one",
+            next_step="profile what was captured, or use --gpuperf-counters=ncu",
+        )
     return ordered
 
 

@@ -1,7 +1,8 @@
 """Hardware counters of the kernels of a call, read in this process: CUPTI's range profiler.
 
-Each kernel is a range of its own, and is replayed by CUPTI until all counters are read; device memory is put
-back between. Caches and clocks are left as they are.
+Each kernel is a range of its own, and the call is repeated until all counters are read. CUPTI could repeat
+each kernel by itself and put device memory back between, but what it writes for that is still on its way to
+DRAM when the kernel runs, and counts as its own. Caches and clocks are left as they are.
 
 Starting the profiler costs as much as several passes, so it stays enabled from one read to the next, until
 it is told to let go of the process: while it is attached, CUDA graphs are slower (see `activity`), and nobody
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.cupti.binding import Cupti
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
-_AUTO_RANGE, _KERNEL_REPLAY = 1, 2
+_AUTO_RANGE, _USER_REPLAY = 1, 3
 
 
 class RangeProfiler:
@@ -91,7 +92,7 @@ class RangeProfiler:
         """Run a call and read the counters of its kernels.
 
         Args:
-            call: Launches kernels; it has been called before.
+            call: Launches kernels; it has been called before, and is called once for each pass.
             metrics: Raw names, all known and at least one.
             kernels: How many kernels it launches.
 
@@ -169,14 +170,15 @@ class RangeProfiler:
         """What was counted, and how many kernels found no room in it."""
         profiler = self._enable(configuration)
         counters = self._counter_data(profiler, configuration, kernels)
-        self._cupti.ask("cuptiRangeProfilerStart", OfProfiler(pRangeProfilerObject=profiler))
-        try:
-            call()
-            torch.cuda.synchronize()
-        except BaseException:
-            self._ask_quietly("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
-            raise
-        self._cupti.ask("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+        for _ in range(configuration.passes):
+            self._cupti.ask("cuptiRangeProfilerStart", OfProfiler(pRangeProfilerObject=profiler))
+            try:
+                call()
+                torch.cuda.synchronize()
+            except BaseException:
+                self._ask_quietly("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
+                raise
+            self._cupti.ask("cuptiRangeProfilerStop", Stop(pRangeProfilerObject=profiler))
         decoded = self._cupti.ask("cuptiRangeProfilerDecodeData", Decode(pRangeProfilerObject=profiler))
         return counters, decoded.numOfRangeDropped
 
@@ -226,7 +228,7 @@ class RangeProfiler:
                 counterDataImageSize=size,
                 pCounterDataImage=address,
                 range=_AUTO_RANGE,
-                replayMode=_KERNEL_REPLAY,
+                replayMode=_USER_REPLAY,
                 maxRangesPerPass=kernels,
                 numNestingLevels=1,
                 minNestingLevel=1,

@@ -62,7 +62,11 @@ COMPARED = (
     "instructions",
     *(name for name in METRICS if name.startswith("stall.")),
 )
-FACTS = [name for name in (*PRESETS["launch"], "shared_memory.dynamic") if name != "occupancy_limit.barriers"]
+FACTS = [
+    name
+    for name in (*PRESETS["launch"], "shared_memory.dynamic")
+    if name not in ("duration_us", "occupancy_limit.barriers")
+]
 RELATIVE, POINTS, SMALL_STALL = 0.02, 0.5, 5.0
 
 pytestmark = [
@@ -210,10 +214,10 @@ def test_a_kernel_costs_little_after_the_first(
     assert statistics.median(seconds) <= most_s, seconds
 
 
-def test_outputs_and_inputs_are_what_they_were(counters: InProcessCounters, x: torch.Tensor) -> None:
+def test_the_call_runs_once_for_each_pass(counters: InProcessCounters, x: torch.Tensor) -> None:
     y = torch.zeros_like(x)
-    counters.lookup(call_of(lambda: y.add_(1)), None, METRICS, list)
-    # Two calls to warm up, one that is recorded, one that is counted in many passes.
+    counters.lookup(call_of(lambda: y.add_(1)), None, PRESETS["one-pass"], list)
+    # Two calls to warm up, one that is recorded, one that is counted.
     assert torch.equal(y, torch.full_like(y, 4))
 
 
@@ -246,18 +250,19 @@ def test_backward_is_seen_too(counters: InProcessCounters) -> None:
         (w @ w).sum().backward()  # type: ignore[no-untyped-call]
 
     found = counters.lookup(call_of(backward), "gemm|nvjet|cutlass", PRESETS["sol"], list)
-    assert found.combined["kernels"] == 3
+    # One product forward and two back, each of one kernel or more.
+    assert float(found.combined["kernels"]) >= 3
 
 
-def test_nodes_of_a_graph_are_seen_one_by_one(counters: InProcessCounters, x: torch.Tensor) -> None:
+def test_a_graph_is_refused(counters: InProcessCounters, x: torch.Tensor) -> None:
     y = torch.empty_like(x)
     graph = torch.cuda.CUDAGraph()
     torch.square(x, out=y)
     with torch.cuda.graph(graph):
         torch.square(x, out=y)
         torch.exp(x, out=y)
-    found = counters.lookup(call_of(graph.replay), None, PRESETS["sol"], list)
-    assert found.combined["kernels"] == 2
+    with pytest.raises(CuptiError, match="launches a CUDA graph, whose kernels CUPTI counts as one"):
+        counters.lookup(call_of(graph.replay), None, PRESETS["sol"], list)
 
 
 def node_us(graph: torch.cuda.CUDAGraph) -> float:
