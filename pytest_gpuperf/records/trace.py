@@ -84,7 +84,7 @@ class FusionCandidate(Record, frozen=True, kw_only=True):
     saved_launches: int
     """Over all those times."""
     saved_us: float
-    """`saved_launches` times the mean launch gap, in microseconds: memory that is read again is not in it."""
+    """`saved_launches` times the usual launch gap, in microseconds; without memory that is read again."""
     at_most_us: float
     """That, and the time of all kernels but the longest of each row: if those came for nothing."""
 
