@@ -131,7 +131,7 @@ class Trace(Record, frozen=True, kw_only=True):
     """The most `saved_us` first."""
     streams: int = 0
     region: str = ""
-    """Annotation whose median occurrence this is; empty for a whole file."""
+    """Annotation that encloses this, the median of its occurrences; empty for a whole file."""
     occurrences: int = 1
     """How many of these the trace has."""
     gpu: str = ""

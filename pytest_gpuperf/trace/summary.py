@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.trace.chrome import Activity, Annotation, ChromeTrace
 
 CALL_MARK = "gpuperf.call"
-"""Annotation around each call that the plugin records."""
+"""Annotation around each call that the plugin records; between two of them the host waits for the GPU."""
+CLOCKS_US = 2.0
+"""By so much the host's clock and that of CUPTI's records may differ; nothing else is launched so close."""
 
 _SYNCHRONIZE = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx|Stream|Event)Synchronize")
 _DIRECTION = re.compile(r"\b(?:[HDPA]to[HDPA])\b")
@@ -34,6 +36,8 @@ _DIRECTION = re.compile(r"\b(?:[HDPA]to[HDPA])\b")
 class Region(NamedTuple):
     """What ran on the GPU in one occurrence of an annotation, or in the whole file."""
 
+    name: str
+    """Of the annotation; empty for the whole file."""
     activities: list[Activity]
     synchronizations: int
 
@@ -58,7 +62,7 @@ def summarise(
         trace: The events.
         annotation: Regex that the whole name of an annotation has to match, such as `ProfilerStep#\d+`; by
             default the plugin's own where the trace has it, else the whole file is one region.
-        tensor_cores: Knows of some kernels by their code whether they use tensor cores, and of others nothing.
+        tensor_cores: Knows of some kernels by their code whether they use tensor cores, else None.
 
     Raises:
         GpuperfError: The regex is broken, or nothing ran on the GPU in what it matches.
@@ -75,7 +79,7 @@ def summarise(
     region = sorted(regions, key=lambda one: one.gpu_time_us)[(len(regions) - 1) // 2]
     device = dict(trace.devices).get(device_id, Device())
     made = _table(region, device, tensor_cores)
-    return replace(made, region=named[0].name if named else "", occurrences=len(regions), gpu=device.name)
+    return replace(made, region=region.name, occurrences=len(regions), gpu=device.name)
 
 
 def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> Trace:
@@ -134,13 +138,15 @@ def _annotations(trace: ChromeTrace, annotation: str | None) -> list[Annotation]
 
 
 def _whole(trace: ChromeTrace, activities: list[Activity]) -> Region:
-    return Region(activities, len({call.correlation for call in trace.host_calls if _waits(call.name)}))
+    return Region("", activities, len({call.correlation for call in trace.host_calls if _waits(call.name)}))
 
 
 def _regions(
     trace: ChromeTrace, activities: Sequence[Activity], annotations: Sequence[Annotation]
 ) -> list[Region]:
     """What each annotation's host code launched, from whatever thread, whenever it ran."""
+    own = annotations[0].name == CALL_MARK if annotations else False
+    slack = CLOCKS_US if own else 0.0
     launched = {call.correlation: call.start_us for call in trace.host_calls if call.correlation}
     ends = [*(one.start_us for one in annotations[1:]), float("inf")]
     regions = []
@@ -149,8 +155,8 @@ def _regions(
         for one in activities:
             at = launched.get(one.correlation)
             # Some launches are not recorded: Triton's, by older versions. Then its own time has to do.
-            last = annotation.end_us if at is not None else next_start
-            if annotation.start_us <= (one.start_us if at is None else at) < last:
+            last = next_start if own or at is None else annotation.end_us
+            if annotation.start_us <= (one.start_us if at is None else at) + slack < last:
                 inside.append(one)
         if inside:
             waits = [
@@ -158,7 +164,7 @@ def _regions(
                 for call in trace.host_calls
                 if annotation.start_us <= call.start_us < annotation.end_us and _waits(call.name)
             ]
-            regions.append(Region(inside, len(set(waits))))
+            regions.append(Region(annotation.name, inside, len(set(waits))))
     return regions
 
 
