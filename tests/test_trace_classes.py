@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 
 from pytest_gpuperf.records import TracedKernel
-from pytest_gpuperf.trace.classes import classify
+from pytest_gpuperf.trace.classes import THRESHOLDS, classify
 from pytest_gpuperf.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.trace.kernel_names import kind_of, tensor_cores_of
 
@@ -114,6 +118,14 @@ def test_classes_do_not_depend_on_how_fast_the_gpu_is() -> None:
     ]
     slower = [row(r.name, r.calls, r.mean_us * 7, r.blocks_per_sm, r.waves) for r in rows]
     assert classify(rows) == classify(slower) == ["large_core", "small_frequent", "medium_auxiliary", "other"]
+
+
+def test_the_page_has_the_thresholds_of_the_code() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "trace.md").read_text(encoding="utf-8")
+    told = {
+        name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", page, re.MULTILINE)
+    }
+    assert told == asdict(THRESHOLDS)
 
 
 def small(name: str, duration_us: float = 3.0) -> Launch:
