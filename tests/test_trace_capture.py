@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import pytest
-
-pytest.importorskip("torch")
+import torch
 
 from pytest_gpuperf.cupti.activity import Activity
+from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.instruments.live import trace_file_name
-from pytest_gpuperf.trace import chrome
+from pytest_gpuperf.trace import capture, chrome
 from pytest_gpuperf.trace.capture import CALLS, Span, median_call, with_shortest
 from pytest_gpuperf.trace.summary import summarise
 from pytest_gpuperf.trace.triton_code import TritonCode
 from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import NoReturn
+
+    import pytest
+
     from pytest_gpuperf.records import Trace
 
 
@@ -62,6 +68,39 @@ def test_calls_that_differ_cannot_be_told_apart() -> None:
     assert median_call([]) is None
     assert median_call(calls(*[5000] * CALLS)[1:]) is None
     assert median_call(calls(*[5000] * (CALLS - 1)) + calls(5000, name="other")) is None
+
+
+def test_a_call_is_recorded_by_all_three_and_its_trace_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    doing = ["warm-up"]
+
+    def by_events(fn: Callable[[], object]) -> float:
+        doing.append("events")
+        fn()
+        return 30.0
+
+    def by_cupti() -> NoReturn:
+        raise CuptiError("another profiler holds it")
+
+    def profile(fn: Callable[[], object], file: Path) -> None:
+        doing.append("profiler")
+        fn()
+        trace = TraceBuilder()
+        for start in (100.0, 120.0, 140.0):
+            trace.kernel("k", start, 5.0)
+        file.write_bytes(gzip.compress(trace.data()))
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(capture, "_by_events", by_events)
+    monkeypatch.setattr("pytest_gpuperf.cupti.activity.recorded", by_cupti)
+    monkeypatch.setattr(capture, "_profile", profile)
+    found = capture.capture(lambda: calls.append(doing[-1]), tmp_path / "traces" / "x.json.gz")
+    # What was compiled and tuned in the warm-up is in none of the three, and the profiler comes last.
+    assert calls == ["warm-up"] * 3 + ["events", "profiler"]
+    assert (found.file, found.launches) == ("traces/x.json.gz", 3)
+    assert (found.span_by, found.span_us) == ("events", 30.0)
 
 
 class CompiledKernel:

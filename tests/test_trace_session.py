@@ -14,6 +14,8 @@ from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.instruments.base import Call
+from pytest_gpuperf.instruments.child import ChildInstruments
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.runs import RunStore, encode_run, load_run
@@ -151,6 +153,13 @@ def test_junit_files_have_the_figures() -> None:
     written = dict(properties(result))
     assert written["gpuperf.main.launches"] == "202"
     assert written["gpuperf.main.launch_gap"] == "2"
+
+
+def test_a_process_that_traces_nothing_agrees_with_what_a_test_asserts() -> None:
+    found = ChildInstruments().trace(Call("t.py::test_a", "main", print))
+    assert found.launches <= 40 < found.launches
+    assert found.gpu_busy_pct > 99
+    assert any(row.kernel_class == "small_frequent" and row.share_pct < 5 for row in found.kernels)
 
 
 TRACED = """

@@ -99,12 +99,17 @@ class ChildInstruments:
         return Profile(kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels or "")
 
     def trace(self, call: Call) -> Trace:  # noqa: ARG002
-        """Nothing, for another profiler may hold CUPTI, and a table that agrees with every bound."""
+        """Nothing, for another profiler may hold CUPTI: a kernel of each class, with figures that agree."""
         number = ANY_NUMBER
         count = cast("int", number)
-        kernel = TracedKernel(name="", calls=count, total_us=number, mean_us=number, share_pct=number)
+        kernels = tuple(
+            TracedKernel(
+                name="", kernel_class=name, calls=count, total_us=number, mean_us=number, share_pct=number
+            )
+            for name in KERNEL_CLASSES
+        )
         return Trace(
-            kernels=(kernel,),
+            kernels=kernels,
             launches=count,
             host_launches=count,
             span_us=number,
