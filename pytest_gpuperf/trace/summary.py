@@ -73,7 +73,7 @@ def summarise(
     regions = _regions(trace, trace_of_one, named) if named is not None else [_whole(trace, trace_of_one)]
     if not regions:
         raise GpuperfError(
-            f"no annotation that matches {annotation!r} has anything that ran on the GPU",
+            f"no annotation that matches {annotation or CALL_MARK!r} has anything that ran on the GPU",
             expected=f"one of {', '.join(sorted({one.name for one in trace.annotations})[:8]) or 'none'}",
         )
     region = sorted(regions, key=lambda one: one.gpu_time_us)[(len(regions) - 1) // 2]
@@ -122,10 +122,10 @@ def busy_us(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def _busiest(activities: Iterable[Activity]) -> int:
-    time: Counter[int] = Counter()
+    time_us: dict[int, float] = defaultdict(float)
     for one in activities:
-        time[one.device] += one.end_us - one.start_us  # type: ignore[assignment]
-    return max(time, key=time.__getitem__, default=0)
+        time_us[one.device] += one.end_us - one.start_us
+    return max(time_us, key=time_us.__getitem__, default=0)
 
 
 def _annotations(trace: ChromeTrace, annotation: str | None) -> list[Annotation] | None:
