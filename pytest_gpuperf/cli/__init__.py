@@ -8,6 +8,8 @@ import click
 
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli.baseline import baseline
+from pytest_gpuperf.cli.break_even import break_even
+from pytest_gpuperf.cli.compare import compare
 from pytest_gpuperf.cli.doctor import doctor
 from pytest_gpuperf.cli.explain import explain
 from pytest_gpuperf.cli.export import export
@@ -40,6 +42,8 @@ def main() -> None:
 
 
 main.add_command(baseline)
+main.add_command(break_even)
+main.add_command(compare)
 main.add_command(doctor)
 main.add_command(explain)
 main.add_command(export)
