@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         Run,
         StaticKernel,
         Timing,
+        Trace,
+        TracedKernel,
         WarmUp,
     )
     from pytest_gpuperf.static.occupancy import Occupancy, occupancy
@@ -38,6 +40,8 @@ __all__ = [
     "Run",
     "StaticKernel",
     "Timing",
+    "Trace",
+    "TracedKernel",
     "WarmUp",
     "__version__",
     "break_even",
