@@ -15,6 +15,7 @@ from pytest_gpuperf.cli.explain import explain
 from pytest_gpuperf.cli.export import export
 from pytest_gpuperf.cli.metrics import metrics
 from pytest_gpuperf.cli.ncu import ncu
+from pytest_gpuperf.cli.plot import plot
 from pytest_gpuperf.cli.recording import recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.verdict.result import printable
@@ -49,4 +50,5 @@ main.add_command(explain)
 main.add_command(export)
 main.add_command(metrics)
 main.add_command(ncu)
+main.add_command(plot)
 main.add_command(recording)

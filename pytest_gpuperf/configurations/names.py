@@ -50,13 +50,13 @@ def name_of(nodeid: str, label: str) -> Name:
 
 def number_of(parameter: str) -> tuple[str, float] | None:
     """Name and value of a parameter that is a number, the name empty where it has none; else None."""
-    found = _NUMBER.fullmatch(parameter)
-    if found is not None:
-        return found["name"], float(found["number"])
-    shape = _SHAPE.fullmatch(parameter)
-    if shape is not None:
-        return shape["name"], float(math.prod(map(int, re.findall(r"\d+", shape["extents"]))))
-    return None
+    found = _NUMBER.fullmatch(parameter) or _SHAPE.fullmatch(parameter)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    extents = re.findall(r"\d+", parts["extents"]) if "extents" in parts else [parts["number"]]
+    value = math.prod(map(float, extents))
+    return (parts["name"], value) if math.isfinite(value) else None
 
 
 class Pairing(NamedTuple):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.counters.comparison import change_of
+from pytest_gpuperf.records.trace import TRACE_UNITS
 from pytest_gpuperf.verdict.compare import is_exact
 from pytest_gpuperf.verdict.limits import TIME_UNITS
 
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 MODE = "mode"
 """The row that says how times were taken."""
 _TIMES = (*TIME_UNITS, MODE)
-_TRACE_UNITS = {
-    "gpu_time_us": "us",
-    "span_us": "us",
-    "gpu_busy": "%",
-    "launch_gap": "us",
-    "tensor_core_share": "%",
-}
 _BETTER: Mapping[str, Better] = {
     "time_us": "lower",
     "gb_per_s": "higher",
@@ -58,8 +52,7 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
 
 def trace_figures(measurement: Measurement) -> Mapping[str, float]:
     """The figures of what `gpuperf.trace` recorded, by name, such as `launches` and `gpu_busy`."""
-    trace = getattr(measurement, "trace", None)
-    return {} if trace is None else trace.figures
+    return {} if measurement.trace is None else measurement.trace.figures
 
 
 def unit_of(name: str) -> str:
@@ -67,9 +60,7 @@ def unit_of(name: str) -> str:
     metric = METRICS.get(name)
     if metric is not None:
         return metric.unit
-    if name.startswith("class."):
-        return "%"
-    return TIME_UNITS.get(name, _TRACE_UNITS.get(name, ""))
+    return TIME_UNITS.get(name, TRACE_UNITS.get(name, ""))
 
 
 def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.report.kernel_data import csv_text, json_text
@@ -31,7 +32,7 @@ _FIELDS = (
     "time_us_with",
     "measured_us",
 )
-_TITLES = ("launches", "GPU time", "saved", "launches cost", "net", "time", "measured")
+_TITLES = ("launches", "GPU time", "saved", "cost", "net", "time", "measured")
 
 
 def terminal_lines(found: Found, *, width: int, colour: bool) -> list[str]:
@@ -43,16 +44,14 @@ def terminal_lines(found: Found, *, width: int, colour: bool) -> list[str]:
         colour: Whether ANSI colours may be used.
     """
     rows = [(series, cells) for series in found.series for cells in _cells(series)]
-    titles, entries = lay_out(
-        Column("", [printable(series.name) for series, _ in rows], "left"),
-        [
-            Column(title, [cells[index] for _, cells in rows])
-            for index, title in enumerate((found.size_title, *_TITLES))
-        ],
-        [],
-        width=width,
-        colour=colour,
-    )
+    columns = [
+        Column(printable(title), [cells[index] for _, cells in rows])
+        for index, title in enumerate((found.size_title, *_TITLES))
+    ]
+    if any(series.name for series in found.series):
+        columns.insert(0, Column("", [printable(series.name) for series, _ in rows]))
+    names, *numbers = columns
+    titles, entries = lay_out(replace(names, justify="left"), numbers, [], width=width, colour=colour)
     lines = [*titles, *(line for entry in entries for line in entry)]
     return [*lines, "", *wrapped([printable(line) for line in _conclusions(found)], width)]
 
