@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Trace
-from pytest_gpuperf.runs import RunStore
+from pytest_gpuperf.runs import RunStore, load_run
 from run_builders import measured, record, run, timing
 
 if TYPE_CHECKING:
@@ -168,7 +168,22 @@ def test_without_a_trace_a_profile_of_all_kernels_counts_the_launches(project: P
     # 2 launches of 5 µs are 10 µs; 1 and 20 are saved: 1 + 9 / 19.
     assert as_json("--launch", "5")["series"][0]["pays_above"] == pytest.approx(1 + 9 / 19)
     store(project, *sizes, counted("reduced[1]", 9.0, 4, regex="top"), counted("reduced[2]", 20.0, 4))
-    assert "the launches of t/test_vit.py::test_reduced[1] are not known" in refused("--launch", "5")
+    lines = shown("--launch", "5")
+    assert "left out: the launches of t/test_vit.py::test_reduced[1] are not known" in lines
+    assert "calculated: pays in all of the measured range (2)" in lines
+
+
+def test_a_wrong_result_counts_neither_as_a_size_nor_for_the_cost(project: Path) -> None:
+    eager(project)
+    wrong = vit("reduced[896]", 1.0, 1.0, 1000)
+    kept = RunStore(project / ".gpuperf")
+    whole = load_run(kept.resolve("latest"))
+    tests = (*whole.tests, vit("full[896]", 9e4, 9e4, 100), replace(wrong, failure="AssertionError"))
+    kept.write(replace(whole, tests=tests))
+    found = as_json()
+    assert found["launch_us"] == 8.0
+    assert [size["size"] for size in found["series"][0]["sizes"]] == [224, 448]
+    assert found["left_out"] == ["t/test_vit.py::test_reduced[896] failed, or its result was wrong"]
 
 
 def test_times_of_two_modes_make_no_measured_break_even(project: Path) -> None:
@@ -197,7 +212,7 @@ def test_csv_has_a_row_for_each_size(project: Path) -> None:
 def test_markdown_has_the_conclusions_as_a_list(project: Path) -> None:
     eager(project)
     text = break_even("--markdown").stdout
-    assert text.startswith("| size | launches | GPU time | saved |")
+    assert "\n\n| size | launches | GPU time | saved |" in text
     assert "- calculated: pays above 247.2, interpolated between 224 and 448\n" in text
 
 

@@ -234,6 +234,8 @@ def test_csv_has_a_row_for_each_value(project: Path) -> None:
 def test_markdown_is_a_table_that_names_cannot_break(project: Path) -> None:
     store(project, record(f"{GEMM}[a|b`]", main=measured(5.0)), record(f"{GEMM}[<b>]", main=measured(10.0)))
     assert compare(GEMM, "--markdown", "--metrics", "time_us").stdout == (
+        "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1\n"
+        "\n"
         "| metric | unit | `a\\|b'` | `<b>` | change |\n"
         "| --- | --- | ---: | ---: | ---: |\n"
         "| `time_us` | us | 5 | 10 | +100.0 % |\n"
@@ -255,6 +257,40 @@ def test_a_misspelt_metric_is_named_with_what_is_like_it(project: Path) -> None:
 def test_a_misspelt_test_is_named_with_what_is_like_it(project: Path) -> None:
     two_tiles(project)
     assert f"did you mean {GEMM}[128x" in refused("t/test_gemm.py::test_trition")
+
+
+def test_what_is_no_run_may_be_meant_as_a_test(project: Path) -> None:
+    two_tiles(project)
+    assert "there is no run 'test_triton'" in refused("test_triton")
+    assert "a test of the newest run is '::test_triton'" in refused("test_triton")
+
+
+def test_other_tests_of_other_runs_are_named_with_their_run(project: Path) -> None:
+    store(project, record("t/test_a.py::test_a", main=measured(5.0)), id="a")
+    store(project, record("t/test_a.py::test_b", main=measured(6.0)), id="b")
+    assert "metric      unit  a test_a     b test_b" in shown("a::test_a", "b::test_b")
+
+
+def test_functions_of_one_name_in_two_files_have_their_whole_names(project: Path) -> None:
+    files = ("t/test_a.py", "t/test_b.py")
+    for run_id in ("a", "b"):
+        store(project, *(record(f"{file}::test_k", main=measured(5.0)) for file in files), id=run_id)
+    lines = shown("a", "b", "--metrics", "time_us")
+    assert [line.split()[0] for line in lines[-2:]] == [f"{file}::test_k" for file in files]
+    assert "metric   unit  t/test_a.py::test_k  t/test_b.py::test_k" in shown("b", "--metrics", "time_us")
+
+
+def test_counters_read_otherwise_are_said_to_be_whichever_are_shown(project: Path) -> None:
+    other = replace(profile(LARGE), source="cupti", cache_control="none")
+    store(project, record(GEMM, a=measured(None, SMALL), b=Measurement(profile=other)))
+    assert "read by" not in " ".join(shown(GEMM, "--metrics", "registers_per_thread"))
+    assert "read by ncu/all and by cupti/none" in " ".join(shown(GEMM, "--metrics", "l2_hit_rate"))
+
+
+def test_measurements_without_usual_metrics_show_what_they_have(project: Path) -> None:
+    raw = "smsp__cycles_active.avg"
+    store(project, record(GEMM, a=measured(None, {raw: 4.0}), b=measured(None, {raw: 5.0})))
+    assert cells(GEMM)[raw][1]["change_pct"] == pytest.approx(25)
 
 
 def test_one_measurement_alone_is_refused(project: Path) -> None:

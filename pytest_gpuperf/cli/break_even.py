@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pytest_gpuperf.cli.compare import head_lines, output_format, terminal
-from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.cli.output import output_format, source_lines, terminal
+from pytest_gpuperf.cli.project import Project, project_options
 
 
 @click.command("break-even")
@@ -39,11 +39,14 @@ def break_even(
 
     choices = [choose(ref, project.load) for ref in (without, with_)]
     found = find(choices[0], choices[1], x=x, launch=launch)
-    if form is not None:
-        write = {"json": report.as_json, "csv": report.as_csv, "markdown": report.as_markdown}[form]
-        click.echo(write(found), nl=False)
-        return
-    for line in head_lines(choices):
-        echo(line)
-    width, colour = terminal()
-    click.echo("\n".join(["", *report.terminal_lines(found, width=width, colour=colour)]))
+    source = source_lines(choice.run for choice in choices)
+    if form == "json":
+        text = report.as_json(found)
+    elif form == "csv":
+        text = report.as_csv(found)
+    elif form == "markdown":
+        text = report.as_markdown(found, source)
+    else:
+        width, colour = terminal()
+        text = report.as_text(found, source, width=width, colour=colour)
+    click.echo(text, nl=False)

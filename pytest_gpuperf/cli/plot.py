@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pytest_gpuperf.cli.output import source_lines
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import show_path, write_files
@@ -25,9 +26,7 @@ from pytest_gpuperf.json_files import show_path, write_files
     help="What to draw, by short or raw name (default: gb_per_s, else tflop_per_s, else time_us).",
 )
 @click.option("--log-y", is_flag=True, help="Make the y axis logarithmic; else it begins at 0.")
-@click.option(
-    "--title", help="Above the plot (default: the test function, or the file, that all have in common)."
-)
+@click.option("--title", help="Above the plot (default: the file or folder of the tests).")
 @click.option(
     "-o",
     "--output",
@@ -53,7 +52,7 @@ def plot(
     from pytest_gpuperf.configurations.choosing import choose
     from pytest_gpuperf.configurations.curves import curves_of
     from pytest_gpuperf.report.line_plot import FORMATS, draw
-    from pytest_gpuperf.report.rows import header_lines, split_names
+    from pytest_gpuperf.report.rows import split_names
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:
@@ -62,10 +61,7 @@ def plot(
         )
     choices = [choose(ref, project.load) for ref in what]
     curves = curves_of(choices, x=x, y=y)
-    runs = {choice.run.id: choice.run for choice in choices}
-    source = [
-        f"{run_id}: {line}" for run_id in curves.runs for line in header_lines(runs[run_id].environment, None)
-    ]
+    source = source_lines(choice.run for choice in choices if choice.run.id in curves.runs)
     common, _ = split_names([entry.test.nodeid for choice in choices for entry in choice.entries])
     data = draw(curves, form, title=title or common, source=source, log_y=log_y)
     try:

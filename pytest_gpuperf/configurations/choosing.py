@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.configurations.names import Name, name_of
@@ -71,7 +72,14 @@ def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
     """
     head, _, rest = ref.partition("::")
     run_ref, test = (None, ref) if head.endswith(".py") else (head or None, rest)
-    run = load(run_ref)
+    try:
+        run = load(run_ref)
+    except GpuperfError as error:
+        if run_ref is None or rest or Path(run_ref).exists():
+            raise
+        raise GpuperfError(
+            error.found, expected=error.expected, next_step=f"a test of the newest run is {'::' + ref!r}"
+        ) from None
     entries = [
         entry
         for record in run.tests

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.configurations.axis import find_axis
-from pytest_gpuperf.configurations.names import Name, short, varying
+from pytest_gpuperf.configurations.names import Name, told_apart, varying
 from pytest_gpuperf.configurations.values import MODE, unit_of, values_of
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
@@ -122,14 +122,15 @@ def _metric(entries: Iterable[Entry], wanted: str | None) -> str:
 def _curve_names(families: Sequence[tuple[str, ...]]) -> list[str]:
     names = [Name.of_parts(rest) for _, _, *rest in families]
     runs, modes = ({family[place] for family in families} for place in (0, 1))
-    places = varying(names)
+    unique = list(dict.fromkeys(names))
+    shown = dict(zip(unique, told_apart(unique, varying(unique)), strict=True))
     return [
         " ".join(
             filter(
                 None,
                 (
                     run if len(runs) > 1 else "",
-                    short(name, places),
+                    shown[name],
                     mode if len(modes) > 1 else "",
                 ),
             )

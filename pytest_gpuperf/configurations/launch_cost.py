@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_gpuperf.configurations.axis import find_axis
 from pytest_gpuperf.configurations.break_even import BreakEven, break_even
-from pytest_gpuperf.configurations.names import Name, pair_up, short, varying
+from pytest_gpuperf.configurations.names import Name, pair_up, told_apart, varying
 from pytest_gpuperf.configurations.values import trace_figures, why_not_compared
 from pytest_gpuperf.errors import GpuperfError
 
@@ -68,6 +68,8 @@ class Found:
     size_title: str
     cost: LaunchCost
     series: tuple[Series, ...]
+    left_out: tuple[str, ...]
+    """Why sizes are missing: what is not known of which test."""
 
 
 def find(without: Choice, with_: Choice, *, x: str | None = None, launch: str | None = None) -> Found:
@@ -91,30 +93,40 @@ def find(without: Choice, with_: Choice, *, x: str | None = None, launch: str | 
     ]
     axis = find_axis([old.name for old, _ in entries], x)
     sized = [(found, old, new) for old, new in entries if (found := axis.of(old.name)) is not None]
-    cost = _cost([entry for _, old, new in sized for entry in (old, new)], launch)
+    cost = _cost([entry for _, *both in sized for entry in both if not entry.failed], launch)
     families: dict[tuple[str, ...], list[Pair]] = {}
+    unknown: list[GpuperfError] = []
     for (place, size), old, new in sized:
         rest = tuple("" if index == place else part for index, part in enumerate(old.name.parts))
-        families.setdefault(rest, []).append(_pair(size, old, new, cost))
+        try:
+            families.setdefault(rest, []).append(_pair(size, old, new, cost))
+        except GpuperfError as error:
+            unknown.append(error)
+    families = {rest: pairs for rest, pairs in families.items() if pairs}
+    if not families:
+        raise unknown[0]
     names = [Name.of_parts(rest) for rest in families]
     series = [
-        _series(short(name, varying(names)), pairs, cost)
-        for name, pairs in zip(names, families.values(), strict=True)
+        _series(name, pairs, cost)
+        for name, pairs in zip(told_apart(names, varying(names)), families.values(), strict=True)
     ]
-    return Found(axis.title, cost, tuple(series))
+    return Found(axis.title, cost, tuple(series), tuple(error.found for error in unknown))
 
 
 def _paired(without: Choice, with_: Choice) -> Iterable[dict[int, int]]:
     pairing = pair_up([[entry.name for entry in choice.entries] for choice in (without, with_)])
     if pairing is None:
         raise GpuperfError(
-            f"the tests of {without.ref} and {with_.ref} do not belong together",
+            f"the tests of {without.ref!r} and {with_.ref!r} do not belong together",
             expected="names that differ in one part: the function, the label, or one parameter",
         )
     return [dict(row) for row in pairing.rows.values()]
 
 
 def _pair(size: float, old: Entry, new: Entry, cost: LaunchCost) -> Pair:
+    for entry in (old, new):
+        if entry.failed:
+            raise GpuperfError(f"{entry.shown} failed, or its result was wrong")
     times = [entry.measurement.timing for entry in (old, new)]
     measured = None
     if times[0] and times[1] and not why_not_compared("time_us", old.measurement, new.measurement):
@@ -216,7 +228,7 @@ def _cost_on_the_host(entries: Iterable[Entry]) -> LaunchCost:
     if not found:
         raise GpuperfError(
             "what a launch costs the host is not known: no test here has a time by the host and its launches",
-            next_step='time with mode="host" and call gpuperf.trace(), or give --launch=MICROSECONDS',
+            next_step="time with mode='host' and call gpuperf.trace(), or give --launch=MICROSECONDS",
         )
     cost, shown = min(found)
     return LaunchCost(cost, "host", f"the least of host time over launches, that of {shown}")

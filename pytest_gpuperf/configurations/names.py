@@ -117,6 +117,16 @@ def short(name: Name, places: Collection[int]) -> str:
     return f"{text} ({label})" if label and label != "main" else text
 
 
+def told_apart(names: Sequence[Name], places: Collection[int]) -> list[str]:
+    """Short names of some parts, or the whole names where those would not tell them apart."""
+    found = [short(name, places) for name in names]
+    if len(set(found)) == len(found):
+        return found
+    whole = [short(name, range(len(name.parts))) for name in names]
+    # Functions of the same name in two files.
+    return [name.function.rpartition("::")[0] + "::" + text for name, text in zip(names, whole, strict=True)]
+
+
 def _rows(
     groups: Sequence[Sequence[Name]], key: Callable[[Name], tuple[str, ...]]
 ) -> dict[tuple[str, ...], dict[int, int]]:

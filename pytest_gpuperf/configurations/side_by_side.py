@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.configurations.names import Name, pair_up, short, varying
+from pytest_gpuperf.configurations.names import pair_up, short, told_apart, varying
 from pytest_gpuperf.configurations.values import (
     MODE,
     change,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_gpuperf.configurations.choosing import Choice, Entry
+    from pytest_gpuperf.configurations.names import Name
     from pytest_gpuperf.records import MetricValue
     from pytest_gpuperf.verdict.result import Change
 
@@ -118,7 +119,7 @@ def compare(choices: Sequence[Choice], metrics: Sequence[str] = ()) -> Table:
     entries = [entry for row in rows for entry in row.entries if entry is not None]
     names = _metrics(metrics, entries)
     lines = [line for row in rows for line in _lines(row, names, usual=not metrics)]
-    notes += [note for row in rows for note in _notes(row, columns)]
+    notes += [note for row in rows for note in _notes(row, columns, names)]
     return Table(_runs(choices), tuple(columns), tuple(lines), tuple(dict.fromkeys(notes)))
 
 
@@ -127,43 +128,52 @@ def _runs(choices: Iterable[Choice]) -> tuple[str, ...]:
 
 
 def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[str]]:
-    several = len(_runs(choices)) > 1
+    """Titles of the columns, what stands in them, and what found no place."""
+    several_runs = len(_runs(choices)) > 1
     single = all(len(choice.entries) == 1 for choice in choices)
-    groups = [[entry.name for entry in choice.entries] for choice in choices]
-    pairing = None if len(choices) == 1 or (single and not several) else pair_up(groups)
+    pairing = None
+    if len(choices) > 1 and (several_runs or not single):
+        pairing = pair_up([[entry.name for entry in choice.entries] for choice in choices])
     if pairing is None:
-        entries = tuple(dict.fromkeys((c.run.id, e.test.nodeid, e.label) for c in choices for e in c.entries))
-        found = {(e.run.id, e.test.nodeid, e.label): e for c in choices for e in c.entries}
-        chosen = tuple(found[key] for key in entries)
-        return _titles(chosen, several), [_Row("", chosen)], []
-    rows, alone = [], []
+        found = {(e.run.id, e.test.nodeid, e.label): e for choice in choices for e in choice.entries}
+        entries = tuple(found.values())
+        return _titles(entries, several_runs), [_Row("", entries)], []
+    titles = _paired_titles(choices, pairing.place, several_runs)
+    rows: list[tuple[Entry | None, ...]] = []
+    alone = []
     for places in pairing.rows.values():
         if len(places) > 1:
-            found_row = tuple(
-                choice.entries[places[index]] if index in places else None
-                for index, choice in enumerate(choices)
+            rows.append(
+                tuple(
+                    choice.entries[places[group]] if group in places else None
+                    for group, choice in enumerate(choices)
+                )
             )
-            rows.append(found_row)
         else:
             ((group, index),) = places.items()
-            alone.append(f"only in {choices[group].ref}: {choices[group].entries[index].shown}")
-    if pairing.place is None:
-        titles = [choice.run.id for choice in choices]
-    else:
-        titles = ["/".join(dict.fromkeys(short(name, {pairing.place}) for name in group)) for group in groups]
-    return titles, [_Row(subject, row) for subject, row in _named(rows, pairing.place)], alone
-
-
-def _named(
-    rows: Sequence[tuple[Entry | None, ...]], place: int | None
-) -> Iterator[tuple[str, tuple[Entry | None, ...]]]:
-    """The rows with what tells them apart; nothing where there is one only."""
+            alone.append(f"only in {titles[group]}: {choices[group].entries[index].shown}")
     names = [next(entry.name for entry in row if entry is not None) for row in rows]
+    return titles, list(map(_Row, _subjects(names, pairing.place), rows)), alone
+
+
+def _paired_titles(choices: Sequence[Choice], place: int | None, several_runs: bool) -> list[str]:
+    if place is None:
+        return [choice.run.id for choice in choices]
+    titles = told_apart([choice.entries[0].name for choice in choices], {place})
+    for group, choice in enumerate(choices):
+        if len({entry.name.parts[place] for entry in choice.entries}) > 1:
+            titles[group] = choice.ref
+    if not several_runs:
+        return titles
+    return [f"{choice.run.id} {title}" for choice, title in zip(choices, titles, strict=True)]
+
+
+def _subjects(names: Sequence[Name], place: int | None) -> list[str]:
+    """What tells the rows apart; nothing where there is one only."""
     places = [part for part in varying(names) if part != place]
-    if 0 in places:  # parameters of another test
+    if 0 in places:  # the parameters belong to different functions
         places = [part for part in range(max(len(name.parts) for name in names)) if part != place]
-    for name, row in zip(names, rows, strict=True):
-        yield short(name, places), row
+    return told_apart(names, places)
 
 
 def _titles(entries: Sequence[Entry], several_runs: bool) -> list[str]:
@@ -173,10 +183,10 @@ def _titles(entries: Sequence[Entry], several_runs: bool) -> list[str]:
             expected="two or more to compare",
             next_step="name another test or run, as in gpuperf compare RUN::TEST TEST",
         )
-    names: list[Name] = [entry.name for entry in entries]
-    titles = [short(name, varying(names)) for name in names]
+    names = [entry.name for entry in entries]
     if not several_runs:
-        return titles
+        return told_apart(names, varying(names))
+    titles = [short(name, varying(names)) for name in names]
     return [f"{entry.run.id} {title}".rstrip() for entry, title in zip(entries, titles, strict=True)]
 
 
@@ -185,7 +195,7 @@ def _metrics(wanted: Sequence[str], entries: Sequence[Entry]) -> list[str]:
     if "all" in wanted:
         return list(known)
     if not wanted:
-        return [name for name in USUAL if name in known]
+        return [name for name in USUAL if name in known] or list(known)
     names = dict.fromkeys(name for want in wanted for name in PRESETS.get(want, (want,)))
     missing = [name for name in wanted if name not in known and name not in PRESETS]
     found = [name for name in names if name in known]
@@ -224,7 +234,7 @@ def _cells(row: _Row, name: str) -> Iterator[Cell]:
         yield Cell(value, change(name, first.measurement, entry.measurement), not_compared)
 
 
-def _notes(row: _Row, columns: Sequence[str]) -> Iterator[str]:
+def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[str]:
     where = f"{row.subject}: " if row.subject else ""
     first = row.entries[0]
     for title, entry in zip(columns, row.entries, strict=True):
@@ -235,9 +245,9 @@ def _notes(row: _Row, columns: Sequence[str]) -> Iterator[str]:
         if first is None or entry is first:
             continue
         old, new = first.measurement, entry.measurement
-        for name in ("time_us", "sm_throughput"):
-            why = why_not_compared(name, old, new) if name in values_of(new) else ""
-            if why and name in values_of(old):
+        both = values_of(old).keys() & values_of(new).keys()
+        for why in (why_not_compared(name, old, new) for name in names if name in both):
+            if why:
                 yield f"{why} are different quantities and are not compared"
         if instruments := other_instrument(old, new):
             yield f"{where}{title}: the times are by {instruments}, which differ by up to 2 %"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.report.kernel_data import csv_text, json_text
 from pytest_gpuperf.report.layout import Column, lay_out, wrapped
-from pytest_gpuperf.report.markup import as_code, as_text, table
+from pytest_gpuperf.report.markup import as_code, document, literal, table
 from pytest_gpuperf.report.rows import show_time
 from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.configurations.launch_cost import Found, Series
 
@@ -35,11 +35,12 @@ _FIELDS = (
 _TITLES = ("launches", "GPU time", "saved", "cost", "net", "time", "measured")
 
 
-def terminal_lines(found: Found, *, width: int, colour: bool) -> list[str]:
-    """A line for each size, and below them at which size the change pays.
+def as_text(found: Found, source: Sequence[str], *, width: int, colour: bool) -> str:
+    """A line for each size, and below them from which of them on the change pays.
 
     Args:
         found: What the change saves and costs.
+        source: Where the values are from, above the table.
         width: Columns of the terminal.
         colour: Whether ANSI colours may be used.
     """
@@ -52,22 +53,27 @@ def terminal_lines(found: Found, *, width: int, colour: bool) -> list[str]:
         columns.insert(0, Column("", [printable(series.name) for series, _ in rows]))
     names, *numbers = columns
     titles, entries = lay_out(replace(names, justify="left"), numbers, [], width=width, colour=colour)
-    lines = [*titles, *(line for entry in entries for line in entry)]
-    return [*lines, "", *wrapped([printable(line) for line in _conclusions(found)], width)]
+    lines = wrapped([printable(line) for line in source], width)
+    lines += ["", *titles, *(line for entry in entries for line in entry), ""]
+    return "\n".join([*lines, *wrapped([printable(line) for line in _conclusions(found)], width)]) + "\n"
 
 
-def as_markdown(found: Found) -> str:
-    """The table, and at which size the change pays as a list."""
+def as_markdown(found: Found, source: Sequence[str]) -> str:
+    """The table, and from which size on the change pays as a list.
+
+    Args:
+        found: What the change saves and costs.
+        source: Where the values are from, above the table.
+    """
     named = any(series.name for series in found.series)
-    titles = [*([""] if named else []), as_text(found.size_title), *_TITLES]
+    titles = [*([""] if named else []), literal(found.size_title), *_TITLES]
     rows = [
-        [*([as_code(printable(series.name))] if named else []), *map(as_text, cells)]
+        [*([as_code(printable(series.name))] if named else []), *map(literal, cells)]
         for series in found.series
         for cells in _cells(series)
     ]
     aligned = "l" * named + "r" * (len(titles) - named)
-    conclusions = "".join(f"- {as_text(printable(line))}\n" for line in _conclusions(found))
-    return f"{table(titles, aligned, rows)}\n{conclusions}"
+    return document(source, table(titles, aligned, rows), list(_conclusions(found)))
 
 
 def as_csv(found: Found) -> str:
@@ -84,6 +90,7 @@ def as_json(found: Found) -> str:
             "launch_us": found.cost.us,
             "launch": found.cost.kind,
             "source": found.cost.source,
+            "left_out": found.left_out,
             "series": [
                 {
                     "name": series.name,
@@ -143,6 +150,7 @@ def _conclusions(found: Found) -> Iterator[str]:
             yield f"{where}measured ({series.mode}): {series.measured}"
     whose = {"host": "by the host: ", "graph": "in a graph: ", "given": ""}[found.cost.kind]
     yield f"cost of a launch: {show_time(found.cost.us)}, {whose}{found.cost.source}"
+    yield from (f"left out: {why}" for why in found.left_out)
 
 
 def _signed(time_us: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_gpuperf.report.markup import as_code, as_text
+from pytest_gpuperf.report.markup import as_code, literal
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
     SEVERITY,
@@ -70,11 +70,11 @@ def summary_markdown(
     """
     counts = ", ".join(f"{count:,} {status.value}" for status, count in counts_by_status(results).items())
     parts = [f"## gpuperf: {counts or 'no tests'}"]
-    parts += [as_text(line) for line in header_lines(environment, replayed_from)]
+    parts += [literal(line) for line in header_lines(environment, replayed_from)]
     parts += _table(results)
     remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
     if remarks:
-        parts.append("\n".join(f"- {as_text(remark)}" for remark in remarks))
+        parts.append("\n".join(f"- {literal(remark)}" for remark in remarks))
     parts += _failures(results)
     return "\n\n".join(parts) + "\n"
 
@@ -99,10 +99,10 @@ def _table(results: Sequence[TestResult]) -> list[str]:
 
 def _line(row: Row, compiled: bool) -> str:
     cells = [
-        as_text(cell)
+        literal(cell)
         for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)
     ]
-    verdict = [_MARKS[row.status] + row.verdict, *([as_text(row.compiled)] if compiled else ())]
+    verdict = [_MARKS[row.status] + row.verdict, *([literal(row.compiled)] if compiled else ())]
     return f"| {' | '.join([as_code(row.test), *cells, *verdict])} |\n"
 
 

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.verdict.result import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def as_code(text: str) -> str:
@@ -11,12 +17,12 @@ def as_code(text: str) -> str:
     return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 
 
-def as_text(text: str) -> str:
+def literal(text: str) -> str:
     """Text as it is."""
     return re.sub(r"[\\`*\[\]<>&|~@#!]", lambda match: f"&#{ord(match[0])};", text)
 
 
-def table(titles: list[str], aligned: str, rows: list[list[str]]) -> str:
+def table(titles: Sequence[str], aligned: str, rows: Sequence[Sequence[str]]) -> str:
     """A table of cells that are Markdown already.
 
     Args:
@@ -26,3 +32,12 @@ def table(titles: list[str], aligned: str, rows: list[list[str]]) -> str:
     """
     rule = ["---:" if letter == "r" else "---" for letter in aligned]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (titles, rule, *rows))
+
+
+def document(source: Sequence[str], content: str, notes: Sequence[str]) -> str:
+    """A table with lines of text above it, and notes below it as a list."""
+    parts = [f"{literal(printable(line))}\n" for line in source]
+    parts.append(content)
+    if notes:
+        parts.append("".join(f"- {literal(printable(note))}\n" for note in notes))
+    return "\n".join(parts)

@@ -9,7 +9,7 @@ from pytest_gpuperf.report.kernel_comparison import STYLES, show_movement
 from pytest_gpuperf.report.kernel_data import EFFECTS, csv_text, json_text
 from pytest_gpuperf.report.kernel_table import show_metric
 from pytest_gpuperf.report.layout import GAP, INDENT, Column, groups, lay_out, wrapped
-from pytest_gpuperf.report.markup import as_code, as_text, table
+from pytest_gpuperf.report.markup import as_code, document, literal, table
 from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 NOT_COMPARED = "not compared"
 
 
-def terminal_lines(found: Table, *, width: int, colour: bool) -> list[str]:
+def as_text(found: Table, source: Sequence[str], *, width: int, colour: bool) -> str:
     """A line for each metric, the changes beside the values; several tables where the width needs them.
 
     Args:
         found: The comparison.
+        source: Where the values are from, above the table.
         width: Columns of the terminal.
         colour: Whether ANSI colours may be used.
     """
@@ -36,16 +37,17 @@ def terminal_lines(found: Table, *, width: int, colour: bool) -> list[str]:
     rows = Column(found.lines[0].metric if flat else "metric", names, "left")
     unit = Column("unit", [line.unit for line in found.lines], "left")
     columns = [_column(found, index) for index in range(len(found.columns))]
-    shown: list[str] = []
+    shown = wrapped([printable(line) for line in source], width)
     for some in groups(columns, width - rows.width - unit.width - GAP):
         titles, entries = lay_out(rows, [unit, *some], [], width=width, colour=colour)
-        shown += ["", *titles] if shown else titles
+        shown += ["", *titles]
         own = iter(entries)
         for subject, lines in subjects:
             shown += [printable(subject)] if subject and not flat else []
             shown += [text for _ in lines for text in next(own)]
-    notes = [printable(note) for note in found.notes]
-    return [*shown, "", *wrapped(notes, width)] if notes else shown
+    if found.notes:
+        shown += ["", *wrapped([printable(note) for note in found.notes], width)]
+    return "\n".join(shown) + "\n"
 
 
 def _column(found: Table, index: int) -> Column:
@@ -72,8 +74,13 @@ def _movement(line: Line, cell: Cell) -> str:
     return "" if moved[1:].startswith("0.0 ") else moved
 
 
-def as_markdown(found: Table) -> str:
-    """The table with a column of changes beside each column but the first, and the notes as a list."""
+def as_markdown(found: Table, source: Sequence[str]) -> str:
+    """The table with a column of changes beside each column but the first, and the notes as a list.
+
+    Args:
+        found: The comparison.
+        source: Where the values are from, above the table.
+    """
     named = any(line.subject for line in found.lines)
     moved = [any(_movement(line, line.cells[i]) for line in found.lines) for i in range(len(found.columns))]
     titles = [*(["test"] if named else []), "metric", "unit"]
@@ -83,21 +90,20 @@ def as_markdown(found: Table) -> str:
         [
             *([as_code(printable(line.subject))] if named else []),
             as_code(printable(line.metric)),
-            as_text(line.unit),
+            literal(line.unit),
             *_markdown_cells(line, moved),
         ]
         for line in found.lines
     ]
     aligned = "l" * (2 + named) + "r" * (len(titles) - 2 - named)
-    notes = "".join(f"- {as_text(printable(note))}\n" for note in found.notes)
-    return table(titles, aligned, rows) + (f"\n{notes}" if notes else "")
+    return document(source, table(titles, aligned, rows), found.notes)
 
 
 def _markdown_cells(line: Line, moved: Sequence[bool]) -> Iterator[str]:
     for cell, moves in zip(line.cells, moved, strict=True):
-        yield as_text(_value(line, cell))
+        yield literal(_value(line, cell))
         if moves:
-            yield as_text(_movement(line, cell))
+            yield literal(_movement(line, cell))
 
 
 def as_csv(found: Table) -> str:
