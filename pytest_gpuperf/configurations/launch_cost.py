@@ -40,7 +40,7 @@ class Pair:
     launches: tuple[float, float]
     """Of a call, without and with: those of the host, or the nodes of a graph, as the cost is."""
     gpu_us: tuple[float, float]
-    """Sum of the kernels' durations of a call, without and with, in microseconds."""
+    """Sum of the durations of a call's kernels, copies and fills, without and with, in microseconds."""
     measured_us: float | None
     """Time without less time with, as both were timed; None where they were not, or in different modes."""
 
