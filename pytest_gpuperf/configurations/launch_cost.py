@@ -110,7 +110,8 @@ def find(without: Choice, with_: Choice, *, x: str | None = None, launch: str | 
         _series(name, pairs, cost)
         for name, pairs in zip(told_apart(names, varying(names)), families.values(), strict=True)
     ]
-    return Found(axis.title, cost, tuple(series), tuple(error.found for error in unknown))
+    title = "size" if x is not None and x.isdecimal() else axis.title
+    return Found(title, cost, tuple(series), tuple(error.found for error in unknown))
 
 
 def _paired(without: Choice, with_: Choice) -> Iterable[dict[int, int]]:

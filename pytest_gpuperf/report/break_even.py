@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.report.kernel_data import csv_text, json_text
 from pytest_gpuperf.report.layout import Column, lay_out, wrapped
 from pytest_gpuperf.report.markup import as_code, document, literal, table
-from pytest_gpuperf.report.rows import show_time
+from pytest_gpuperf.report.rows import show_time, three_digits
 from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ def _cells(series: Series) -> Iterator[tuple[str, ...]]:
         yield (
             f"{row['size']:g}",
             f"{row['launches_without']:g} -> {row['launches_with']:g}",
-            f"{show_time(row['gpu_us_without'])} -> {show_time(row['gpu_us_with'])}",
+            _pair(row["gpu_us_without"], row["gpu_us_with"]),
             _signed(row["saved_us"]),
             _signed(row["cost_us"]),
             _signed(row["net_us"]),
-            "" if None in times else " -> ".join(map(show_time, times)),
+            "" if None in times else _pair(*times),
             "" if row["measured_us"] is None else _signed(row["measured_us"]),
         )
 
@@ -151,6 +151,13 @@ def _conclusions(found: Found) -> Iterator[str]:
     whose = {"host": "by the host: ", "graph": "in a graph: ", "given": ""}[found.cost.kind]
     yield f"cost of a launch: {show_time(found.cost.us)}, {whose}{found.cost.source}"
     yield from (f"left out: {why}" for why in found.left_out)
+
+
+def _pair(without_us: float, with_us: float) -> str:
+    """`0.70 -> 1.52 ms`: both in the unit of the larger one."""
+    _, unit = show_time(max(without_us, with_us)).split()
+    scale = {"µs": 1.0, "ms": 1e3, "s": 1e6}[unit]
+    return f"{three_digits(without_us / scale)} -> {three_digits(with_us / scale)} {unit}"
 
 
 def _signed(time_us: float) -> str:
