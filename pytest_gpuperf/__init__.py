@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf._version import __version__
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.configurations.break_even import BreakEven, break_even
     from pytest_gpuperf.counters.combine import combine
     from pytest_gpuperf.counters.report_file import ReportKernel, read_report
     from pytest_gpuperf.errors import GpuperfError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.static.occupancy import Occupancy, occupancy
 
 __all__ = [
+    "BreakEven",
     "Correctness",
     "Gpuperf",
     "GpuperfError",
@@ -42,16 +44,19 @@ __all__ = [
     "TracedKernel",
     "WarmUp",
     "__version__",
+    "break_even",
     "combine",
     "occupancy",
     "read_report",
 ]
 
 _HOMES = {
+    "BreakEven": "configurations.break_even",
     "Gpuperf": "facade",
     "GpuperfError": "errors",
     "Occupancy": "static.occupancy",
     "ReportKernel": "counters.report_file",
+    "break_even": "configurations.break_even",
     "combine": "counters.combine",
     "occupancy": "static.occupancy",
     "read_report": "counters.report_file",

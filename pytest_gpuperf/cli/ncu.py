@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from pytest_gpuperf.cli.output import terminal
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.counters.presets import PRESETS
 from pytest_gpuperf.verdict.result import printable
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.counters.report_file import ReportKernel
-
-NARROWEST = 40
-"""Columns that text is laid out for, however narrow the terminal says that it is."""
 
 
 @click.command()
@@ -87,8 +82,7 @@ def ncu(
             text = data.comparison_as_csv(before, kernels, names)
         click.echo(text, nl=False)
         return
-    width = max(shutil.get_terminal_size().columns, NARROWEST)
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width, colour = terminal()
     if before is None:
         lines = _tables(kernels, preset, metrics, names, width, colour)
         if rules != "none":

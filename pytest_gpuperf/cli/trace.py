@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import shutil
-import sys
 import time
 import zlib
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pytest_gpuperf.cli.ncu import NARROWEST
+from pytest_gpuperf.cli.output import terminal
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.item_state import check_regex
@@ -179,8 +176,7 @@ def _show(found: Sequence[_Found]) -> None:
     from pytest_gpuperf.report.layout import wrapped
     from pytest_gpuperf.report.trace_table import fusion_lines, kernel_lines, region_line, trace_line
 
-    width = max(shutil.get_terminal_size().columns, NARROWEST)
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width, colour = terminal()
     blocks = []
     for one in found:
         lines = [one.title, *wrapped([region_line(one.trace), trace_line(one.trace)], width)]

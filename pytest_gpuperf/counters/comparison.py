@@ -13,6 +13,7 @@ from pytest_gpuperf.verdict.result import Change
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from pytest_gpuperf.counters.catalogue.metric import Better
     from pytest_gpuperf.counters.report_file import ReportKernel
     from pytest_gpuperf.records import MetricValue
 
@@ -63,15 +64,24 @@ def changes(
     Percentages are ordered by the points that they moved, other numbers by their relative change; what
     began at 0, and words that differ, come before all of these.
     """
-    found = [_change(name, old[name], new[name]) for name in names if name in old and name in new]
+    found = [change_of(name, old[name], new[name]) for name in names if name in old and name in new]
     return sorted(found, key=_movement, reverse=True)
 
 
-def _change(name: str, old: MetricValue, new: MetricValue) -> Change:
+def change_of(name: str, old: MetricValue, new: MetricValue, better: Better | None = None) -> Change:
+    """One value beside another.
+
+    Args:
+        name: Short or raw name.
+        old: The value that is compared with.
+        new: The value at hand.
+        better: Which direction is an improvement; None for what the catalogue says.
+    """
     if isinstance(old, str) or isinstance(new, str):
         return Change(metric=name, baseline=old, actual=new, change_pct=None, worse=None)
     metric = get(name)
-    better = metric.better if metric else ""
+    if better is None:
+        better = metric.better if metric else ""
     worse = None
     if better and old != new:
         worse = (new > old) is (better == "lower")

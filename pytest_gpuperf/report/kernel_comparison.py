@@ -88,7 +88,7 @@ def _duration_lines(
             Column("new", [show_duration(after) for _, _, after in sides]),
         ],
         [
-            Column("change", ["" if change is None else _show_change(change) for change in moved]),
+            Column("change", [show_movement(change, _unit(change)) if change else "" for change in moved]),
             _effect(moved),
         ],
         width=width,
@@ -114,7 +114,7 @@ def _change_lines(
             Column("unit", [printable(units.get(change.metric, "")) for change in shown], "left"),
             Column("old", [before for before, _ in pairs]),
             Column("new", [after for _, after in pairs]),
-            Column("change", [_show_change(change) for change in shown]),
+            Column("change", [show_movement(change, _unit(change)) for change in shown]),
         ],
         [_effect(shown)],
         width=width - INDENT,
@@ -137,11 +137,13 @@ def _show_pair(change: Change, unit: str) -> tuple[str, str]:
     return before, after
 
 
-def _show_change(change: Change) -> str:
-    """`-4.8 %`, for a percentage `+3.2 points`; empty for words and for what began at 0."""
+def _unit(change: Change) -> str:
     metric = METRICS.get(change.metric)
-    if metric is not None and metric.unit == "%":
-        assert not isinstance(change.actual, str)
-        assert not isinstance(change.baseline, str)
+    return metric.unit if metric else ""
+
+
+def show_movement(change: Change, unit: str) -> str:
+    """`-4.8 %`, for a percentage `+3.2 points`; empty for words and for what began at 0."""
+    if unit == "%" and not isinstance(change.actual, str) and not isinstance(change.baseline, str):
         return f"{change.actual - change.baseline:+.1f} points"
     return "" if change.change_pct is None else f"{change.change_pct:+.1f} %"

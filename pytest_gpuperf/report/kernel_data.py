@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
     from pytest_gpuperf.verdict.result import Change
 
-_EFFECTS = {True: "worse", False: "better", None: ""}
+EFFECTS = {True: "worse", False: "better", None: ""}
 
 
 def as_json(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> str:
     """A list of launches: names, launch facts, NVTX ranges, `metrics` with value and unit, `rules`."""
-    return _json([_launch(kernel, metrics) for kernel in kernels])
+    return json_text([_launch(kernel, metrics) for kernel in kernels])
 
 
 def as_csv(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> str:
@@ -40,7 +40,7 @@ def as_csv(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> str:
         )
         for kernel in kernels
     ]
-    return _csv(("launch", "name", "demangled", "grid", "block", *names), rows)
+    return csv_text(("launch", "name", "demangled", "grid", "block", *names), rows)
 
 
 def comparison_as_json(
@@ -49,7 +49,7 @@ def comparison_as_json(
     """The pairs with `old`, `new` and change of each metric, all launches as one, and what has no partner."""
     found = pair_up(old, new)
     units = _units(old, new, metrics)
-    return _json(
+    return json_text(
         {
             "kernels": [
                 {
@@ -88,7 +88,7 @@ def comparison_as_csv(
     for change in changes(combine(old), combine(new), metrics):
         rows.append(("all", "", "", *_row(change, units)))
     columns = ("name", "old_launch", "new_launch", "metric", "unit", "old", "new", "change_pct", "effect")
-    return _csv(columns, rows)
+    return csv_text(columns, rows)
 
 
 def _launch(kernel: ReportKernel, metrics: Iterable[str]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _changes(
             "new": change.actual,
             "unit": units.get(change.metric, ""),
             "change_pct": change.change_pct,
-            "effect": _EFFECTS[change.worse],
+            "effect": EFFECTS[change.worse],
         }
         for change in changes(old, new, metrics)
     }
@@ -135,7 +135,7 @@ def _changes(
 def _row(change: Change, units: Mapping[str, str]) -> tuple[object, ...]:
     pct = "" if change.change_pct is None else change.change_pct
     unit = units.get(change.metric, "")
-    return change.metric, unit, change.baseline, change.actual, pct, _EFFECTS[change.worse]
+    return change.metric, unit, change.baseline, change.actual, pct, EFFECTS[change.worse]
 
 
 def _one_side(
@@ -151,11 +151,13 @@ def _extent(extent: tuple[int, int, int]) -> str:
     return "x".join(map(str, extent)) if any(extent) else ""
 
 
-def _json(content: object) -> str:
+def json_text(content: object) -> str:
+    """Records, mappings and sequences as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n"
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A line of titles and a line for each row."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)

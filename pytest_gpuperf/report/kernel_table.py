@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.combine import combine, weights_used
-from pytest_gpuperf.report.layout import GAP, Column, cut_middle, lay_out, wrapped
+from pytest_gpuperf.report.layout import GAP, Column, cut_middle, groups, lay_out, wrapped
 from pytest_gpuperf.report.rows import show_occupancy, show_stall, show_time
 from pytest_gpuperf.verdict.result import printable, show_value
 
@@ -80,7 +80,7 @@ def metric_lines(
     names = Column("metric", [printable(name) for name in shown], "left")
     unit = Column("unit", [printable(units[name]) for name in shown], "left")
     lines = _legend_lines(kernels, width, colour)
-    for some in _groups(columns, width - names.width - unit.width - GAP):
+    for some in groups(columns, width - names.width - unit.width - GAP):
         titles, entries = lay_out(names, [unit, *some], [], width=width, colour=colour)
         lines += ["", *titles, *(line for entry in entries for line in entry)]
     return lines + _weight_lines(kernels, shown, width)
@@ -141,22 +141,6 @@ def _by_size(names: list[str], rows: Sequence[Mapping[str, MetricValue]]) -> lis
 
     stalls = iter(sorted((name for name in names if name.startswith("stall.")), key=largest, reverse=True))
     return [next(stalls) if name.startswith("stall.") else name for name in names]
-
-
-def _groups(columns: Sequence[Column], room: int) -> list[list[Column]]:
-    """The columns in groups that have room beside one another."""
-    groups: list[list[Column]] = [[]]
-    left = room
-    for column in columns:
-        left -= GAP + column.width
-        if left < 0 and groups[-1]:
-            groups.append([])
-            left = room - GAP - column.width
-        groups[-1].append(column)
-    # One alone, which is that of all launches, would be a poor table.
-    if len(groups) > 1 and len(groups[-1]) == 1 and len(groups[-2]) > 2:
-        groups[-1].insert(0, groups[-2].pop())
-    return groups
 
 
 def _whole(row: Mapping[str, MetricValue], name: str) -> str:

@@ -74,6 +74,22 @@ def lay_out(
     return [*entries[0], "-" * total], entries[1:]
 
 
+def groups(columns: Sequence[Column], room: int) -> list[list[Column]]:
+    """The columns in groups that have room beside one another."""
+    found: list[list[Column]] = [[]]
+    left = room
+    for column in columns:
+        left -= GAP + column.width
+        if left < 0 and found[-1]:
+            found.append([])
+            left = room - GAP - column.width
+        found[-1].append(column)
+    # One alone, which may be that of all the others, would be a poor table.
+    if len(found) > 1 and len(found[-1]) == 1 and len(found[-2]) > 2:
+        found[-1].insert(0, found[-2].pop())
+    return found
+
+
 def cut_middle(text: str, width: int) -> str:
     """`text` in at most `width` columns, an ellipsis in place of its middle."""
     if cell_len(text) <= width:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_gpuperf.report.markup import as_code, literal
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
     SEVERITY,
@@ -70,11 +70,11 @@ def summary_markdown(
     """
     counts = ", ".join(f"{count:,} {status.value}" for status, count in counts_by_status(results).items())
     parts = [f"## gpuperf: {counts or 'no tests'}"]
-    parts += [_text(line) for line in header_lines(environment, replayed_from)]
+    parts += [literal(line) for line in header_lines(environment, replayed_from)]
     parts += _table(results)
     remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
     if remarks:
-        parts.append("\n".join(f"- {_text(remark)}" for remark in remarks))
+        parts.append("\n".join(f"- {literal(remark)}" for remark in remarks))
     parts += _failures(results)
     return "\n\n".join(parts) + "\n"
 
@@ -99,10 +99,11 @@ def _table(results: Sequence[TestResult]) -> list[str]:
 
 def _line(row: Row, compiled: bool) -> str:
     cells = [
-        _text(cell) for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)
+        literal(cell)
+        for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)
     ]
-    verdict = [_MARKS[row.status] + row.verdict, *([_text(row.compiled)] if compiled else ())]
-    return f"| {' | '.join([_code(row.test), *cells, *verdict])} |\n"
+    verdict = [_MARKS[row.status] + row.verdict, *([literal(row.compiled)] if compiled else ())]
+    return f"| {' | '.join([as_code(row.test), *cells, *verdict])} |\n"
 
 
 def _failures(results: Sequence[TestResult]) -> list[str]:
@@ -134,12 +135,3 @@ def _within(items: Sequence[_T], sizes: Iterable[int], room: int) -> list[_T]:
             break
         kept.append(item)
     return kept
-
-
-def _code(text: str) -> str:
-    # A code span ends at a backtick and a table's cell at a bare pipe, wherever they stand.
-    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
-
-
-def _text(text: str) -> str:
-    return re.sub(r"[\\`*\[\]<>&|~@#!]", lambda match: f"&#{ord(match[0])};", text)

@@ -1,0 +1,52 @@
+"""`gpuperf break-even`: from which size on a change pays that saves GPU time and adds launches."""
+
+from __future__ import annotations
+
+import click
+
+from pytest_gpuperf.cli.output import output_format, source_lines, terminal
+from pytest_gpuperf.cli.project import Project, project_options
+
+
+@click.command("break-even")
+@click.argument("without")
+@click.argument("with_", metavar="WITH")
+@click.option(
+    "--x",
+    metavar="NAME",
+    help="The parameter that is the size: its name where the ids have one (N of N4096), else its number in "
+    "the ids, 1 for the first (default: the only one that is a number and differs).",
+)
+@click.option(
+    "--launch",
+    metavar="COST",
+    help="What a launch costs: host (the least of host time over launches), graph (an empty kernel inside a "
+    "graph), or microseconds (default: host where the times are by the host's clock, else graph).",
+)
+@output_format
+@project_options
+def break_even(
+    project: Project, without: str, with_: str, x: str | None, launch: str | None, form: str | None
+) -> None:
+    """Say from which size on a change pays that saves GPU time and adds launches.
+
+    WITHOUT and WITH name tests without and with the change, as `gpuperf compare` takes them: RUN::TEST, or
+    tests of the newest run. Their names differ in one part: the function, the label or one parameter.
+    """
+    from pytest_gpuperf.configurations.choosing import choose
+    from pytest_gpuperf.configurations.launch_cost import find
+    from pytest_gpuperf.report import break_even as report
+
+    choices = [choose(ref, project.load) for ref in (without, with_)]
+    found = find(choices[0], choices[1], x=x, launch=launch)
+    source = source_lines(choice.run for choice in choices)
+    if form == "json":
+        text = report.as_json(found)
+    elif form == "csv":
+        text = report.as_csv(found)
+    elif form == "markdown":
+        text = report.as_markdown(found, source)
+    else:
+        width, colour = terminal()
+        text = report.as_text(found, source, width=width, colour=colour)
+    click.echo(text, nl=False)

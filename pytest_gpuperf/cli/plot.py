@@ -1,0 +1,74 @@
+"""`gpuperf plot`: a line plot of tests over one of their parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pytest_gpuperf.cli.output import source_lines
+from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.json_files import show_path, write_files
+
+
+@click.command()
+@click.argument("what", metavar="A [B …]", nargs=-1, required=True)
+@click.option(
+    "--x",
+    metavar="NAME",
+    help="The parameter to draw over: its name where the ids have one (N of N4096), else its number in the "
+    "ids, 1 for the first (default: the only one that is a number and differs, which NAME is the title of).",
+)
+@click.option(
+    "--y",
+    metavar="METRIC",
+    help="What to draw, by short or raw name (default: gb_per_s, else tflop_per_s, else time_us).",
+)
+@click.option("--log-y", is_flag=True, help="Make the y axis logarithmic; else it begins at 0.")
+@click.option("--title", help="Above the plot (default: the file or folder of the tests).")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The file to write: .svg, .png or .pdf.",
+)
+@project_options
+def plot(
+    project: Project,
+    what: tuple[str, ...],
+    x: str | None,
+    y: str | None,
+    log_y: bool,
+    title: str | None,
+    output: Path,
+) -> None:
+    """Draw tests over one of their parameters, a line for each function, label and other parameter.
+
+    A and B are runs or tests, as `gpuperf compare` takes them. Needs matplotlib:
+    pip install "pytest-gpuperf[plot]".
+    """
+    from pytest_gpuperf.configurations.choosing import choose
+    from pytest_gpuperf.configurations.curves import curves_of
+    from pytest_gpuperf.report.line_plot import FORMATS, draw
+    from pytest_gpuperf.report.rows import split_names
+
+    form = output.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        raise GpuperfError(
+            f"a plot cannot be written as {output.name!r}", expected="a name that ends in .svg, .png or .pdf"
+        )
+    choices = [choose(ref, project.load) for ref in what]
+    curves = curves_of(choices, x=x, y=y)
+    source = source_lines(choice.run for choice in choices if choice.run.id in curves.runs)
+    common, _ = split_names([entry.test.nodeid for choice in choices for entry in choice.entries])
+    data = draw(curves, form, title=title or common, source=source, log_y=log_y)
+    try:
+        write_files({output: data})
+    except OSError as error:
+        raise GpuperfError(f"{show_path(output)} cannot be written: {error.strerror}") from None
+    if curves.left_out:
+        echo(f"left out, because they failed: {', '.join(curves.left_out)}")
+    points = sum(len(curve.points) for curve in curves.curves)
+    echo(f"wrote {show_path(output)} ({len(curves.curves)} lines, {points} points)")

@@ -1,0 +1,130 @@
+"""`break_even`, with numbers worked by hand, and what holds for any."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_gpuperf import BreakEven, GpuperfError, break_even
+
+numbers = st.floats(-1e4, 1e4)
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[list[float], list[float], list[float]]:
+    """Sizes, times saved and launches added."""
+    sizes = draw(st.lists(st.integers(1, 10_000).map(float), min_size=1, max_size=6, unique=True))
+    saved = draw(st.lists(numbers, min_size=len(sizes), max_size=len(sizes)))
+    added = draw(st.lists(st.integers(0, 1000).map(float), min_size=len(sizes), max_size=len(sizes)))
+    return sizes, saved, added
+
+
+def test_token_reduction_pays_where_it_saves_more_than_500_launches_of_8_us() -> None:
+    found = break_even([224, 448], [1000, 7000], launches_added=500, launch_us=8)
+    assert found.cost_us == (4000, 4000)
+    assert found.net_us == (-3000, 3000)
+    assert found.size == 336  # half of the way from 224 to 448
+    assert found.affordable_launches == (125, 875)
+    assert not found.always
+    assert str(found) == "pays above 336, interpolated between 224 and 448"
+
+
+def test_the_launches_of_each_size_can_differ() -> None:
+    found = break_even([1, 2, 3], [10, 20, 30], launches_added=[4, 10, 5], launch_us=2)
+    assert found.net_us == (2, 0, 20)
+    assert found.size == 2
+
+
+def test_sizes_come_in_any_order() -> None:
+    assert break_even([448, 224], [7000, 1000], 500, 8) == break_even([224, 448], [1000, 7000], 500, 8)
+
+
+def test_a_change_that_never_saves_enough_never_pays() -> None:
+    found = break_even([224, 448], [100, 200], launches_added=500, launch_us=8)
+    assert found.size is None
+    assert str(found) == "never pays in the measured range (224 to 448)"
+
+
+def test_a_change_that_adds_nothing_and_saves_always_pays() -> None:
+    found = break_even([224, 448], [100, 200], launches_added=0, launch_us=8)
+    assert found.always
+    assert found.size == 224
+    assert str(found) == "pays in all of the measured range (224 to 448)"
+
+
+def test_above_the_last_size_at_which_it_did_not_pay_it_pays() -> None:
+    # It pays at 1, not at 2, and at 3 again.
+    assert break_even([1, 2, 3], [5, -5, 15], 0, 0).size == 2.25
+
+
+def test_where_nothing_is_saved_no_launch_can_be_afforded_and_free_ones_without_end() -> None:
+    assert break_even([1, 2], [-1, 1], 3, 0).affordable_launches == (0, math.inf)
+
+
+@given(changes(), st.floats(0, 100), st.floats(0, 100))
+def test_dearer_launches_never_make_it_pay_at_a_smaller_size(
+    change: tuple[list[float], list[float], list[float]], one: float, other: float
+) -> None:
+    cheap, dear = (break_even(*change, launch_us).size for launch_us in sorted((one, other)))
+    if cheap is None:
+        assert dear is None
+    elif dear is not None:
+        assert dear >= cheap * (1 - 1e-9)
+
+
+@given(changes(), st.floats(0, 100))
+def test_at_every_measured_size_above_it_the_change_pays(
+    change: tuple[list[float], list[float], list[float]], launch_us: float
+) -> None:
+    found = break_even(*change, launch_us)
+    if found.size is None:
+        assert found.net_us[-1] <= 0
+    else:
+        assert min(found.sizes) <= found.size <= max(found.sizes)
+        assert all(net > 0 for size, net in zip(found.sizes, found.net_us, strict=True) if size > found.size)
+
+
+@given(changes(), st.floats(0.1, 100), st.floats(0.1, 10))
+def test_microseconds_or_milliseconds_make_no_difference_to_the_size(
+    change: tuple[list[float], list[float], list[float]], launch_us: float, scale: float
+) -> None:
+    sizes, saved, added = change
+    one = break_even(sizes, saved, added, launch_us)
+    # Where a net is nearly 0, rounding decides its sign.
+    assume(all(abs(net) > 1e-6 for net in one.net_us))
+    other = break_even(sizes, [scale * us for us in saved], added, scale * launch_us)
+    assert (one.size is None) == (other.size is None)
+    if one.size is not None:
+        assert other.size == pytest.approx(one.size, rel=1e-6)
+
+
+@given(changes(), st.floats(0.1, 100))
+def test_as_many_launches_as_it_can_afford_leave_nothing(
+    change: tuple[list[float], list[float], list[float]], launch_us: float
+) -> None:
+    sizes, saved, added = change
+    found: BreakEven = break_even(sizes, saved, added, launch_us)
+    again = break_even(found.sizes, found.saved_us, found.affordable_launches, launch_us)
+    for before, net in zip(found.saved_us, again.net_us, strict=True):
+        assert net == pytest.approx(min(before, 0), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (([], [], 1, 1), "there are 0 sizes"),
+        (([1, 2], [1], 1, 1), "2 sizes, 1 times saved"),
+        (([1, 2], [1, 2], [1], 1), "and 1 counts of launches"),
+        (([1, 1], [1, 2], 1, 1), "the sizes 1, 1 are not all different"),
+        (([1], [math.nan], 1, 1), "that is no number"),
+        (([1], [1], 1, -8), "a launch of -8 µs"),
+    ],
+)
+def test_what_cannot_be_calculated_is_refused(
+    arguments: tuple[list[float], list[float], float, float], said: str
+) -> None:
+    with pytest.raises(GpuperfError, match=said):
+        break_even(*arguments)

@@ -1,0 +1,311 @@
+"""`gpuperf compare`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import Measurement, Profile, Trace
+from pytest_gpuperf.runs import RunStore
+from run_builders import measured, profile, record, run, timing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records import MetricValue, Run, TestRecord
+
+GEMM = "t/test_gemm.py::test_triton"
+SMALL: dict[str, MetricValue] = {
+    "sm_throughput": 80.0,
+    "achieved_occupancy": 6.0,
+    "occupancy_limiter": "shared_mem",
+    "registers_per_thread": 220.0,
+    "l2_hit_rate": 76.0,
+    "stall.long_scoreboard": 33.0,
+    "stall.barrier": 7.0,
+}
+LARGE: dict[str, MetricValue] = {
+    **SMALL,
+    "sm_throughput": 86.0,
+    "registers_per_thread": 206.0,
+    "stall.long_scoreboard": 23.0,
+    "stall.barrier": 27.0,
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def store(project: Path, *tests: TestRecord, id: str = "20261120-173012-3f9a") -> Run:
+    kept = run(*tests, id=id)
+    RunStore(project / ".gpuperf").write(kept)
+    return kept
+
+
+def compare(*args: str) -> Result:
+    return CliRunner().invoke(main, ["compare", *args])
+
+
+def shown(*args: str) -> list[str]:
+    result = compare(*args)
+    assert result.exit_code == 0, result.output
+    return result.output.splitlines()
+
+
+def refused(*args: str) -> str:
+    result = compare(*args)
+    assert result.exit_code == 2, result.output
+    return result.stderr
+
+
+def cells(*args: str) -> dict[str, list[Any]]:
+    """By metric, of a comparison that is one table."""
+    result = compare(*args, "--json")
+    assert result.exit_code == 0, result.output
+    return {line["metric"]: line["cells"] for line in json.loads(result.stdout)["lines"]}
+
+
+def traced(time_us: float, launches: int) -> Measurement:
+    trace = Trace(launches=launches, gpu_time_us=time_us / 2, gpu_busy_pct=50.0)
+    return Measurement(timing=timing(time_us, "host"), trace=trace)
+
+
+def two_tiles(project: Path) -> None:
+    store(
+        project,
+        record(f"{GEMM}[128x128]", main=measured(200.0, SMALL)),
+        record(f"{GEMM}[128x256]", main=measured(180.0, LARGE)),
+    )
+
+
+def test_the_parametrizations_of_a_test_stand_side_by_side(project: Path) -> None:
+    two_tiles(project)
+    assert shown(GEMM) == [
+        "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1",
+        "",
+        "metric                 unit         128x128                  128x256",
+        "--------------------------------------------------------------------",
+        "time_us                us               200         180      -10.0 %",
+        "spread_pct             %                0.1         0.1",
+        "sm_throughput          %               80.0        86.0  +6.0 points",
+        "achieved_occupancy     %                6.0         6.0",
+        "occupancy_limiter                shared_mem  shared_mem",
+        "registers_per_thread   register         220         206       -6.4 %",
+        "l2_hit_rate            %               76.0        76.0",
+        "stall.long_scoreboard  %               33.0        23.0 -10.0 points",
+        "stall.barrier          %                7.0        27.0 +20.0 points",
+    ]
+
+
+def test_a_test_is_named_by_its_node_id_its_function_or_a_part(project: Path) -> None:
+    two_tiles(project)
+    assert shown(GEMM) == shown("::test_triton") == shown("latest::test_gemm") == shown("latest")
+    assert shown("2026::test_triton") == shown(f"latest::{GEMM}[128x128]", f"::{GEMM}[128x256]")
+
+
+def test_two_runs_are_compared_test_by_test(project: Path) -> None:
+    store(
+        project, record(GEMM, main=measured(200.0)), record("t/test_a.py::test_a", main=measured(5.0)), id="a"
+    )
+    store(
+        project, record(GEMM, main=measured(180.0)), record("t/test_b.py::test_b", main=measured(7.0)), id="b"
+    )
+    lines = shown("a", "b", "--metrics", "time_us")
+    assert "metric   unit    a            b" in lines
+    assert "time_us  us    200  180 -10.0 %" in lines
+    assert lines[-2:] == ["only in a: t/test_a.py::test_a", "only in b: t/test_b.py::test_b"]
+
+
+def test_one_metric_of_many_tests_has_a_line_each(project: Path) -> None:
+    for run_id, scale in (("a", 1.0), ("b", 2.0)):
+        tests = [record(f"{GEMM}[{n}]", main=measured(scale * n)) for n in (1, 2)]
+        store(project, *tests, id=run_id)
+    assert shown("a", "b", "--metrics=time_us")[3:] == [
+        "time_us  unit  a           b",
+        "----------------------------",
+        "1        us    1  2 +100.0 %",
+        "2        us    2  4 +100.0 %",
+    ]
+
+
+def test_two_functions_are_paired_by_their_parameters(project: Path) -> None:
+    tests = [
+        record(f"t/test_vit.py::test_{name}[{size}]", main=traced(time_us, launches))
+        for name, size, time_us, launches in (
+            ("full", 224, 1000, 100),
+            ("full", 448, 4000, 100),
+            ("reduced", 224, 1200, 150),
+            ("reduced", 448, 3000, 150),
+        )
+    ]
+    store(project, *tests)
+    assert shown("::test_full", "::test_reduced", "--metrics", "time_us,launches")[2:] == [
+        "metric        unit  test_full  test_reduced",
+        "-------------------------------------------",
+        "224",
+        "    time_us   us         1000  1200 +20.0 %",
+        "    launches              100   150 +50.0 %",
+        "448",
+        "    time_us   us         4000  3000 -25.0 %",
+        "    launches              100   150 +50.0 %",
+    ]
+
+
+def test_labels_of_one_test_stand_side_by_side(project: Path) -> None:
+    store(project, record(GEMM, torch=measured(5.0), triton=measured(4.0)))
+    assert "metric      unit  torch       triton" in shown(GEMM)
+    assert cells(f"{GEMM} (torch)", "::(triton)")["time_us"][1]["change_pct"] == pytest.approx(-20)
+
+
+def test_times_of_two_modes_are_not_compared(project: Path) -> None:
+    store(project, record(GEMM, hot=measured(5.0), cold=measured(9.0, mode="cold")))
+    lines = shown(GEMM)
+    assert "mode              hot  cold" in [line.rstrip() for line in lines]
+    assert "time_us     us      5     9 not compared" in lines
+    assert lines[-1] == "hot and cold times are different quantities and are not compared"
+    found = cells(GEMM)["time_us"][1]
+    assert (found["value"], found["change_pct"], found["compared"]) == (9.0, None, False)
+
+
+def test_times_are_compared_by_an_instrument_that_both_have(project: Path) -> None:
+    both = replace(timing(6.0), figure="events", events_us=6.0, cupti_us=5.0)
+    short = replace(timing(4.0), figure="cupti", cupti_us=4.0)
+    store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=both)))
+    assert cells(GEMM)["time_us"][1]["change_pct"] == pytest.approx(25)
+
+
+def test_times_without_a_common_instrument_are_said_to_be(project: Path) -> None:
+    short = replace(timing(4.0), figure="cupti", cupti_us=4.0)
+    store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=timing(8.0))))
+    assert shown(GEMM)[-1] == "b: the times are by cupti and events, which differ by up to 2 %"
+
+
+def test_counters_that_were_read_otherwise_are_compared_where_they_are_exact(project: Path) -> None:
+    other = replace(profile(LARGE), source="cupti", cache_control="none")
+    store(project, record(GEMM, a=measured(None, SMALL), b=Measurement(profile=other)))
+    found = cells(GEMM)
+    assert not found["sm_throughput"][1]["compared"]
+    assert found["registers_per_thread"][1]["change_pct"] == pytest.approx(-6.3636, abs=1e-3)
+    assert "counters read by ncu/all and by cupti/none are different quantities" in " ".join(shown(GEMM))
+
+
+def test_what_one_column_lacks_is_left_empty(project: Path) -> None:
+    store(project, record(GEMM, a=measured(5.0), b=measured(None, SMALL)))
+    assert cells(GEMM)["time_us"][1] == {"value": None, "change_pct": None, "effect": "", "compared": True}
+    assert cells(GEMM)["sm_throughput"][1]["change_pct"] is None
+
+
+def test_a_wrong_result_is_said_to_be_one(project: Path) -> None:
+    store(project, record(GEMM, a=measured(5.0), b=measured(0.1, correct=False)))
+    assert shown(GEMM)[-1] == "b is of a test that failed or whose result was wrong"
+
+
+def test_other_clocks_are_said(project: Path) -> None:
+    fast, slow = (
+        Measurement(timing=replace(timing(time_us), blocks_mhz=(mhz,)))
+        for time_us, mhz in ((5.0, 1980.0), (6.0, 1500.0))
+    )
+    store(project, record(GEMM, a=fast, b=slow))
+    assert shown(GEMM)[-1] == "b was timed at an SM clock of 1500 MHz, the first at 1980"
+
+
+def test_csv_has_a_row_for_each_value(project: Path) -> None:
+    two_tiles(project)
+    rows = list(csv.DictReader(io.StringIO(compare(GEMM, "--csv", "--metrics", "time_us").stdout)))
+    assert [(row["column"], float(row["value"]), row["effect"]) for row in rows] == [
+        ("128x128", 200.0, ""),
+        ("128x256", 180.0, "better"),
+    ]
+    assert float(rows[1]["change_pct"]) == pytest.approx(-10)
+
+
+def test_markdown_is_a_table_that_names_cannot_break(project: Path) -> None:
+    store(project, record(f"{GEMM}[a|b`]", main=measured(5.0)), record(f"{GEMM}[<b>]", main=measured(10.0)))
+    assert compare(GEMM, "--markdown", "--metrics", "time_us").stdout == (
+        "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1\n"
+        "\n"
+        "| metric | unit | `a\\|b'` | `<b>` | change |\n"
+        "| --- | --- | ---: | ---: | ---: |\n"
+        "| `time_us` | us | 5 | 10 | +100.0 % |\n"
+    )
+
+
+def test_rows_are_chosen_by_metric_preset_or_all(project: Path) -> None:
+    two_tiles(project)
+    assert list(cells(GEMM, "--metrics", "l2_hit_rate, time_us")) == ["l2_hit_rate", "time_us"]
+    assert list(cells(GEMM, "--metrics", "stalls")) == ["stall.barrier", "stall.long_scoreboard"]
+    assert set(cells(GEMM, "--metrics", "all")) >= {*SMALL, "time_us", "mode"}
+
+
+def test_a_misspelt_metric_is_named_with_what_is_like_it(project: Path) -> None:
+    two_tiles(project)
+    assert "did you mean l2_hit_rate" in refused(GEMM, "--metrics", "l2_hitrate")
+
+
+def test_a_misspelt_test_is_named_with_what_is_like_it(project: Path) -> None:
+    two_tiles(project)
+    assert f"did you mean {GEMM}[128x" in refused("t/test_gemm.py::test_trition")
+
+
+def test_what_is_no_run_may_be_meant_as_a_test(project: Path) -> None:
+    two_tiles(project)
+    assert "there is no run 'test_triton'" in refused("test_triton")
+    assert "a test of the newest run is '::test_triton'" in refused("test_triton")
+
+
+def test_other_tests_of_other_runs_are_named_with_their_run(project: Path) -> None:
+    store(project, record("t/test_a.py::test_a", main=measured(5.0)), id="a")
+    store(project, record("t/test_a.py::test_b", main=measured(6.0)), id="b")
+    assert "metric      unit  a test_a     b test_b" in shown("a::test_a", "b::test_b")
+
+
+def test_functions_of_one_name_in_two_files_have_their_whole_names(project: Path) -> None:
+    files = ("t/test_a.py", "t/test_b.py")
+    for run_id in ("a", "b"):
+        store(project, *(record(f"{file}::test_k", main=measured(5.0)) for file in files), id=run_id)
+    lines = shown("a", "b", "--metrics", "time_us")
+    assert [line.split()[0] for line in lines[-2:]] == [f"{file}::test_k" for file in files]
+    assert "metric   unit  t/test_a.py::test_k  t/test_b.py::test_k" in shown("b", "--metrics", "time_us")
+
+
+def test_counters_read_otherwise_are_said_to_be_whichever_are_shown(project: Path) -> None:
+    other = replace(profile(LARGE), source="cupti", cache_control="none")
+    store(project, record(GEMM, a=measured(None, SMALL), b=Measurement(profile=other)))
+    assert "read by" not in " ".join(shown(GEMM, "--metrics", "registers_per_thread"))
+    assert "read by ncu/all and by cupti/none" in " ".join(shown(GEMM, "--metrics", "l2_hit_rate"))
+
+
+def test_measurements_without_usual_metrics_show_what_they_have(project: Path) -> None:
+    raw = "smsp__cycles_active.avg"
+    store(project, record(GEMM, a=measured(None, {raw: 4.0}), b=measured(None, {raw: 5.0})))
+    assert cells(GEMM)[raw][1]["change_pct"] == pytest.approx(25)
+
+
+def test_one_measurement_alone_is_refused(project: Path) -> None:
+    store(
+        project,
+        record(GEMM, main=measured(5.0)),
+        record("t/a.py::b", main=Measurement(profile=Profile(unavailable="no"))),
+    )
+    assert f"{GEMM} is one measurement; expected two or more" in refused(GEMM)
+    assert f"{GEMM} is one measurement" in refused("latest")
+
+
+def test_a_narrow_terminal_has_several_tables(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    store(project, *(record(f"{GEMM}[{'long_name'}_{n}]", main=measured(float(n))) for n in range(1, 6)))
+    lines = shown(GEMM, "--metrics", "time_us")
+    assert max(map(len, lines)) <= 60
+    assert sum(line.startswith("metric") for line in lines) == 2
