@@ -1,0 +1,49 @@
+"""An encoder block written down formula by formula: a launch for each, and three for each head."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from suites.kernels.encoder import HEAD, norm
+
+if TYPE_CHECKING:
+    from suites.kernels.encoder import EncoderBlock, Linear
+
+
+def naive_block(block: EncoderBlock, x: torch.Tensor) -> torch.Tensor:
+    """What `block(x)` computes, with a product for each head, separate biases and a softmax by parts.
+
+    Args:
+        block: The weights.
+        x: Tokens (batch x tokens x width).
+    """
+    batch, tokens, width = x.shape
+    normed = norm(x).flatten(0, 1)
+    query, key, value = (_heads(block, part, normed).view(-1, tokens, HEAD) for part in range(3))
+    scores = torch.bmm(query, key.transpose(1, 2)) / sqrt(HEAD)
+    seen = torch.bmm(_softmax(scores), value)
+    side_by_side = seen.view(-1, batch, tokens, HEAD).permute(1, 2, 0, 3).reshape(-1, width)
+    x = x.flatten(0, 1)
+    x = x + _linear(block.merge, side_by_side)
+    x = x + _linear(block.down, functional.gelu(_linear(block.up, norm(x))))
+    return x.view(batch, tokens, width)
+
+
+def _heads(block: EncoderBlock, part: int, x: torch.Tensor) -> torch.Tensor:
+    """Queries, keys or values of each head (heads x rows x head), by a product and a sum for each."""
+    weights = block.project.weight.view(3, block.heads, HEAD, block.width)[part]
+    biases = block.project.bias.view(3, block.heads, HEAD)[part]
+    return torch.stack([x @ weight.T + bias for weight, bias in zip(weights, biases, strict=True)])
+
+
+def _softmax(scores: torch.Tensor) -> torch.Tensor:
+    powers = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def _linear(linear: Linear, x: torch.Tensor) -> torch.Tensor:
+    return x @ linear.weight.T + linear.bias
