@@ -178,7 +178,7 @@ def _check(
 
 
 def _has_part(limit: Limit, measurement: Measurement) -> bool:
-    return (measurement.timing if limit.needs_time else measurement.profile) is not None
+    return getattr(measurement, limit.part) is not None
 
 
 def _expected_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue | None:
