@@ -28,8 +28,8 @@ FLOAT32_ATOL = 1e-4
 a few 2^-24 · sqrt(2048) = 3e-6. TF32, with 2^-11, would miss this by far."""
 BFLOAT16_RTOL, BFLOAT16_ATOL = 2**-7, 0.1
 """Four products follow each other, and what goes into each is rounded to 8 bits: off by up to 2^-8, by half
-of that in the mean, so by 4 · 2^-9 = 0.008 in the result. The largest of two million such errors is five or
-six times that, and this is twice the largest. A bias, head or scale left out changes many elements by more."""
+of that in the mean, so by 4 · 2^-9 = 0.008 in the result. The largest of two million such errors is about six
+times that, and this is twice the largest. A bias, head or scale left out changes many elements by more."""
 
 naive = pytest.mark.gpuperf(limits=["launches >= 60"])
 fused = pytest.mark.gpuperf(limits=["launches <= 20", "class.small_frequent <= 0"])
