@@ -84,7 +84,7 @@ class FusionCandidate(Record, frozen=True, kw_only=True):
     saved_launches: int
     """Over all those times."""
     saved_us: float
-    """`saved_launches` times the mean launch gap, in microseconds: memory that is read again is not in it."""
+    """`saved_launches` times the usual launch gap, in microseconds; without memory that is read again."""
     at_most_us: float
     """That, and the time of all kernels but the longest of each row: if those came for nothing."""
 
@@ -131,7 +131,7 @@ class Trace(Record, frozen=True, kw_only=True):
     """The most `saved_us` first."""
     streams: int = 0
     region: str = ""
-    """Annotation whose median occurrence this is; empty for a whole file."""
+    """Annotation that encloses this, the median of its occurrences; empty for a whole file."""
     occurrences: int = 1
     """How many of these the trace has."""
     gpu: str = ""

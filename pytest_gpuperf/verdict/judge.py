@@ -12,7 +12,13 @@ from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import check_limit, parse_limits
 from pytest_gpuperf.verdict.paired_time import compare_paired
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict, show_pair
-from pytest_gpuperf.verdict.wording import autotuned_otherwise, explanation, machine_moved, time_line
+from pytest_gpuperf.verdict.wording import (
+    autotuned_otherwise,
+    explanation,
+    machine_moved,
+    tensor_contradiction,
+    time_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,6 +106,9 @@ def judge(
     times: dict[str, TimeComparison] = {}
     counters: dict[str, tuple[Change, ...]] = {}
     for label, measurement in record.measurements.items():
+        contradiction = tensor_contradiction(measurement)
+        if contradiction:
+            findings.append(Finding(Status.PASS, contradiction, label))
         known = expected.get(label)
         paired = measurement.paired
         pair = compare_paired(paired, tolerance_pct) if paired else None
@@ -109,7 +118,8 @@ def judge(
         if known is None and pair is not None:
             known = MeasurementBaseline()
         if known is None:
-            if measurement.timing is not None or (measurement.profile and measurement.profile.combined):
+            counted = measurement.profile is not None and bool(measurement.profile.combined)
+            if counted or measurement.timing is not None or measurement.trace is not None:
                 findings.append(Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label))
             continue
         key, timing = (record.nodeid, label), measurement.timing
@@ -186,7 +196,7 @@ def _expected_value(name: str, baseline: MeasurementBaseline | None) -> MetricVa
         return None
     if name == "time_us":
         return baseline.time.mean_us if baseline.time is not None else None
-    return baseline.counters.get(name)
+    return baseline.trace.get(name, baseline.counters.get(name))
 
 
 def _findings(
