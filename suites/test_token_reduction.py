@@ -30,7 +30,7 @@ small = pytest.mark.parametrize(("size", "batch"), [(224, 1)], ids=lambda value:
 
 TOLERANCE = 0.03
 """Of tokens, whose elements have a variance of 1 behind the last norm. Float16 rounds to 11 bits, each time
-by up to 2^-11. In the stack an element is the sum of 24 branches, whose inputs were rounded too: that comes to
+by up to 2^-11. In the stack an element is the sum of 24 branches, whose inputs were rounded too: together
 2^-11 · sqrt(2 · 24) = 0.003. The largest of a hundred thousand errors is five times that, and this is twice
 the largest. A token in another's place is off by 1 and more."""
 PAID_RTOL = 0.01

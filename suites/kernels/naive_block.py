@@ -22,10 +22,9 @@ def naive_block(block: EncoderBlock, x: torch.Tensor) -> torch.Tensor:
         x: Tokens (batch x tokens x width).
     """
     batch, tokens, width = x.shape
-    normed = norm(x).flatten(0, 1)
-    query, key, value = (_heads(block, part, normed).view(-1, tokens, HEAD) for part in range(3))
-    scores = torch.bmm(query, key.transpose(1, 2)) / sqrt(HEAD)
-    seen = torch.bmm(_softmax(scores), value)
+    rows = norm(x).flatten(0, 1)
+    query, key, value = (heads_one_by_one(block, part, rows).view(-1, tokens, HEAD) for part in range(3))
+    seen = attention_by_parts(query, key, value)
     side_by_side = seen.view(-1, batch, tokens, HEAD).permute(1, 2, 0, 3).reshape(-1, width)
     x = x.flatten(0, 1)
     x = x + _linear(block.merge, side_by_side)
@@ -33,16 +32,27 @@ def naive_block(block: EncoderBlock, x: torch.Tensor) -> torch.Tensor:
     return x.view(batch, tokens, width)
 
 
-def _heads(block: EncoderBlock, part: int, x: torch.Tensor) -> torch.Tensor:
-    """Queries, keys or values of each head (heads x rows x head), by a product and a sum for each."""
+def heads_one_by_one(block: EncoderBlock, part: int, rows: torch.Tensor) -> torch.Tensor:
+    """The queries (part 0), keys (1) or values (2) of each head: a small product and a sum for each.
+
+    Args:
+        block: The weights.
+        part: Which of the three.
+        rows: Tokens behind the norm (rows x width).
+
+    Returns:
+        Heads x rows x columns of a head.
+    """
     weights = block.project.weight.view(3, block.heads, HEAD, block.width)[part]
     biases = block.project.bias.view(3, block.heads, HEAD)[part]
-    return torch.stack([x @ weight.T + bias for weight, bias in zip(weights, biases, strict=True)])
+    return torch.stack([rows @ weight.T + bias for weight, bias in zip(weights, biases, strict=True)])
 
 
-def _softmax(scores: torch.Tensor) -> torch.Tensor:
+def attention_by_parts(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Attention (each: heads x tokens x columns), all scores written to memory between its steps."""
+    scores = torch.bmm(query, key.transpose(1, 2)) / sqrt(HEAD)
     powers = torch.exp(scores - scores.amax(-1, keepdim=True))
-    return powers / powers.sum(-1, keepdim=True)
+    return torch.bmm(powers / powers.sum(-1, keepdim=True), value)
 
 
 def _linear(linear: Linear, x: torch.Tensor) -> torch.Tensor:
