@@ -37,7 +37,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
-    """Runs, baselines and recordings, files of Nsight Compute and torch.profiler, the state of this machine."""
+    """Runs, baselines, recordings, files of Nsight Compute and torch.profiler, and this machine's state."""
 
 
 main.add_command(baseline)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAME_COLUMNS = 44
 """Longer names are cut."""
+WIDE = 120
+"""Columns of a terminal from which on the launch is shown too."""
 ROW_NAMES = 4
 """Kernels of a fusion candidate that are named."""
 _SOURCES: dict[SpanSource, str] = {
@@ -70,6 +72,13 @@ def kernel_lines(trace: Trace, *, width: int, colour: bool, shown: int | None = 
     kernels = trace.kernels[:shown]
     if not kernels:
         return []
+    facts = [
+        Column("grid", [show_extent(kernel.grid) for kernel in kernels]),
+        Column("block", [show_extent(kernel.block) for kernel in kernels]),
+        Column("waves", [_positive(kernel.waves) for kernel in kernels]),
+        Column("regs", [_whole(kernel.registers_per_thread) for kernel in kernels]),
+        Column("shared", [_shared(kernel) for kernel in kernels]),
+    ]
     titles, entries = lay_out(
         Column("kernel", [short_name(kernel.name) for kernel in kernels], "left"),
         [
@@ -78,12 +87,8 @@ def kernel_lines(trace: Trace, *, width: int, colour: bool, shown: int | None = 
             Column("total", [show_time(kernel.total_us) for kernel in kernels]),
             Column("mean", [show_time(kernel.mean_us) for kernel in kernels]),
             Column("share", [f"{kernel.share_pct:.1f} %" for kernel in kernels]),
-            Column("grid", [show_extent(kernel.grid) for kernel in kernels]),
-            Column("block", [show_extent(kernel.block) for kernel in kernels]),
             Column("blocks/SM", [_positive(kernel.blocks_per_sm) for kernel in kernels]),
-            Column("waves", [_positive(kernel.waves) for kernel in kernels]),
-            Column("regs", [_whole(kernel.registers_per_thread) for kernel in kernels]),
-            Column("shared", [_shared(kernel) for kernel in kernels]),
+            *(facts if width >= WIDE else []),
             Column("occupancy", [_occupancy(kernel) for kernel in kernels]),
             Column("tensor", [_ANSWERS[kernel.tensor_cores] for kernel in kernels], "left"),
         ],

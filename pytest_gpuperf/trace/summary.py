@@ -145,7 +145,9 @@ def _regions(
     trace: ChromeTrace, activities: Sequence[Activity], annotations: Sequence[Annotation]
 ) -> list[Region]:
     """What each annotation's host code launched, from whatever thread, whenever it ran."""
-    own = annotations[0].name == CALL_MARK if annotations else False
+    if not annotations:
+        return []
+    own = annotations[0].name == CALL_MARK
     slack = CLOCKS_US if own else 0.0
     launched = {call.correlation: call.start_us for call in trace.host_calls if call.correlation}
     ends = [*(one.start_us for one in annotations[1:]), float("inf")]
