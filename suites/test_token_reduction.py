@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     Encode = Callable[[torch.Tensor], tuple[torch.Tensor, tuple[Choice, ...]]]
     Compared = tuple[torch.Tensor, list[torch.Tensor]]
 
-sizes = pytest.mark.parametrize(
-    ("size", "batch"), [(224, 1), (448, 1), (448, 4), (448, 8)], ids=lambda value: str(value)
-)
-small = pytest.mark.parametrize(("size", "batch"), [(224, 1)], ids=lambda value: str(value))
+sizes = pytest.mark.parametrize(("size", "batch"), [(224, 1), (448, 1), (448, 4), (448, 8)])
+small = pytest.mark.parametrize(("size", "batch"), [(224, 1)])
 
 TOLERANCE = 0.03
 """Of tokens, whose elements have a variance of 1 behind the last norm. Float16 rounds to 11 bits, each time
@@ -35,9 +33,9 @@ by up to 2^-11. In the stack an element is the sum of 24 branches, whose inputs 
 2^-11 · sqrt(2 · 24) = 0.003. The largest of a hundred thousand errors is five times that, and this is twice
 the largest. A token in another's place is off by 1 and more.
 
-The logarithm of the attention that a token is paid is a score, a mean of some. Scores are an eighth of sums of
-64 products of such numbers, and their errors no larger; that of a token which should not be kept is off by
-tenths."""
+The logarithm of the attention that a token is paid is a score, a mean of some. Scores are an eighth of sums
+of 64 products of such numbers, and their errors no larger; that of a token which should not be kept is off
+by tenths."""
 
 # What the host needs for its launches hangs on its CPU, and on what else runs there.
 pytestmark = [pytest.mark.gpuperf(tolerance=50)]
