@@ -1,11 +1,18 @@
-"""The suites' CUDA graph gives what the callable gives."""
+"""The suites' CUDA graph gives what the callable gives, and the host no longer holds it up."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+from pytest_gpuperf.diagnosis import diagnose_call
+from pytest_gpuperf.trace.capture import capture
 from suites.kernels.graphed import Graphed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.gpu
 
@@ -31,3 +38,20 @@ def test_a_graph_can_be_captured_into_another() -> None:
         found = graphed(x)
     outer.replay()
     assert torch.equal(found, double_plus_one(x))
+
+
+def test_short_kernels_wait_for_the_host_unless_they_are_one_graph(tmp_path: Path) -> None:
+    x = torch.ones(8, device="cuda")
+
+    def many() -> None:
+        for _ in range(50):
+            x.add_(1)
+
+    eager = capture(many, tmp_path / "eager.json.gz")
+    graph = capture(Graphed(many), tmp_path / "graph.json.gz")
+    assert (eager.launches, graph.launches) == (50, 50)
+    assert eager.gpu_busy_pct < graph.gpu_busy_pct
+    (found,) = diagnose_call(eager)
+    assert found.code == "launch-bound"
+    assert "CUDA graph" in found.next_step
+    assert all("no longer the host's" in left.next_step for left in diagnose_call(graph))
