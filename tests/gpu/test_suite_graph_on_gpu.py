@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,13 @@ from suites.kernels.graphed import Graphed
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.gpu
+# As the session sets it: otherwise torch.profiler leaves CUPTI attached.
+os.environ.setdefault("TEARDOWN_CUPTI", "1")
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
 
 
 def double_plus_one(x: torch.Tensor) -> torch.Tensor:
