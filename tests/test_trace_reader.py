@@ -27,7 +27,8 @@ def one_kernel() -> TraceBuilder:
 
 def test_a_kernel_has_its_launch_facts() -> None:
     [kernel] = one_kernel().read().activities
-    assert (kernel.name, kernel.start_us, kernel.end_us) == ("square_kernel", 10.5, 13.75)
+    # The launch is the first event, 5 µs before.
+    assert (kernel.name, kernel.start_us, kernel.end_us) == ("square_kernel", 5.0, 8.25)
     assert (kernel.grid, kernel.block) == ((132, 2, 1), (256, 1, 1))
     assert (kernel.registers_per_thread, kernel.shared_memory_bytes) == (40, 1024)
     assert kernel.blocks_per_sm == 2.0
@@ -37,6 +38,14 @@ def test_the_gpu_is_known_by_name_capability_and_sms() -> None:
     [(number, device)] = one_kernel().read().devices
     assert (number, device.name, device.compute_capability) == (0, "NVIDIA H200", (9, 0))
     assert device.multiprocessors == 132
+
+
+def test_durations_are_exact_where_times_are_counted_since_1970() -> None:
+    trace = one_kernel()
+    for event in trace.events:
+        event["ts"] += 1.7e15
+    [kernel] = trace.read().activities
+    assert kernel.end_us - kernel.start_us == pytest.approx(3.25, abs=1e-6)
 
 
 def test_gzipped_and_plain_files_say_the_same(tmp_path: Path) -> None:

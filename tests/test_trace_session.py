@@ -15,11 +15,12 @@ from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import Measurement, Trace
+from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.runs import RunStore, encode_run, load_run
 from pytest_gpuperf.trace.summary import summarise
 from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
-from pytest_gpuperf.verdict.result import Status, TestVerdict
+from pytest_gpuperf.verdict.result import Status, TestResult, TestVerdict
 from run_builders import NODEID, gate_of, profile, record, run, timing
 from trace_builders import TraceBuilder, attention_block
 
@@ -143,6 +144,13 @@ def test_the_frame_has_figures_and_kernels() -> None:
     assert core.loc["trace.calls", "value"] == 8
     assert core.loc["trace.kernel_class", "text"] == "large_core"
     assert BLOCK.to_frame().loc[0, "calls"] == 96
+
+
+def test_junit_files_have_the_figures() -> None:
+    result = TestResult(record(main=Measurement(trace=BLOCK)), judged(BLOCK))
+    written = dict(properties(result))
+    assert written["gpuperf.main.launches"] == "202"
+    assert written["gpuperf.main.launch_gap"] == "2"
 
 
 TRACED = """

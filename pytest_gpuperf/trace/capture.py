@@ -24,7 +24,7 @@ from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.timing.graph import elapsed_us, event
 from pytest_gpuperf.trace.chrome import read_chrome_trace
-from pytest_gpuperf.trace.summary import CALL_MARK, summarise, with_span
+from pytest_gpuperf.trace.summary import CALL_MARK, busy_us, summarise, with_span
 from pytest_gpuperf.trace.triton_code import TritonCode
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def with_shortest(trace: Trace, recorded: Span | None, event_us: float) -> Trace
         recorded: By CUPTI alone; None where that did not work.
         event_us: Between two events around the call, in microseconds.
     """
-    busy_us = recorded.busy_us if recorded else trace.busy_us
+    busy = recorded.busy_us if recorded else trace.busy_us
     spans = [
         Span(trace.span_us, trace.busy_us, "profiler"),
         *([recorded] if recorded else []),
-        Span(max(event_us, busy_us), busy_us, "events"),
+        Span(max(event_us, busy), busy, "events"),
     ]
     return with_span(trace, *min(spans, key=lambda span: span.span_us))
 
@@ -130,10 +130,12 @@ def median_call(activities: list[activity.Activity]) -> Span | None:
     calls = [activities[start : start + each] for start in range(0, len(activities), each)]
     if any(_names(call) != _names(calls[0]) for call in calls):
         return None
-    spans = [
-        Span((max(one.end_ns for one in call) - call[0].start_ns) / 1e3, activity.busy_us(call), "cupti")
-        for call in calls
-    ]
+    spans = []
+    for call in calls:
+        # Nanoseconds since 1970 have more digits than a float keeps.
+        first = call[0].start_ns
+        intervals = [((one.start_ns - first) / 1e3, (one.end_ns - first) / 1e3) for one in call]
+        spans.append(Span(max(end for _, end in intervals), busy_us(intervals), "cupti"))
     return sorted(spans)[CALLS // 2]
 
 

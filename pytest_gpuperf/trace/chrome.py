@@ -36,7 +36,7 @@ _KINDS: Mapping[str, Kind] = {
     "memset": "memset",
 }
 _HOST_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver"})
-_ANNOTATIONS = frozenset({"user_annotation"})
+_KEPT = frozenset({*_KINDS, *_HOST_CALLS, "user_annotation"})
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
@@ -91,7 +91,7 @@ class Device:
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """What of a trace the kernel table is made of."""
+    """What of a trace the kernel table is made of, in microseconds since the first of it."""
 
     activities: tuple[Activity, ...]
     """By start."""
@@ -202,14 +202,18 @@ def _parsed(file: _File) -> ChromeTrace:
     activities: list[Activity] = []
     host_calls: list[HostCall] = []
     annotations: list[Annotation] = []
-    for event in file.trace_events:
+    kept = [event for event in file.trace_events if (event.cat or "").lower() in _KEPT]
+    # Microseconds since 1970, as some versions write them, leave a float too few digits for an end.
+    origin = min((event.ts for event in kept), default=0.0)
+    for event in kept:
         category = (event.cat or "").lower()
+        event.ts -= origin
         end = event.ts + max(event.dur, 0.0)
         if category in _KINDS:
             activities.append(_activity(event, _KINDS[category], end))
         elif category in _HOST_CALLS:
             host_calls.append(HostCall(event.ts, event.name, _ARGS.decode(event.args).correlation))
-        elif category in _ANNOTATIONS:
+        else:
             annotations.append(Annotation(event.ts, end, event.name))
     devices = tuple((device.id, _device(device)) for device in file.devices)
     return ChromeTrace(
