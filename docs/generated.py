@@ -173,6 +173,28 @@ def multiprocessors(_: Path) -> str:
     return _table(titles, rows)
 
 
+def token_reduction(_: Path) -> str:
+    """What the encoder of the suite computes with all tokens and with few."""
+    import torch
+
+    from suites.kernels.token_reduction import REDUCING, Encoder, kept_of, tokens_of
+
+    meta, half = torch.device("meta"), torch.float16
+    full, reduced = (Encoder.random(meta, half, reducing) for reducing in ((), REDUCING))
+    rows = []
+    for size in (224, 448):
+        left = [tokens_of(size)]
+        for _block in REDUCING:
+            left.append(1 + kept_of(left[-1]))
+        operations = [encoder.flops(1, left[0]) for encoder in (full, reduced)]
+        share = f"{100 * operations[1] / operations[0]:.0f} %"
+        rows.append(
+            (str(size), ", ".join(map(str, left)), *(f"{count / 1e9:.1f}" for count in operations), share)
+        )
+    titles = ("pixels a side", "tokens", "full, GFLOP an image", "reduced, GFLOP an image", "of the full")
+    return _table(titles, rows)
+
+
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
     "metrics": metrics,
@@ -193,6 +215,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_by_kernel": _of_results(GATE, analysis.read, lambda found: gate.by_kernel(found.held_out)),
     "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
     "multiprocessors": multiprocessors,
+    "token_reduction": token_reduction,
 }
 """By the name in the marker; no text has an empty line."""
 

@@ -14,7 +14,7 @@ from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.diagnosis.changes import change_lines
-from pytest_gpuperf.diagnosis.explain import diagnose_kernel, lines_of, shares_of_time
+from pytest_gpuperf.diagnosis.explain import diagnose_call, diagnose_kernel, lines_of, shares_of_time
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.report.rows import header_lines, show_time
@@ -23,7 +23,7 @@ from pytest_gpuperf.static.kernel import is_static
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_gpuperf.records import KernelProfile, Run, TestRecord, Timing
+    from pytest_gpuperf.records import KernelProfile, Run, TestRecord, Timing, Trace
 
 SHOWN_KERNELS = 20
 """Launches of one call or file that are explained, the longest ones."""
@@ -34,7 +34,7 @@ SHOWN_KERNELS = 20
 @click.argument("test", required=False)
 @project_options
 def explain(project: Project, source: str | None, test: str | None) -> None:
-    """Say what bounds each kernel, why, and what to try next.
+    """Say what bounds each call and kernel, why, and what to try next.
 
     RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if left
     out. What moved since the baseline is shown too, the largest mover first. FILE is a report (.ncu-rep) or
@@ -78,7 +78,7 @@ def _of_run(project: Project, run: Run, wanted: str | None) -> list[str]:
     if not found:
         what = "of any test" if wanted is None else f"of a test or kernel {wanted!r}"
         raise GpuperfError(
-            f"the run {run.id} has no counters {what}",
+            f"the run {run.id} has no counters {what}, and no kernel table",
             expected="a part of a test's name, or a regex found in a kernel's",
         )
     return lines + found
@@ -88,20 +88,30 @@ def _of_measurement(
     test: TestRecord, label: str, wanted: str | None, chip: str, changes: _Changes
 ) -> Iterator[str]:
     measurement = test.measurements[label]
+    whole = wanted is None or wanted in test.nodeid
+    trace = measurement.trace if whole else None
     profile = measurement.profile
-    if profile is None or not profile.kernels or is_static(measurement):
-        return
-    kernels = profile.kernels if wanted and wanted in test.nodeid else _chosen(profile.kernels, wanted)
-    if not kernels:
+    measured = () if profile is None or is_static(measurement) else profile.kernels
+    kernels = measured if whole else _chosen(measured, wanted)
+    if not kernels and trace is None:
         return
     yield ""
     yield test.nodeid if label == "main" else f"{test.nodeid} ({label})"
-    timing = measurement.timing if len(profile.kernels) == 1 else None
-    yield from (f"  {line}" for line in _of_kernels(kernels, profile.chip or chip, timing))
+    if trace is not None:
+        yield from (f"  {line}" for line in _of_call(trace))
+    if profile is not None and kernels:
+        timing = measurement.timing if len(measured) == 1 else None
+        yield from (f"  {line}" for line in _of_kernels(kernels, profile.chip or chip, timing))
     moved = changes.lines(test, label)
     if moved:
         yield "  since the baseline:"
     yield from (f"    {line}" for line in moved)
+
+
+def _of_call(trace: Trace) -> Iterator[str]:
+    yield f"the call, {show_time(trace.span_us)} on the GPU"
+    lines = lines_of(diagnose_call(trace))
+    yield from (f"  {line}" for line in lines or [f"the GPU is busy {trace.gpu_busy_pct:.0f} % of it"])
 
 
 class _Changes:

@@ -42,6 +42,8 @@ PIPES: Mapping[str, tuple[str, str]] = {
 }
 """By the metric that says how busy it is: its name, and what to do about it."""
 
+BUSY_CALL_PCT = 70.0
+"""A GPU that is busy for less of a call has as much to win from its launches as from most kernels."""
 _MAKES_THE_WHOLE = 10.0
 """A pipe that is more points below the SMs' own figure is not what that figure is made of."""
 
@@ -73,13 +75,41 @@ def _multiprocessors(evidence: Evidence) -> float | None:
 
 
 def launch_bound(evidence: Evidence, launch_us: float) -> Said:
-    """A kernel that ends about as soon as it has begun."""
+    """A kernel that ends about as soon as it has begun, or a call in which the GPU waits for the host."""
+    if evidence.number("gpu_busy") is not None:
+        return _waits_for_launches(evidence)
     shortest = evidence.shortest_us
     if shortest is None or shortest >= launch_us:
         return None
     return (
         f"the kernel takes {shortest:.1f} µs, less than its launch from the host",
         "fuse it with its neighbours, or launch them together as a CUDA graph",
+    )
+
+
+def _waits_for_launches(evidence: Evidence) -> Said:
+    busy, launches = evidence.number("gpu_busy"), evidence.number("launches")
+    gap_us, gpu_time_us = evidence.number("launch_gap"), evidence.number("gpu_time_us")
+    if busy is None or not launches or gap_us is None or gpu_time_us is None:
+        return None
+    if busy >= BUSY_CALL_PCT or launches < 2:
+        return None
+    mean_us = gpu_time_us / launches
+    line = (
+        f"the GPU is busy {busy:.0f} % of the call: {launches:.0f} launches of {mean_us:.1f} µs on average, "
+        f"with {gap_us:.1f} µs from one to the next"
+    )
+    waits, by_host = evidence.number("synchronizations"), evidence.number("host_launches")
+    if waits:
+        return (
+            f"{line}; the host waits for the GPU {waits:.0f} time{'' if waits == 1 else 's'}",
+            "no .item(), .cpu() or branch on a value of the GPU; then a CUDA graph",
+        )
+    if by_host and by_host < launches / 2:
+        return line, "fewer and longer kernels: the gaps are those of a CUDA graph, no longer the host's"
+    return (
+        line,
+        "one CUDA graph (torch.cuda.graph), fewer kernels (torch.compile, fusion), or more work for each",
     )
 
 

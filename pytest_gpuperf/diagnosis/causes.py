@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.diagnosis.calls import OFF_TENSOR_CORES
+
 if TYPE_CHECKING:
     from pytest_gpuperf.diagnosis.bounds import Said
     from pytest_gpuperf.diagnosis.evidence import Evidence
@@ -12,6 +14,8 @@ SATURATED_PCT = 80.0
 """ncu's `no_bound_threshold`: a unit above it has nothing left to give, whatever warps wait for."""
 LAUNCH_US = 5.0
 """What warps of a shorter kernel wait for is mostly its own beginning and end."""
+CALL_SHARE_PCT = 10.0
+"""Of a call's time: what would hardly be seen if it took none is not worth another type."""
 MATRIX_PRODUCT = r"gemm|matmul|xmma|bmm|attention|fmha|conv(olution|[23]d|_?[fdw](prop|grad))"
 """Found in the names of kernels that tensor cores could do; a naive one has it as well as a library's."""
 _HALF = r"hgemm|[^a-z]b?f16|_bf16|_fp16|float16|half"
@@ -114,21 +118,33 @@ def occupancy_limited(evidence: Evidence, occupancy_pct: float) -> Said:
 
 
 def tensor_cores_idle(evidence: Evidence, busy_pct: float) -> Said:
-    """A product of matrices without tensor cores, of a type that they take."""
-    busy = evidence.number("tensor_active")
-    if busy is None:
-        busy = evidence.number("pipe.tensor")
-    if busy is None or busy >= busy_pct or not evidence.matches(MATRIX_PRODUCT):
-        return None
+    """Products of matrices without tensor cores, of a type that they take."""
+    found = _products_of_call(evidence) or _product(evidence, busy_pct)
     kind = _type_of_product(evidence)
-    if not kind:
+    if not found or not kind:
         return None
     return (
-        f"tensor cores are busy {busy:.1f} % of the time in a product of matrices, {kind}",
+        f"{found}, {kind}",
         "TF32 where 10 bits of mantissa will do (torch.set_float32_matmul_precision), or bfloat16"
         if "float32" in kind
         else "a library's product, or mma (tl.dot) on tiles of 16 x 16 or more with aligned rows",
     )
+
+
+def _products_of_call(evidence: Evidence) -> str:
+    share = evidence.number(OFF_TENSOR_CORES)
+    if share is None or share < CALL_SHARE_PCT:
+        return ""
+    return f"{share:.0f} % of the GPU's time goes into products of matrices without tensor cores"
+
+
+def _product(evidence: Evidence, busy_pct: float) -> str:
+    busy = evidence.number("tensor_active")
+    if busy is None:
+        busy = evidence.number("pipe.tensor")
+    if busy is None or busy >= busy_pct or not evidence.matches(MATRIX_PRODUCT):
+        return ""
+    return f"tensor cores are busy {busy:.1f} % of the time in a product of matrices"
 
 
 def _type_of_product(evidence: Evidence) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.diagnosis.calls import evidence_of
 from pytest_gpuperf.diagnosis.rules import Diagnosis, diagnose
 from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.records import KernelProfile, Measurement, Timing
+    from pytest_gpuperf.records import KernelProfile, Measurement, Timing, Trace
 
 SHOWN = 3
 """Diagnoses of a kernel below a failed test, the most important ones."""
@@ -20,18 +21,19 @@ WORTH_SHOWING = 0.2
 
 
 def explain_lines(measurement: Measurement) -> tuple[str, ...]:
-    """What bounds the kernels of a measurement and what to try next, for below a failed test.
+    """What bounds a call and its kernels and what to try next, for below a failed test.
 
     Args:
         measurement: As recorded.
 
     Returns:
-        A line for each diagnosis and an indented one with the next step; nothing without counters.
+        A line for each diagnosis and an indented one with the next step; nothing without counters and
+        kernel table.
     """
+    lines = lines_of(diagnose_call(measurement.trace)) if measurement.trace else []
     profile = measurement.profile
     if profile is None or profile.unavailable:
-        return ()
-    lines: list[str] = []
+        return tuple(lines)
     shares = shares_of_time(profile.kernels)
     for kernel, share in zip(profile.kernels, shares, strict=True):
         if share < WORTH_SHOWING:
@@ -57,6 +59,16 @@ def diagnose_kernel(
     """
     name = f"{kernel.name} {kernel.demangled}".strip()
     return diagnose(kernel.metrics, name=name, chip=chip, timing=timing)
+
+
+def diagnose_call(trace: Trace) -> tuple[Diagnosis, ...]:
+    """Diagnose a call by its kernel table.
+
+    Args:
+        trace: Of the call.
+    """
+    figures, products = evidence_of(trace)
+    return diagnose(figures, name=products)
 
 
 def lines_of(diagnoses: Sequence[Diagnosis]) -> list[str]:

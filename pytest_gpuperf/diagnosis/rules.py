@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be wrong with a kernel."""
+    """One thing that can be wrong with a kernel, or with a call that launches several."""
 
     code: str
     """Stays the same from version to version."""
@@ -57,9 +57,10 @@ RULES = (
     ),
     Rule(
         "launch-bound",
-        "the kernel takes less than {} µs",
+        "the kernel takes less than {} µs; or the GPU is busy less than "
+        f"{bounds.BUSY_CALL_PCT:g} % of a call with several launches",
         causes.LAUNCH_US,
-        "a launch from Python takes 5 to 10 µs",
+        "a launch from Python takes 5 to 10 µs; own: nearly a third is lost",
         bounds.launch_bound,
     ),
     Rule(
@@ -120,7 +121,8 @@ RULES = (
     ),
     Rule(
         "tensor-cores-idle",
-        "the tensor pipe is busy less than {} % of the time in a product of matrices that it could do",
+        "the tensor pipe is busy less than {} % of the time in a product of matrices that it could do; "
+        f"or such products without it have {causes.CALL_SHARE_PCT:g} % of a call's GPU time or more",
         1,
         "own: a rest of other work",
         causes.tensor_cores_idle,
@@ -152,7 +154,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What one rule says of a kernel."""
+    """What one rule says of a kernel or a call."""
 
     code: str
     line: str

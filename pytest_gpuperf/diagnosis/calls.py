@@ -1,0 +1,35 @@
+"""The kernel table of a whole call as evidence: what no single kernel's counters tell."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.trace.kernel_names import kind_of
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Trace, TracedKernel
+
+OFF_TENSOR_CORES = "products_off_tensor_cores"
+"""Share of the GPU's time in products of matrices that tensor cores could do and do not, in %."""
+_NOT_FOR_THEM = re.compile(r"gemv|dot_kernel|dgemm|f64|fp64|double", re.IGNORECASE)
+"""A matrix times a vector is bound by memory, and float64 has tensor cores on few GPUs."""
+
+
+def evidence_of(trace: Trace) -> tuple[dict[str, float], str]:
+    """What the rules ask for.
+
+    Returns:
+        The figures of the call by name, and the names of its products that could be on tensor cores.
+    """
+    products = [kernel for kernel in trace.kernels if _could_be_on_tensor_cores(kernel)]
+    share_pct = sum(kernel.share_pct for kernel in products)
+    return {**trace.figures, OFF_TENSOR_CORES: share_pct}, " ".join(kernel.name for kernel in products)
+
+
+def _could_be_on_tensor_cores(kernel: TracedKernel) -> bool:
+    return (
+        kernel.tensor_cores is False
+        and kind_of(kernel.name) == "matrix"
+        and not _NOT_FOR_THEM.search(kernel.name)
+    )

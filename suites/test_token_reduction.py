@@ -1,0 +1,127 @@
+"""ViT-B/16 with and without token reduction: half of the operations, more launches, and not always faster.
+
+Times are the host's, launches included, so those of the same blocks launched one by one, as a CUDA graph and
+compiled are the same quantity.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from suites.kernels.graphed import Graphed
+from suites.kernels.token_reduction import REDUCING, WIDTH, Encoder, reducing_block, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf import Gpuperf
+    from suites.kernels.token_reduction import Choice
+
+    Encode = Callable[[torch.Tensor], tuple[torch.Tensor, tuple[Choice, ...]]]
+    Compared = tuple[torch.Tensor, list[torch.Tensor]]
+
+sizes = pytest.mark.parametrize(("size", "batch"), [(224, 1), (448, 1), (448, 4), (448, 8)])
+small = pytest.mark.parametrize(("size", "batch"), [(224, 1)])
+
+TOLERANCE = 0.03
+"""Of tokens, whose elements have a variance of 1 behind the last norm. Float16 rounds to 11 bits, each time
+by up to 2^-11. In the stack an element is the sum of 24 branches, whose inputs were rounded too: together
+2^-11 · sqrt(2 · 24) = 0.003. The largest of a hundred thousand errors is five times that, and this is twice
+the largest. A token in another's place is off by 1 and more.
+
+The logarithm of the attention that a token is paid is a score, a mean of some. Scores are an eighth of sums
+of 64 products of such numbers, and their errors no larger; that of a token which should not be kept is off
+by tenths."""
+
+# What the host needs for its launches hangs on its CPU, and on what else runs there.
+pytestmark = [pytest.mark.gpuperf(tolerance=50)]
+
+
+def encoder_and_tokens(
+    gpuperf: Gpuperf, size: int, batch: int, reducing: tuple[int, ...]
+) -> tuple[Encoder, torch.Tensor]:
+    torch.manual_seed(0)
+    encoder = Encoder.random(gpuperf.device, torch.float16, reducing)
+    tokens = torch.randn(batch, tokens_of(size), WIDTH, device=gpuperf.device, dtype=torch.float16)
+    return encoder, tokens
+
+
+def measure(gpuperf: Gpuperf, encode: Encode, encoder: Encoder, x: torch.Tensor) -> None:
+    """Check, time and trace `encode`, which is to give what `encoder` gives."""
+
+    # Of two tokens that are looked at alike, rounding decides which is kept. So the reference keeps those
+    # that were chosen; that they are looked at most is seen from how much they are, for the k-th largest of
+    # some values moves by no more than the values do.
+    def reference(x: torch.Tensor) -> Compared:
+        places = tuple(places for _, places in encode(x)[1])
+        return compared(*encoder.to(torch.float32)(x.float(), places))
+
+    gpuperf.check(lambda x: compared(*encode(x)), x, expected=reference, rtol=0.0, atol=TOLERANCE)
+    gpuperf.time(encode, x, mode="host", flops=encoder.flops(*x.shape[:2]))
+    gpuperf.trace(encode, x)
+
+
+def compared(tokens: torch.Tensor, choices: tuple[Choice, ...]) -> Compared:
+    return tokens, [paid.log() for paid, _ in choices]
+
+
+@sizes
+@pytest.mark.gpuperf(limits=["launches <= 180"])
+def test_full(gpuperf: Gpuperf, size: int, batch: int) -> None:
+    encoder, x = encoder_and_tokens(gpuperf, size, batch, ())
+    measure(gpuperf, encoder, encoder, x)
+
+
+@sizes
+@pytest.mark.gpuperf(limits=["launches <= 240"])
+def test_reduced(gpuperf: Gpuperf, size: int, batch: int) -> None:
+    encoder, x = encoder_and_tokens(gpuperf, size, batch, REDUCING)
+    measure(gpuperf, encoder, encoder, x)
+
+
+# The launches are no fewer, but the host does not wait for Python between them.
+@small
+@pytest.mark.gpuperf(limits=["gpu_busy >= 50", "launches <= 180"])
+def test_full_as_graph(gpuperf: Gpuperf, size: int, batch: int) -> None:
+    encoder, x = encoder_and_tokens(gpuperf, size, batch, ())
+    measure(gpuperf, Graphed(encoder), encoder, x)
+
+
+@small
+@pytest.mark.gpuperf(limits=["gpu_busy >= 50", "launches <= 240"])
+def test_reduced_as_graph(gpuperf: Gpuperf, size: int, batch: int) -> None:
+    encoder, x = encoder_and_tokens(gpuperf, size, batch, REDUCING)
+    measure(gpuperf, Graphed(encoder), encoder, x)
+
+
+@small
+@pytest.mark.gpuperf(limits=["launches <= 200"])
+def test_reduced_compiled(gpuperf: Gpuperf, size: int, batch: int) -> None:
+    encoder, x = encoder_and_tokens(gpuperf, size, batch, REDUCING)
+    measure(gpuperf, compiled(encoder), encoder, x)
+
+
+def compiled(encoder: Encoder) -> Encode:
+    """Compiled at the first call; autotuning would make other kernels of it from process to process."""
+
+    @cache
+    def compiled_encoder() -> Any:
+        return torch.compile(encoder.__call__, dynamic=False, options={"triton.autotune_pointwise": False})
+
+    return lambda x: compiled_encoder()(x)
+
+
+@pytest.mark.gpuperf(kernels=r"gemm|nvjet|attention|flash|fmha|sdpa|softmax|[tT]op[kK]|gather")
+def test_counters_of_a_reducing_block(gpuperf: Gpuperf) -> None:
+    """Counters of the kernels that matter, which copies at the start are not.
+
+    cuBLAS's products for Hopper have no `gemm` in their names, nor FlashAttention's kernels `attention`.
+    """
+    encoder, x = encoder_and_tokens(gpuperf, 224, 1, REDUCING)
+    profile = gpuperf.profile(reducing_block, encoder.blocks[REDUCING[0]], x)
+    names = " ".join(f"{kernel.name} {kernel.demangled}".lower() for kernel in profile.kernels)
+    assert profile.unavailable or all(part in names for part in ("softmax", "topk", "gather"))

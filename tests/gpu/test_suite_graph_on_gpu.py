@@ -1,0 +1,64 @@
+"""The suites' CUDA graph gives what the callable gives, and the host no longer holds it up."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from pytest_gpuperf.diagnosis import diagnose_call
+from pytest_gpuperf.trace.capture import capture
+from suites.kernels.graphed import Graphed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# As the session sets it: otherwise torch.profiler leaves CUPTI attached.
+os.environ.setdefault("TEARDOWN_CUPTI", "1")
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+
+def double_plus_one(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x + 1
+
+
+def test_a_graph_follows_what_its_argument_holds() -> None:
+    x = torch.arange(8.0, device="cuda")
+    graphed = Graphed(double_plus_one)
+    assert torch.equal(graphed(x), double_plus_one(x))
+    x += 3
+    assert torch.equal(graphed(x), double_plus_one(x))
+
+
+def test_a_graph_can_be_captured_into_another() -> None:
+    x = torch.arange(8.0, device="cuda")
+    graphed = Graphed(double_plus_one)
+    graphed(x)
+    outer = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(outer):
+        found = graphed(x)
+    outer.replay()
+    assert torch.equal(found, double_plus_one(x))
+
+
+def test_short_kernels_wait_for_the_host_unless_they_are_one_graph(tmp_path: Path) -> None:
+    x = torch.ones(8, device="cuda")
+
+    def many() -> None:
+        for _ in range(50):
+            x.add_(1)
+
+    eager = capture(many, tmp_path / "eager.json.gz")
+    graph = capture(Graphed(many), tmp_path / "graph.json.gz")
+    assert (eager.launches, graph.launches) == (50, 50)
+    assert eager.gpu_busy_pct < graph.gpu_busy_pct
+    (found,) = diagnose_call(eager)
+    assert found.code == "launch-bound"
+    assert "CUDA graph" in found.next_step
+    assert all("no longer the host's" in left.next_step for left in diagnose_call(graph))
