@@ -11,6 +11,7 @@ from pytest_gpuperf.cli.baseline import baseline
 from pytest_gpuperf.cli.doctor import doctor
 from pytest_gpuperf.cli.explain import explain
 from pytest_gpuperf.cli.export import export
+from pytest_gpuperf.cli.init import init
 from pytest_gpuperf.cli.metrics import metrics
 from pytest_gpuperf.cli.ncu import ncu
 from pytest_gpuperf.cli.recording import recording
@@ -36,13 +37,14 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
-    """Runs, baselines and recordings, files of Nsight Compute, and the state of this machine."""
+    """Runs, baselines and recordings, files of Nsight Compute, the state of this machine, and a beginning."""
 
 
 main.add_command(baseline)
 main.add_command(doctor)
 main.add_command(explain)
 main.add_command(export)
+main.add_command(init)
 main.add_command(metrics)
 main.add_command(ncu)
 main.add_command(recording)
