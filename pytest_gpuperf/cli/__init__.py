@@ -37,7 +37,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
-    """Runs, baselines and recordings, files of Nsight Compute, the state of this machine, and a beginning."""
+    """Runs, baselines and recordings, files of Nsight Compute, and the state of this machine."""
 
 
 main.add_command(baseline)
