@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         Run,
         StaticKernel,
         Timing,
+        Trace,
+        TracedKernel,
         WarmUp,
     )
     from pytest_gpuperf.static.occupancy import Occupancy, occupancy
@@ -36,6 +38,8 @@ __all__ = [
     "Run",
     "StaticKernel",
     "Timing",
+    "Trace",
+    "TracedKernel",
     "WarmUp",
     "__version__",
     "combine",

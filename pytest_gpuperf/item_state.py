@@ -61,7 +61,7 @@ class Marker:
             for key in ("kernels", "tolerance", "preset"):
                 if mark.kwargs.get(key) is not None:
                     values.setdefault(key, mark.kwargs[key])
-        metrics.extend(limit.name for limit in limits if not limit.needs_time)
+        metrics.extend(limit.name for limit in limits if limit.part == "profile")
         return cls(
             regex=_regex(values.get("kernels"), item.nodeid),
             limits=tuple(limits),

@@ -78,12 +78,12 @@ class RunStore:
         return set(self._runs())
 
     def drop_old_reports(self, keep: int = REPORTS_KEPT) -> None:
-        """Delete ncu's reports and the sanitizer's logs of all runs but the newest; their run files stay.
+        """Delete reports, logs and traces of all runs but the newest; their run files stay.
 
         Args:
             keep: Runs whose reports stay, for `ncu-ui` to open.
         """
-        for name in ("ncu", "sanitizer"):
+        for name in ("ncu", "sanitizer", "traces"):
             for folder in sorted(self.folder.glob(f"*/{name}"), reverse=True)[keep:]:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -243,6 +243,8 @@ def _numbers(test: TestRecord) -> Iterator[tuple[str, MetricValue]]:
                 value = getattr(record, name)
                 if isinstance(value, (int, float)):
                     yield name, value
+        if measurement.trace is not None:
+            yield from measurement.trace.figures.items()
         if profile is not None:
             for metrics in (profile.combined, *(kernel.metrics for kernel in profile.kernels)):
                 yield from _counters(metrics)

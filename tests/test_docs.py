@@ -15,6 +15,7 @@ from docs.update_output import Block, blocks, pages, present
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.facade import Gpuperf
 from pytest_gpuperf.options import OPTIONS
+from pytest_gpuperf.records.trace import TRACE_UNITS
 from pytest_gpuperf.starter.plan import packaged
 from pytest_gpuperf.verdict.limits import TIME_UNITS
 from pytest_gpuperf.verdict.result import Status
@@ -81,7 +82,7 @@ def test_every_metric_is_explained() -> None:
     def named(text: str) -> list[str]:
         return [row.split("`")[1] for row in text.splitlines() if row.startswith("| `")]
 
-    assert named(page("docs/limits.md")) == list(TIME_UNITS)
+    assert named(page("docs/limits.md")) == [*TIME_UNITS, *TRACE_UNITS]
     assert named(page("docs/metrics.md").partition("## All metrics\n")[2]) == list(METRICS)
 
 
@@ -96,7 +97,7 @@ def test_the_calls_have_the_keywords_of_the_facade() -> None:
         for node in ast.walk(ast.parse(fences(page("docs/gpuperf.md"), "python")[1]))
         if isinstance(node, ast.Call)
     }
-    for name in ("check", "warm_up", "time", "profile", "gpuperf"):
+    for name in ("check", "warm_up", "time", "profile", "trace", "gpuperf"):
         method = getattr(Gpuperf, "__call__" if name == "gpuperf" else name)
         wanted = {
             parameter.name: repr(parameter.default)

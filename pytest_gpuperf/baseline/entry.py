@@ -59,7 +59,8 @@ def make_entry(
         sessions: What becomes of the sessions.
     """
     if known is None or comparison is None:
-        return Entry(nodeid, label, "new", (_new_time(taken) or "counters",))
+        what = _new_time(taken) or ("counters" if taken.has_counters else "trace")
+        return Entry(nodeid, label, "new", (what,))
     lines = [*_time_lines(taken, known), *filter(None, [sessions]), *map(str, comparison.counters)]
     if comparison.kernels:
         lines.append(comparison.kernels)
@@ -82,7 +83,10 @@ def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
     # A time that fell back to another mode is no new quantity, but one that was lost.
     judged = timing and known.time and (same_quantity(timing, known.time) or timing.not_captured)
     return replace(
-        taken, times=() if judged else taken.times, profile=None if known.counters else taken.profile
+        taken,
+        times=() if judged else taken.times,
+        profile=None if known.counters else taken.profile,
+        trace=None if known.trace else taken.trace,
     )
 
 
@@ -98,6 +102,7 @@ def other_code(comparison: Comparison) -> str:
 
 def _added(taken: Taken, known: MeasurementBaseline) -> list[str]:
     added = ["time"] if taken.times and known.time is None else []
+    added += ["trace"] if taken.trace is not None and not known.trace else []
     if taken.profile is None or not taken.has_counters:
         return added
     if not known.counters:

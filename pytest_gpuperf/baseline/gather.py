@@ -12,7 +12,7 @@ from pytest_gpuperf.records import Measurement
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing, TimingFigure
+    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing, TimingFigure, Trace
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,14 @@ class Taken:
     profile: Profile | None = None
     """Of the newest run that has counters."""
     profile_run: str = ""
+    trace: Trace | None = None
+    """Of the newest run that has one."""
 
     @property
     def measurement(self) -> Measurement:
-        """What is compared with the baseline: the first time, and the counters."""
-        return Measurement(timing=self.times[0][1] if self.times else None, profile=self.profile)
+        """What is compared with the baseline: the first time, the counters and the trace."""
+        time = self.times[0][1] if self.times else None
+        return Measurement(timing=time, profile=self.profile, trace=self.trace)
 
     def by(self, figure: TimingFigure) -> Taken:
         """With the times of another instrument, where all runs have it."""
@@ -44,7 +47,7 @@ class Taken:
     @property
     def has_values(self) -> bool:
         """Whether there is anything to compare with later."""
-        return bool(self.times) or self.has_counters
+        return bool(self.times) or self.has_counters or self.trace is not None
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
     for run, test in good:
         for label, measurement in test.measurements.items():
             # What was only checked or warmed up leaves nothing to compare later.
-            if measurement.timing is not None or measurement.profile is not None:
+            if any(part is not None for part in (measurement.timing, measurement.profile, measurement.trace)):
                 by_label.setdefault(label, []).append((run, measurement))
     labels = {}
     for label, measurements in by_label.items():
@@ -134,7 +137,8 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
         ((run, profile) for run, profile in reversed(profiled) if profile.combined),
         profiled[0] if profiled else (None, None),
     )
-    taken = Taken(tuple(same), profile, run.id if run else "")
+    traces = [found.trace for _, found in measurements if found.trace is not None]
+    taken = Taken(tuple(same), profile, run.id if run else "", traces[-1] if traces else None)
     if not taken.has_values:
         return taken, "neither a time nor counters were measured"
     if others and first is not None:

@@ -115,6 +115,8 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters_run: str = ""
     counters_by: str = "ncu/all"
     """Who read them and what was done to the caches, as `Profile.read_by` says it."""
+    trace: dict[str, int] = {}
+    """Figures of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 
 
 class TestBaseline(Record, frozen=True, kw_only=True):

@@ -85,6 +85,8 @@ class Update:
             refusal = f"the sessions that are stored cannot be kept: {why}"
             return Entry(self.nodeid, self.label, "refused", (refusal,))
         part = self._counters()
+        if self.taken.trace is not None:
+            part["trace"] = self.taken.trace.exact
         line = ""
         if self.taken.times:
             before = file.known_time(self.nodeid, self.label)

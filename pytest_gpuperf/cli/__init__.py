@@ -15,6 +15,7 @@ from pytest_gpuperf.cli.init import init
 from pytest_gpuperf.cli.metrics import metrics
 from pytest_gpuperf.cli.ncu import ncu
 from pytest_gpuperf.cli.recording import recording
+from pytest_gpuperf.cli.trace import trace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.verdict.result import printable
 
@@ -37,7 +38,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
-    """Runs, baselines and recordings, files of Nsight Compute, and the state of this machine."""
+    """Runs, baselines, recordings, files of Nsight Compute and torch.profiler, and this machine's state."""
 
 
 main.add_command(baseline)
@@ -48,3 +49,4 @@ main.add_command(init)
 main.add_command(metrics)
 main.add_command(ncu)
 main.add_command(recording)
+main.add_command(trace)

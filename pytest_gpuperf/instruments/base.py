@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,13 @@ class Instruments(Protocol):
 
         Raises:
             GpuperfError: No kernel matched, or a metric is unknown.
+        """
+
+    def trace(self, call: Call) -> Trace:
+        """Record what one call runs on the GPU.
+
+        Raises:
+            GpuperfError: It runs nothing there, or nothing can be recorded.
         """
 
     def static(self, call: Call) -> dict[str, StaticKernel]:

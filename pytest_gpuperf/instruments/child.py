@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from pytest_gpuperf.counters.catalogue import METRICS
-from pytest_gpuperf.records import Correctness, KernelProfile, MetricValue, Profile, Timing, WarmUp
+from pytest_gpuperf.records import (
+    Correctness,
+    KernelProfile,
+    MetricValue,
+    Profile,
+    Timing,
+    Trace,
+    TracedKernel,
+    WarmUp,
+)
+from pytest_gpuperf.records.trace import KERNEL_CLASSES
 
 if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Call, Reference
@@ -87,6 +97,30 @@ class ChildInstruments:
         """Nothing, and a row that has every metric."""
         row = AnyMetrics()
         return Profile(kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels or "")
+
+    def trace(self, call: Call) -> Trace:  # noqa: ARG002
+        """Nothing, for another profiler may hold CUPTI, and a table that agrees with every bound."""
+        number = ANY_NUMBER
+        count = cast("int", number)
+        kernel = TracedKernel(name="", calls=count, total_us=number, mean_us=number, share_pct=number)
+        return Trace(
+            kernels=(kernel,),
+            launches=count,
+            host_launches=count,
+            span_us=number,
+            busy_us=number,
+            gpu_time_us=number,
+            gpu_busy_pct=number,
+            launch_gap_us=number,
+            copies=count,
+            copy_bytes=count,
+            copy_us=number,
+            memsets=count,
+            memset_us=number,
+            synchronizations=count,
+            class_shares_pct=dict.fromkeys(KERNEL_CLASSES, number),
+            tensor_core_share_pct=number,
+        )
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile: what a test asserts of it is known here too, and the session has it at once then."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,11 +15,12 @@ from pytest_gpuperf.item_state import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.timing.timer import Timer
 
 LOOKS = 3
@@ -32,6 +35,7 @@ class LiveInstruments:
         timer: Times on the current device.
         doubt: Why a time should be seen again before it is believed; empty where it should not.
         progress: Told what is being done; an empty text when it is done.
+        traces: Folder for Chrome traces; need not exist.
     """
 
     def __init__(
@@ -40,11 +44,13 @@ class LiveInstruments:
         timer: Timer,
         doubt: Callable[[Call, Timing], str],
         progress: Callable[[str], None],
+        traces: Path,
     ) -> None:
         self._counters = counters
         self._timer = timer
         self._doubt = doubt
         self._progress = progress
+        self._traces = traces
 
     @property
     def device(self) -> torch.device:
@@ -95,10 +101,26 @@ class LiveInstruments:
             check_regex(kernels, f"for {call}")
         return self._counters.lookup(call, kernels, metrics, lambda: launched_kernels(call))
 
+    def trace(self, call: Call) -> Trace:
+        """Record the call, and keep torch.profiler's trace."""
+        from pytest_gpuperf.trace.capture import capture
+
+        self._progress(f"{call.nodeid}: traced")
+        try:
+            return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
+        finally:
+            self._progress("")
+
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile."""
         kernels: dict[str, StaticKernel] = call()
         return kernels
+
+
+def trace_file_name(nodeid: str, label: str) -> str:
+    """`test_gemm-torch-1a2b3c4d.json.gz`: to be recognised by people, and no other call's."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{nodeid.rpartition('::')[2]}-{label}")[:60].strip("-")
+    return f"{readable}-{zlib.crc32(f'{nodeid}#{label}'.encode()):08x}.json.gz"
 
 
 def launched_kernels(call: Call) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Correctness, Profile, Timing, WarmUp
+from pytest_gpuperf.records import Correctness, Profile, Timing, Trace, WarmUp
 from pytest_gpuperf.static.kernel import kernels_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class ReplayInstruments:
         if profile.unavailable and profile.unavailable != self._tests[call.nodeid][1].counters_unavailable:
             raise GpuperfError(profile.unavailable)
         return profile
+
+    def trace(self, call: Call) -> Trace:
+        """The recorded kernel table."""
+        return self._recorded(call, "trace", Trace)
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile, or look up what was compiled."""

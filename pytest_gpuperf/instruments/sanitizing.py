@@ -14,7 +14,7 @@ from pytest_gpuperf.sanitizer.markers import marker_name
 
 if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Correctness, Profile, Timing
+    from pytest_gpuperf.records import Correctness, Profile, Timing, Trace
 
 
 class Marks:
@@ -84,3 +84,8 @@ class SanitizingInstruments(ChildInstruments):
         """One call."""
         self._run(call)
         return super().profile(call, kernels=kernels, metrics=metrics)
+
+    def trace(self, call: Call) -> Trace:
+        """One call."""
+        self._run(call)
+        return super().trace(call)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
 
 
 class StaticInstruments:
@@ -46,6 +46,10 @@ class StaticInstruments:
     def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
         """Nothing runs here, and a test that goes on without counters would fail at something else."""
         pytest.fail(f"gpuperf: {self._missing}", pytrace=False)
+
+    def trace(self, call: Call) -> Trace:  # noqa: ARG002
+        """Nothing runs here."""
+        raise self._missing
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile."""

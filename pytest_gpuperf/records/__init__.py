@@ -18,6 +18,7 @@ from pytest_gpuperf.records.timing import (
     TimingMode,
     WarmUp,
 )
+from pytest_gpuperf.records.trace import FusionCandidate, KernelClass, Trace, TracedKernel
 
 __all__ = [
     "RUN_SCHEMA",
@@ -25,7 +26,9 @@ __all__ = [
     "Conditions",
     "Correctness",
     "Environment",
+    "FusionCandidate",
     "GpuInfo",
+    "KernelClass",
     "KernelProfile",
     "Measurement",
     "MetricValue",
@@ -41,5 +44,7 @@ __all__ = [
     "TimingFigure",
     "TimingMode",
     "Toolchain",
+    "Trace",
+    "TracedKernel",
     "WarmUp",
 ]

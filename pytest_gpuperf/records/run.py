@@ -9,6 +9,7 @@ from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.timing import PairedTiming, Timing, WarmUp
+from pytest_gpuperf.records.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +26,7 @@ class Measurement(Record, frozen=True, kw_only=True):
     warm_up: WarmUp | None = None
     timing: Timing | None = None
     profile: Profile | None = None
+    trace: Trace | None = None
     paired: PairedTiming | None = None
     """Where `--gpuperf-against` was given."""
 

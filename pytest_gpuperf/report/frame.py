@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.counters.catalogue import METRICS
+from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
-    from pytest_gpuperf.records import ClockModel, Conditions, Correctness, MetricValue, Profile, Run, Timing
+    from pytest_gpuperf.records import (
+        ClockModel,
+        Conditions,
+        Correctness,
+        MetricValue,
+        Profile,
+        Run,
+        Timing,
+        Trace,
+    )
 
 _CORRECTNESS = {"max_abs_diff": "", "max_rel_diff": "", "mismatched": "element"}
 _TIMING = {
@@ -24,6 +34,18 @@ _TIMING = {
     "normalised_us": "us",
 }
 _CLOCK_MODEL = {"sm_clock_share": "", "reference_mhz": "MHz"}
+_TRACED_KERNEL = {
+    "calls": "",
+    "total_us": "us",
+    "mean_us": "us",
+    "share_pct": "%",
+    "blocks_per_sm": "block",
+    "waves": "",
+    "registers_per_thread": "register/thread",
+    "shared_memory_bytes": "byte",
+    "theoretical_occupancy_pct": "%",
+    "tensor_cores": "",
+}
 _CONDITIONS = {"sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c": "degC", "power_w": "W"}
 
 
@@ -46,7 +68,8 @@ def to_frame(run: Run) -> pd.DataFrame:
     """The table of a run, a row for each test, label, kernel launch and metric.
 
     Columns: `nodeid`; `label`; `kernel` (empty for the combined row of all kernels, and for what belongs to
-    none); `launch` (place of the kernel in launch order, from 0); `metric`; `mode` (`hot`, `cold` or `queued`
+    none); `launch` (place of the kernel in launch order, from 0; of a traced one in the table of its trace);
+    `metric` (those of a traced kernel begin with `trace.`); `mode` (`hot`, `cold` or `queued`
     for a time, which is comparable only with times of the same mode); `value`; `unit` (empty for a pure
     number and for raw ncu metrics); `text` (the word, where the metric is one and `value` is NaN);
     `failed` (whether the test ended with an exception or its result was wrong); and for all rows alike
@@ -82,6 +105,8 @@ def _rows(run: Run) -> Iterator[tuple[object, ...]]:
                     entries += _numbers(measured.timing.conditions, _CONDITIONS, measured.timing.mode)
             if measured.profile is not None:
                 entries += _counters(measured.profile)
+            if measured.trace is not None:
+                entries += _traced(measured.trace)
             for entry in entries:
                 yield (test.nodeid, label, *entry, failed)
 
@@ -94,6 +119,17 @@ def _numbers(
         # 0 is what a time holds that was not taken.
         if value is not None and (value or not name.endswith("_us")):
             yield _Entry("", None, name, mode, value, unit, "")
+
+
+def _traced(trace: Trace) -> Iterator[_Entry]:
+    for name, value in trace.figures.items():
+        yield _Entry("", None, name, "", value, TRACE_UNITS[name], "")
+    for place, kernel in enumerate(trace.kernels):
+        yield _Entry(kernel.name, place, "trace.kernel_class", "", None, "", kernel.kernel_class)
+        for name, unit in _TRACED_KERNEL.items():
+            value = getattr(kernel, name)
+            if value is not None:
+                yield _Entry(kernel.name, place, f"trace.{name}", "", float(value), unit, "")
 
 
 def _counters(profile: Profile) -> Iterator[_Entry]:

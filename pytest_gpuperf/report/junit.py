@@ -22,6 +22,10 @@ COUNTERS = (
 """Written by their short names, in the catalogue's units."""
 
 
+TRACED = ("launches", "gpu_busy", "launch_gap", "copies", "synchronizations", "tensor_core_share")
+"""Figures of a trace that are written by the names of limits."""
+
+
 def properties(result: TestResult) -> list[tuple[str, str]]:
     """Names and values for pytest's `user_properties`: `("gpuperf.main.time_us", "5.3")` and the like.
 
@@ -51,6 +55,8 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
             values |= {name: profile.combined.get(name) for name in COUNTERS}
             if top := top_stall(profile.combined):
                 values |= {"top_stall": top[0].removeprefix("stall."), "top_stall_pct": top[1]}
+        if trace := measurement.trace:
+            values |= {name: trace.figures[name] for name in TRACED}
         written += [
             (f"gpuperf.{label}.{name}", value if isinstance(value, str) else f"{value:.4g}")
             for name, value in values.items()

@@ -19,16 +19,19 @@ from pytest_gpuperf.report.rows import (
     show_time,
     three_digits,
 )
+from pytest_gpuperf.report.trace_table import kernel_lines, trace_line
 from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_gpuperf.records import Environment, KernelProfile, MetricValue, Run, Timing
+    from pytest_gpuperf.records import Environment, KernelProfile, MetricValue, Run, Timing, Trace
     from pytest_gpuperf.verdict.result import TestResult
 
 TESTS_SHOWN = 60
 """Up to so many tests are all shown; of more, without `-v`, only those that did not simply pass."""
+KERNELS_SHOWN = 8
+"""Kernels of a trace that are shown with -v; `gpuperf trace` shows all."""
 STYLES = {
     Status.INVALID: "bold red",
     Status.WRONG: "bold red",
@@ -124,9 +127,12 @@ def _table(results: Sequence[TestResult], *, width: int, details: bool, colour: 
     for number, group in enumerate(by_file):
         lines += [*([""] if number else []), printable(_file(group[0]))]
         for result in group:
-            for _ in next(own):
+            traces = [m.trace for m in result.record.measurements.values()] or [None]
+            for _, trace in zip(next(own), traces, strict=True):
                 lines += next(entry)
                 lines += next(kernels, [])
+                if trace is not None:
+                    lines += _trace_lines(trace, width, details=details, colour=colour)
             if details:
                 lines += _remarks(result, width)
     return lines
@@ -164,6 +170,13 @@ def _kernel_lines(results: Sequence[TestResult], width: int, colour: bool) -> li
     )
     entry = iter(entries)
     return [[" " * INDENT + line for _ in of_row for line in next(entry)] for of_row in of_rows]
+
+
+def _trace_lines(trace: Trace, width: int, *, details: bool, colour: bool) -> list[str]:
+    lines = wrapped([trace_line(trace)], width - INDENT)
+    if details:
+        lines += kernel_lines(trace, width=width - INDENT, colour=colour, shown=KERNELS_SHOWN)
+    return [" " * INDENT + line for line in lines]
 
 
 def _shown(metrics: Mapping[str, MetricValue], name: str, show: Callable[[float], str]) -> str:

@@ -54,7 +54,7 @@ class Expectations:
         """Metrics that the baseline file has limits on."""
         baseline = self.of(nodeid)
         limits = parse_limits(baseline.limits) if baseline is not None else ()
-        return [limit.name for limit in limits if not limit.needs_time]
+        return [limit.name for limit in limits if limit.part == "profile"]
 
     @cached_property
     def other_gpus(self) -> str:

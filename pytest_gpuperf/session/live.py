@@ -66,7 +66,8 @@ class LiveSession(KeepingSession):
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
         )
-        instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress)
+        traces = self.runs.folder / self.run_id / "traces"
+        instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress, traces)
         super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
         self._paired = self._paired_pass(settings.against) if settings.against else None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.counters.catalogue import Tier
+from pytest_gpuperf.records.trace import EXACT_FIGURES
 from pytest_gpuperf.verdict.result import Change
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ def compare(
     not_compared, fell_back = ("", False) if time is not None else _why_not_compared(measurement, baseline)
     other_figure = bool(not_compared) and not fell_back and _same_mode(measurement, baseline)
     comparison = Comparison(time, not_compared, fell_back, other_figure)
+    traced = _compare_trace(measurement, baseline)
+    worse_traced = () if comparison.faster else tuple(change for change in traced if change.worse)
+    comparison = replace(comparison, counters=traced, worse_exact=worse_traced)
     profile = measurement.profile
     if profile is None or profile.unavailable:
         return comparison
@@ -117,12 +121,23 @@ def compare(
     kernels = _compare_kernels(profile, baseline)
     return replace(
         comparison,
-        counters=tuple(change for _, change in counters),
-        worse_exact=() if comparison.faster or kernels else tuple(worse_exact),
+        counters=(*traced, *(change for _, change in counters)),
+        worse_exact=worse_traced + (() if comparison.faster or kernels else tuple(worse_exact)),
         work=tuple(work),
         counters_compared=bool(profile.combined.keys() & baseline.counters.keys()) and not read_otherwise,
         read_otherwise=read_otherwise,
         kernels=kernels,
+    )
+
+
+def _compare_trace(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[Change, ...]:
+    """Figures of the trace that are not what they were; more of any of them is worse."""
+    now = measurement.trace.exact if measurement.trace is not None else {}
+    pairs = [(name, before, now[name]) for name, before in baseline.trace.items() if name in now]
+    return tuple(
+        Change(name, before, actual, 100 * (actual / before - 1) if before else None, actual > before)
+        for name, before, actual in pairs
+        if actual != before
     )
 
 
@@ -133,7 +148,9 @@ def _read_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
 
 
 def is_exact(name: str) -> bool:
-    """Whether a metric is a fact of the compiled kernel and its launch."""
+    """Whether a metric is a fact of the compiled kernel and its launch, or of what a call launches."""
+    if name in EXACT_FIGURES:
+        return True
     metric = catalogue.get(name)
     return metric is not None and metric.tier is Tier.EXACT
 

@@ -12,7 +12,13 @@ from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.limits import check_limit, parse_limits
 from pytest_gpuperf.verdict.paired_time import compare_paired
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict, show_pair
-from pytest_gpuperf.verdict.wording import autotuned_otherwise, explanation, machine_moved, time_line
+from pytest_gpuperf.verdict.wording import (
+    autotuned_otherwise,
+    explanation,
+    machine_moved,
+    tensor_contradiction,
+    time_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,6 +98,7 @@ def judge(
     times: dict[str, TimeComparison] = {}
     counters: dict[str, tuple[Change, ...]] = {}
     for label, measurement in record.measurements.items():
+        findings += _contradicted(measurement, label)
         in_turn = compare_paired(measurement.paired, tolerance_pct) if measurement.paired else None
         findings += _not_in_turn(measurement, in_turn, label)
         # Old code in turn needs no stored sessions.
@@ -169,7 +176,7 @@ def _check(
 
 
 def _has_part(limit: Limit, measurement: Measurement) -> bool:
-    return (measurement.timing if limit.needs_time else measurement.profile) is not None
+    return getattr(measurement, limit.part) is not None
 
 
 def _expected_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue | None:
@@ -177,7 +184,7 @@ def _expected_value(name: str, baseline: MeasurementBaseline | None) -> MetricVa
         return None
     if name == "time_us":
         return baseline.time.mean_us if baseline.time is not None else None
-    return baseline.counters.get(name)
+    return baseline.trace.get(name, baseline.counters.get(name))
 
 
 def _findings(
@@ -234,6 +241,12 @@ def _of_time(
         yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
 
 
+def _contradicted(measurement: Measurement, label: str) -> Iterator[Finding]:
+    contradiction = tensor_contradiction(measurement)
+    if contradiction:
+        yield Finding(Status.PASS, contradiction, label)
+
+
 def _not_in_turn(measurement: Measurement, in_turn: TimeComparison | None, label: str) -> Iterator[Finding]:
     """Why there is no old code to compare with, or what broke while there was."""
     paired = measurement.paired
@@ -243,7 +256,8 @@ def _not_in_turn(measurement: Measurement, in_turn: TimeComparison | None, label
 
 
 def _unbaselined(measurement: Measurement, label: str, hints: Hints) -> Iterator[Finding]:
-    if measurement.timing is not None or (measurement.profile and measurement.profile.combined):
+    counted = measurement.profile is not None and bool(measurement.profile.combined)
+    if counted or measurement.timing is not None or measurement.trace is not None:
         yield Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label)
 
 

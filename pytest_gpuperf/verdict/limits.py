@@ -1,9 +1,10 @@
 """Limits: `memory_throughput >= 60`, read with a small grammar and checked against a measurement.
 
-A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, or one of
-`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`. OP is one of `>= <= > < == !=`. VALUE is a
-number, with the metric's own unit or none behind it, or a word where the metric's value is one
-(`occupancy_limiter != registers`). Of `tensor_instructions`, which are several words, a limit is
+A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, one of
+`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, or a figure of a trace (`launches`, `gpu_busy`).
+OP is one of `>= <= > < == !=`. VALUE is a number, with the metric's own unit or none behind it, or a word
+where the metric's value is one (`occupancy_limiter != registers`). Of `tensor_instructions`, which are
+several words, a limit is
 `WORD in NAME` or `WORD not in NAME`. `sm_90:` in front makes it one for what was compiled for `sm_90`.
 """
 
@@ -15,15 +16,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.counters.presets import metrics_of
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.trace import TRACE_UNITS
 from pytest_gpuperf.verdict.result import Status, show_pair, show_value
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import Measurement, MetricValue, Profile, Timing
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile, Timing, Trace
 
 TIME_UNITS: Mapping[str, str] = {
     "time_us": "us",
@@ -32,6 +34,7 @@ TIME_UNITS: Mapping[str, str] = {
     "tflop_per_s": "TFLOP/s",
 }
 """What a limit can ask of a time, with its unit."""
+_OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS}
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -103,9 +106,9 @@ class Limit:
         return f"{self.op} {value}"
 
     @property
-    def needs_time(self) -> bool:
-        """Whether it is about a time and not about a counter."""
-        return self.name in TIME_UNITS
+    def part(self) -> Literal["timing", "trace", "profile"]:
+        """Field of a `Measurement` that it is about."""
+        return "timing" if self.name in TIME_UNITS else "trace" if self.name in TRACE_UNITS else "profile"
 
 
 @lru_cache(maxsize=4096)
@@ -139,9 +142,9 @@ def parse_limit(text: str) -> Limit:
 
 
 def _check_name(name: str) -> None:
-    if name in TIME_UNITS or catalogue.get(name) is not None or catalogue.is_raw_name(name):
+    if name in _OWN_UNITS or catalogue.get(name) is not None or catalogue.is_raw_name(name):
         return
-    near = catalogue.nearest(name, TIME_UNITS)
+    near = catalogue.nearest(name, _OWN_UNITS)
     raise GpuperfError(
         f"there is no metric {name!r}",
         expected=f"{' or '.join(map(repr, near))}" if near else "a name of the catalogue or a raw ncu name",
@@ -150,8 +153,8 @@ def _check_name(name: str) -> None:
 
 def _check_unit(text: str, name: str, unit: str | None) -> None:
     metric = catalogue.get(name)
-    own = TIME_UNITS.get(name, metric.unit if metric is not None else "")
-    if metric is None and name not in TIME_UNITS and ("pct" in name or name.endswith("_rate")):
+    own = _OWN_UNITS.get(name, metric.unit if metric is not None else "")
+    if metric is None and name not in _OWN_UNITS and ("pct" in name or name.endswith("_rate")):
         own = "%"
     if unit is not None and unit.replace("µ", "u") != own:
         raise GpuperfError(
@@ -214,7 +217,9 @@ def check_limit(
     """
     shown = f"the limit {limit.bound}" + (f" {source}" if source else "")
     timing, profile = measurement.timing, measurement.profile
-    if not limit.needs_time and profile is not None and profile.unavailable:
+    if limit.part == "trace":
+        return _check_trace(limit, measurement.trace, shown, baseline)
+    if limit.part == "profile" and profile is not None and profile.unavailable:
         line = f"{limit.name} was not measured, so {shown} is not judged"
         return Outcome(Status.PASS, line)
     actual = _value(limit, timing, profile)
@@ -222,13 +227,17 @@ def check_limit(
         line = f"{limit.name} is unavailable on {profile.chip.upper()}, so {shown} is not judged"
         return Outcome(Status.PASS, line)
     if actual is None:
-        reason = _no_time(limit.name, timing) if limit.needs_time else _no_counter(limit.name, profile)
+        reason = _no_time(limit.name, timing) if limit.part == "timing" else _no_counter(limit.name, profile)
         return Outcome(Status.INVALID, f"{limit.name} was not measured for {shown}: {reason}")
     if isinstance(actual, str) is not isinstance(limit.value, str):
         kind = "a word" if isinstance(actual, str) else "a number"
         return Outcome(
             Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
         )
+    return _compared(limit, actual, shown, baseline)
+
+
+def _compared(limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None) -> Outcome:
     if _COMPARE[limit.op](actual, limit.value):
         return HOLDS
     value, _ = show_pair(actual, limit.value)
@@ -236,8 +245,23 @@ def check_limit(
     return Outcome(Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{beside}")
 
 
+def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: MetricValue | None) -> Outcome:
+    if trace is None:
+        line = f"{limit.name} was not measured for {shown}: the test calls no trace()"
+        return Outcome(Status.INVALID, line)
+    least = trace.figures[limit.name]
+    unknown = trace.tensor_cores_unknown_pct if limit.name == "tensor_core_share" else 0.0
+    holds = _COMPARE[limit.op]
+    if unknown and holds(least, limit.value) is not holds(least + unknown, limit.value):
+        between = f"{show_value(least)} and {show_value(least + unknown)}"
+        why = "neither name nor code of some kernels tells; tensor_active of profile() does"
+        line = f"{limit.name} is between {between}, so {shown} cannot be judged: {why}"
+        return Outcome(Status.INVALID, line)
+    return _compared(limit, least, shown, baseline)
+
+
 def _value(limit: Limit, timing: Timing | None, profile: Profile | None) -> MetricValue | None:
-    if limit.needs_time:
+    if limit.part == "timing":
         value: float | None = getattr(timing, limit.name, None)
         return value
     if profile is None:

@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.verdict.decision import Outcome
-from pytest_gpuperf.verdict.result import show_pair
+from pytest_gpuperf.verdict.result import show_pair, show_value
 
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.schema import TimeBaseline
-    from pytest_gpuperf.records import Timing, TimingMode
+    from pytest_gpuperf.records import Measurement, Timing, TimingMode
     from pytest_gpuperf.verdict.compare import Comparison
     from pytest_gpuperf.verdict.gate import TimeComparison
     from pytest_gpuperf.verdict.result import Change
 
 MOVED_PCT = 1.0
 """A raw time that moves by more, while the normalised one and the work do not, shows that the machine did."""
-EXPLAINING = ("registers_per_thread", "local_spill_instructions", "theoretical_occupancy", "instructions")
+EXPLAINING = (
+    "launches",
+    "synchronizations",
+    "registers_per_thread",
+    "local_spill_instructions",
+    "theoretical_occupancy",
+    "instructions",
+)
 """Counters that are causes, the first the likeliest; then the occupancy and the stalls that follow."""
 
 
@@ -79,6 +86,22 @@ def autotuned_otherwise(timing: Timing, baseline: TimeBaseline) -> str:
     if not new or not any(sessions):
         return ""
     return f"autotune picked {'; '.join(new)}; in the baseline {'; '.join(sorted(sessions[-1]))}"
+
+
+def tensor_contradiction(measurement: Measurement) -> str:
+    """A remark where the tensor pipe's counter denies what names and code of the kernels say; else empty."""
+    trace, profile = measurement.trace, measurement.profile
+    active = profile.combined.get("tensor_active") if profile is not None else None
+    if trace is None or profile is None or not isinstance(active, float | int):
+        return ""
+    by_name = trace.tensor_core_share_pct
+    if active > 0 and not by_name and not trace.tensor_cores_unknown_pct:
+        return f"tensor_active is {show_value(active)} %, though no kernel of the trace is named as if it was"
+    # A regex may have left out the kernels that do.
+    if not active and by_name and not profile.regex:
+        said = f"{show_value(by_name)} % of the GPU time is in kernels named as if they used tensor cores"
+        return f"{said}, but tensor_active is 0"
+    return ""
 
 
 def _more_stalls(change: Change) -> bool:

@@ -1,0 +1,229 @@
+"""`gpuperf trace`: the kernel tables of a run, or of any trace that torch.profiler has saved."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import sys
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from pytest_gpuperf.cli.ncu import NARROWEST
+from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.item_state import check_regex
+from pytest_gpuperf.json_files import show_path, write_files
+from pytest_gpuperf.runs import load_run
+from pytest_gpuperf.verdict.result import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.records import Trace
+
+_HEAD_BYTES = 4096
+"""A run file has its date in these."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One kernel table."""
+
+    nodeid: str
+    """Empty where it is of a file."""
+    label: str
+    trace: Trace
+    file: Path
+    """The Chrome trace; a recording has none."""
+
+    @property
+    def title(self) -> str:
+        label = "" if self.label in ("", "main") else f" ({self.label})"
+        return printable(f"{self.nodeid or show_path(self.file)}{label}")
+
+
+@click.command()
+@click.argument("source", required=False)
+@click.argument("test", required=False)
+@click.option("--kernel", metavar="REGEX", help="Only kernels in whose names this is found.")
+@click.option(
+    "--annotation",
+    metavar="REGEX",
+    help="Of a trace file: what these annotations enclose, the median of them, such as 'ProfilerStep#.*' "
+    "(default: the whole file).",
+)
+@click.option(
+    "--chrome",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the Chrome trace to a file, for Perfetto or chrome://tracing.",
+)
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the Chrome traces to a log directory, each as a run of TensorBoard's profiler plugin.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the traces as JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a row for each kernel as CSV.")
+@project_options
+def trace(
+    project: Project,
+    source: str | None,
+    test: str | None,
+    kernel: str | None,
+    annotation: str | None,
+    chrome: Path | None,
+    tensorboard: Path | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Show what ran on the GPU: SOURCE is a run, or a trace that torch.profiler has saved.
+
+    A run is named by its id, the start of one, a run.json, or a folder that holds one; the newest run if left
+    out. TEST is a part of a node id. A trace is a file of export_chrome_trace or tensorboard_trace_handler,
+    gzipped or not. No GPU is needed.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other")
+    if kernel is not None:
+        check_regex(kernel, "of --kernel")
+    path = Path(source) if source else None
+    if path is not None and path.is_file() and not _is_run(path):
+        if test is not None:
+            raise click.UsageError("TEST chooses among the tests of a run; a trace file has none")
+        found = [_of_file(path, annotation)]
+    elif annotation is not None:
+        raise click.UsageError("--annotation is for a trace file; a run holds the table of one call")
+    else:
+        found = _of_run(project, source, test)
+    if chrome is not None:
+        _write_chrome(found, chrome)
+    if tensorboard is not None:
+        _write_tensorboard(found, tensorboard)
+    if chrome is not None or tensorboard is not None:
+        return
+    chosen = [_only(one, kernel) for one in found]
+    if as_json:
+        content = [{"nodeid": one.nodeid, "label": one.label, "trace": one.trace} for one in chosen]
+        click.echo(msgspec.json.format(msgspec.json.encode(content), indent=1))
+    elif as_csv:
+        click.echo(_csv(chosen), nl=False)
+    else:
+        _show(chosen)
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        head = path.read_bytes()[:_HEAD_BYTES]
+        if head.startswith(b"\x1f\x8b"):
+            with gzip.open(path) as stream:
+                head = stream.read(_HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return b'"started_at"' in head
+
+
+def _of_file(path: Path, annotation: str | None) -> _Found:
+    from pytest_gpuperf.trace.chrome import read_chrome_trace
+    from pytest_gpuperf.trace.summary import summarise
+
+    return _Found("", "", summarise(read_chrome_trace(path), annotation=annotation), path)
+
+
+def _of_run(project: Project, ref: str | None, test: str | None) -> list[_Found]:
+    path = project.runs.resolve(ref)
+    run = load_run(path)
+    traced = [
+        _Found(record.nodeid, label, measured.trace, path.parent / measured.trace.file)
+        for record in run.tests
+        for label, measured in record.measurements.items()
+        if measured.trace is not None
+    ]
+    found = [one for one in traced if test is None or test in one.nodeid]
+    if not found:
+        known = ", ".join(dict.fromkeys(one.nodeid for one in traced))
+        raise GpuperfError(
+            f"{show_path(path)} has no trace" + (f" of a test with {test!r} in its name" if test else ""),
+            expected=f"a part of one of {known}" if known else "a run whose tests call gpuperf.trace()",
+        )
+    return found
+
+
+def _only(one: _Found, kernel: str | None) -> _Found:
+    if kernel is None:
+        return one
+    kernels = tuple(row for row in one.trace.kernels if re.search(kernel, row.name))
+    return _Found(one.nodeid, one.label, msgspec.structs.replace(one.trace, kernels=kernels), one.file)
+
+
+def _csv(found: Sequence[_Found]) -> str:
+    import pandas as pd
+
+    frames = []
+    for one in found:
+        frame = one.trace.to_frame()
+        frame.insert(0, "label", one.label)
+        frame.insert(0, "nodeid", one.nodeid)
+        frames.append(frame)
+    return str(pd.concat(frames).to_csv(index=False, lineterminator="\n"))
+
+
+def _show(found: Sequence[_Found]) -> None:
+    from pytest_gpuperf.report.layout import wrapped
+    from pytest_gpuperf.report.trace_table import fusion_lines, kernel_lines, region_line, trace_line
+
+    width = max(shutil.get_terminal_size().columns, NARROWEST)
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    blocks = []
+    for one in found:
+        lines = [one.title, *wrapped([region_line(one.trace), trace_line(one.trace)], width)]
+        lines += ["", *kernel_lines(one.trace, width=width, colour=colour)]
+        fusion = fusion_lines(one.trace.fusion_candidates, width)
+        lines += ["", *fusion] if fusion else []
+        blocks.append("\n".join(lines))
+    click.echo("\n\n".join(blocks))
+
+
+def _chrome_of(one: _Found) -> bytes:
+    """The Chrome trace, not gzipped."""
+    try:
+        data = one.file.read_bytes()
+        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise GpuperfError(
+            f"the Chrome trace of {one.title} cannot be read: {getattr(error, 'strerror', None) or error}",
+            expected="a run of this machine: those that were measured last keep theirs, recordings do not",
+        ) from None
+
+
+def _write_chrome(found: Sequence[_Found], target: Path) -> None:
+    if len(found) > 1:
+        names = ", ".join(one.title for one in found[:8])
+        raise GpuperfError(f"there are {len(found)} traces: {names}", next_step="name one of the tests")
+    data = _chrome_of(found[0])
+    _write({target: gzip.compress(data) if target.suffix == ".gz" else data})
+    echo(f"wrote {show_path(target)}: open it at https://ui.perfetto.dev")
+
+
+def _write_tensorboard(found: Sequence[_Found], folder: Path) -> None:
+    """As `torch.profiler.tensorboard_trace_handler` does it: `WORKER.TIME.pt.trace.json`, a folder a run."""
+    files = {}
+    for one in found:
+        name = one.file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+        files[folder / name / f"gpuperf.{time.time_ns()}.pt.trace.json"] = _chrome_of(one)
+    _write(files)
+    echo(f"wrote {len(files)} to {show_path(folder)}: tensorboard --logdir {show_path(folder)}")
+
+
+def _write(files: dict[Path, bytes]) -> None:
+    try:
+        write_files(files)
+    except OSError as error:
+        raise GpuperfError(f"{show_path(next(iter(files)))} cannot be written: {error.strerror}") from None

@@ -1,0 +1,96 @@
+"""What the name of a kernel tells: what kind of work it does, and whether it does it on tensor cores.
+
+The patterns are of the names that cuBLAS, cuDNN, CUTLASS, FlashAttention, ATen, CUB and Inductor give their
+kernels. Where a name tells nothing, nothing is said: a kernel's author is free in naming it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+NameKind: TypeAlias = Literal["matrix", "data_movement", "reduction", "elementwise", "communication", ""]
+
+_RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
+_ARGUMENTS = re.compile(r"[<(]")
+
+_KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern))  # type: ignore[misc]
+    for kind, pattern in (
+        ("communication", r"(?i)^(?:nccl|rccl|nvshmem)"),
+        # Parts of a matrix product or a convolution that are none themselves.
+        ("reduction", r"splitK_?[rR]educe|reduce_wgrad|[tT]op_?[kK]"),
+        ("data_movement", r"(?i)nchw_?to|nhwc_?to|im2col|col2im"),
+        (
+            "matrix",
+            r"(?i)gemm|gemv|nvjet|xmma|wgmma|cutlass|fprop|dgrad|wgrad|conv\dd|conv_|convol|winograd|fmha|flash"
+            r"|[sh]\d*cudnn|attention|sdpa|matmul|_mm_|_mma_|dot_kernel|^cijk_",
+        ),
+        (
+            "data_movement",
+            r"(?i)copy|catarray|concat|transpose|permute|gather|scatter|index|embedding|fill|sort|roll_|flip"
+            r"|unfold|_pad",
+        ),
+        (
+            "reduction",
+            r"(?i)reduce|softmax|_norm|layernorm|rmsnorm|rowwisemoments|triton_(?:red|per)_|arg(?:max|min)"
+            r"|scan|cumsum|histogram|bn_[bf]w|pool",
+        ),
+        (
+            "elementwise",
+            r"(?i)elementwise|triton_poi_|pointwise|activation|dropout|gelu|silu|relu|multi_tensor",
+        ),
+    )
+)
+_COPIES = re.compile(r"copy_kernel|CopyFunctor|FillFunctor")
+"""Functors of ATen's elementwise kernels that compute nothing."""
+
+_TENSOR = re.compile(
+    r"(?<![a-z])(?:hmma|imma|dmma|qmma|omma)|gmma|tcgen05|umma|tensorop|tensor\d+x\d+x\d+|nvjet|wmma"
+    # cuBLAS writes the shape of the instruction: s16816gemm, h884, i8816.
+    r"|[shid](?:884|1684|1688|8816|16816|16832|161616)(?!\d)"
+    # CuTe's atoms: SM80_16x8x16_F32BF16BF16F32_TN.
+    r"|sm\d+_\d+x\d+x\d+_|blockscaled"
+    r"|flash_(?:fwd|bwd)|flash::|flash_attn"
+    r"|fmha_cutlass[fb]_(?:bf16|f16)_.*sm[789]\d|fmha_cutlass[fb]_f32_.*sm80",
+    re.IGNORECASE,
+)
+_NO_TENSOR = re.compile(
+    r"simt|ffma|gemmsn|gemmk1|gemv|dot_kernel|scudnn|convolve_sgemm|fmha_cutlass[fb]_f32"
+    r"|(?:maxwell|pascal|volta|turing|ampere)_[hs]gemm|(?<![a-z\d])sgemm",
+    re.IGNORECASE,
+)
+_NEVER_TENSOR = re.compile(r"^(?:at::native|at_cuda_detail|cub|thrust)::|^triton_(?:poi|red|per)_")
+
+
+@lru_cache(maxsize=4096)
+def kind_of(name: str) -> NameKind:
+    """What kind of work a kernel's name says that it does; empty where it says nothing.
+
+    Args:
+        name: Demangled, with or without template arguments.
+    """
+    head, arguments = _split(name)
+    for kind, pattern in _KINDS:
+        if pattern.search(head):
+            return "data_movement" if kind == "elementwise" and _COPIES.search(arguments) else kind
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def tensor_cores_of(name: str) -> bool | None:
+    """Whether a kernel of this name multiplies on tensor cores; None where the name does not tell."""
+    if _TENSOR.search(name):
+        return True
+    head, _ = _split(name)
+    if _NO_TENSOR.search(name) or _NEVER_TENSOR.search(head):
+        return False
+    return None if kind_of(name) in ("matrix", "") else False
+
+
+def _split(name: str) -> tuple[str, str]:
+    """A name's own part, and its template arguments and parameters."""
+    plain = _RETURNS.sub("", name.replace("(anonymous namespace)::", ""))
+    found = _ARGUMENTS.search(plain)
+    return (plain[: found.start()], plain[found.start() :]) if found else (plain, "")
