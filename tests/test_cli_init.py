@@ -259,6 +259,8 @@ def test_what_cannot_be_added_to_is_left_to_its_owner(repository: Path, text: st
     said = lines.index("kept      pyproject.toml: is written so that only you can add to it")
     assert lines[said + 1].startswith(("    [tool.tox.env.gpuperf]", "    [testenv:gpuperf]"))
     assert any("--gpuperf" in line for line in lines[said:])
+    assert lines[-1] == "  pytest --gpuperf perf"
+    assert "nothing to write: all of it is there" not in init()
     assert (repository / "pyproject.toml").read_text(encoding="utf-8") == text
 
 

@@ -53,9 +53,10 @@ def init(folder: Path) -> None:
         _show(piece, "kept" if piece.text is None else "added to" if news[piece.path] else "wrote")
     if git_top(root) is None:
         echo("not in a git repository: baselines are to be committed, so type `git init`")
-    if any(piece.by_hand for piece in pieces):
-        return
-    click.echo(NEXT if news else "nothing to write: all of it is there")
+    if news:
+        click.echo(NEXT)
+    elif not any(piece.by_hand for piece in pieces):
+        echo("nothing to write: all of it is there")
 
 
 def _show(piece: Piece, done: str) -> None:
