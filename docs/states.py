@@ -20,6 +20,7 @@ from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
+from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import (
     RUN_SCHEMA,
     Environment,
@@ -30,6 +31,7 @@ from pytest_gpuperf.records import (
     TestRecord,
 )
 from pytest_gpuperf.runs import RunStore, encode_run, newest_recordings, recording_path
+from pytest_gpuperf.starter.plan import plan
 from pytest_gpuperf.static.kernel import SOURCE
 from pytest_gpuperf.static.parts import NO_GPU
 
@@ -152,6 +154,20 @@ def no_kernel_matched(project: Path) -> None:
         """Names the callable."""
 
     _edit_recording(project, "triton[8192x8192]", edit)
+
+
+def new_repository(project: Path) -> None:
+    """Another project: a package in a git repository, without tests."""
+    for path in project.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (project / ".git").mkdir()
+    (project / "pyproject.toml").write_text('[project]\nname = "my-package"\n', encoding="utf-8")
+
+
+def begun(project: Path) -> None:
+    """The same after `gpuperf init`."""
+    new_repository(project)
+    write_files({piece.path: piece.text.encode() for piece in plan(project) if piece.text is not None})
 
 
 def ncu_files(project: Path) -> None:

@@ -22,3 +22,7 @@ class GpuperfError(Exception):
         if next_step:
             parts.append(next_step)
         super().__init__("; ".join(parts))
+
+
+class NoGpuError(GpuperfError):
+    """There is neither a GPU nor a recording of one: no fault of the test that asked."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.runs import STATE_FOLDER
@@ -173,4 +173,6 @@ class KernelFacade:
     def _fail(self, error: GpuperfError) -> NoReturn:
         __tracebackhide__ = True
         self._state.errors.append(str(error))
-        raise pytest.fail.Exception(f"gpuperf: {error}") from None
+        # Where nothing can be measured, the line of the test that asked first tells nothing.
+        pytrace = not isinstance(error, NoGpuError)
+        raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None

@@ -16,6 +16,7 @@ import torch
 import pytest_gpuperf.report.publish
 import pytest_gpuperf.session.live
 import pytest_gpuperf.session.replay  # noqa: F401
+from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, supported_metrics
 from pytest_gpuperf.runs import encode_run, recording_path
 from run_builders import measured, record, run
 
@@ -46,6 +47,15 @@ def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.node.get_closest_marker("gpu") is None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def cupti_host_library() -> None:
+    """CUPTI's host library; a test that asks for it is skipped where there is none."""
+    try:
+        supported_metrics("gh100")
+    except NoHostLibraryError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
 
 NODEID = "suites/test_square.py::test_triton[1823x781]"
+BUSY = {"sm_throughput": 30.0, "memory_throughput": 40.0, "waves": 8.0, "duration_us": 50.0}
+"""Latency-bound, with blocks enough."""
 H200 = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", uuid="GPU-1")
 
 
@@ -51,6 +53,10 @@ def profile(combined: Mapping[str, MetricValue], *kernels: str, unavailable: str
         combined=dict(combined),
         unavailable=unavailable,
     )
+
+
+def launches(*metrics: Mapping[str, MetricValue]) -> list[KernelProfile]:
+    return [KernelProfile(name="kernel", metrics=dict(row)) for row in metrics]
 
 
 def measured(

@@ -10,16 +10,13 @@ from pytest_gpuperf.counters.catalogue import METRICS, Combining
 from pytest_gpuperf.counters.combine import combine, combining_of, weights_used
 from pytest_gpuperf.counters.weights import raw_weight_names
 from pytest_gpuperf.records import KernelProfile
+from run_builders import launches
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
     from pytest_gpuperf.records import MetricValue
-
-
-def launches(*metrics: Mapping[str, MetricValue]) -> list[KernelProfile]:
-    return [KernelProfile(name="kernel", metrics=dict(row)) for row in metrics]
 
 
 def test_no_launches_have_no_row() -> None:
@@ -243,49 +240,6 @@ def test_stall_shares_are_weighted_by_duration_where_warp_cycles_are_unknown() -
         )
     )
     assert combined["stall.barrier"] == 9.0  # (10 * 30 + 30 * 2) / 40
-
-
-def test_words_stay_where_equal_and_are_mixed_where_not() -> None:
-    equal = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "warps"}))
-    other = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "registers"}))
-    assert equal["occupancy_limiter"] == "warps"
-    assert other["occupancy_limiter"] == "mixed"
-
-
-def test_metric_that_one_launch_lacks_is_left_out() -> None:
-    combined = combine(launches({"dram_bytes": 1.0, "instructions": 2.0}, {"instructions": 2.0}))
-    assert combined == {"kernels": 2.0, "instructions": 4.0}
-
-
-def test_percentage_without_durations_is_left_out() -> None:
-    assert combine(launches({"sm_throughput": 10.0}, {"sm_throughput": 20.0})) == {"kernels": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("name", "combining"),
-    [
-        ("sm__inst_executed_pipe_fma.sum", Combining.SUM),
-        ("gpu__time_duration.sum", Combining.SUM),
-        ("launch__grid_size", Combining.SUM),
-        ("sm__cycles_active.max", Combining.MAX),
-        ("sm__cycles_active.min", Combining.MIN),
-        ("lts__t_sector_op_read_hit_rate.pct", Combining.DURATION),
-        ("sm__throughput.max.pct_of_peak_sustained_elapsed", Combining.DURATION),
-        ("dram__bytes.sum.per_second", Combining.DURATION),
-        ("sm__cycles_active.avg", Combining.SUM),
-        ("launch__thread_count", Combining.SUM),
-        ("smsp__average_warps_issue_stalled_wait_per_issue_active.ratio", Combining.DURATION),
-        ("launch__cluster_size", Combining.MAX),
-        ("device__attribute_clock_rate", Combining.SAME),
-    ],
-)
-def test_raw_name_combines_as_its_suffix_says(name: str, combining: Combining) -> None:
-    assert combining_of(name) is combining
-
-
-def test_unknown_numbers_that_differ_are_left_out() -> None:
-    name = "smsp__pcsamp_sample_buffer_full"
-    assert combine(launches({name: 1.0}, {name: 2.0})) == {"kernels": 2.0}
 
 
 positive = st.floats(1e-3, 1e9)

@@ -19,15 +19,7 @@ KNOWN_TO_ALL_LIBRARIES = ["tu102", "ga100", "ga102", "ad102", "gh100", "gb100", 
 """A library that is older than a chip may know it with fewer metrics."""
 
 
-@pytest.fixture
-def library() -> None:
-    try:
-        cupti_host.supported_metrics("gh100")
-    except NoHostLibraryError as error:
-        pytest.skip(str(error))
-
-
-def test_the_lists_are_those_of_ncu(library: None) -> None:
+def test_the_lists_are_those_of_ncu(cupti_host_library: None) -> None:
     # From ncu 2025.3.1 on an H200.
     assert {"dram__bytes", "sm__pipe_tensor_cycles_active", "lts__t_sector_hit_rate"} <= (
         cupti_host.supported_metrics("gh100")
@@ -37,7 +29,7 @@ def test_the_lists_are_those_of_ncu(library: None) -> None:
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
-def test_the_catalogue_knows_which_chip_has_what(library: None, chip: str) -> None:
+def test_the_catalogue_knows_which_chip_has_what(cupti_host_library: None, chip: str) -> None:
     units = {name.partition("__")[0] for name in cupti_host.supported_metrics(chip)}
     sources = [
         (metric.name, source)
@@ -55,19 +47,21 @@ def test_the_catalogue_knows_which_chip_has_what(library: None, chip: str) -> No
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
-def test_one_pass_is_one_pass(library: None, chip: str) -> None:
+def test_one_pass_is_one_pass(cupti_host_library: None, chip: str) -> None:
     assert passes(chip, ncu_metric_names(PRESETS["one-pass"], chip)) == 1
 
 
 @pytest.mark.parametrize(
     ("preset", "count"), [("default", 16), ("sol", 9), ("stalls", 7), ("launch", 1), ("occupancy", 1)]
 )
-def test_passes_of_the_presets_on_gh100(library: None, preset: str, count: int) -> None:
+def test_passes_of_the_presets_on_gh100(cupti_host_library: None, preset: str, count: int) -> None:
     assert passes("gh100", ncu_metric_names(PRESETS[preset], "gh100")) == count
 
 
 @pytest.mark.parametrize("chip", ["ga100", "ga102", "ad102", "gh100", "gb100"])
-def test_pipes_conflicts_and_coalescing_come_without_a_pass_of_their_own(library: None, chip: str) -> None:
+def test_pipes_conflicts_and_coalescing_come_without_a_pass_of_their_own(
+    cupti_host_library: None, chip: str
+) -> None:
     free = ("pipe.", "bank_", "shared_wave", "global_")
     without = [name for name in PRESETS["default"] if not name.startswith(free)]
     assert len(without) < len(PRESETS["default"])
@@ -75,21 +69,21 @@ def test_pipes_conflicts_and_coalescing_come_without_a_pass_of_their_own(library
     assert both[0] == both[1]
 
 
-def test_a_metric_that_the_chip_lacks_is_named(library: None) -> None:
+def test_a_metric_that_the_chip_lacks_is_named(cupti_host_library: None) -> None:
     with pytest.raises(GpuperfError, match=r"^unavailable on GB202: dram__bytes_read\.sum$"):
         passes("gb202", ["dram__bytes.sum", "dram__bytes_read.sum"])
 
 
-def test_a_metric_without_its_suffix_is_none(library: None) -> None:
+def test_a_metric_without_its_suffix_is_none(cupti_host_library: None) -> None:
     assert passes_each("gh100", [["dram__bytes"], ["dram__bytes.sum"]]) == [None, 1]
 
 
-def test_what_ncu_makes_itself_takes_no_pass(library: None) -> None:
+def test_what_ncu_makes_itself_takes_no_pass(cupti_host_library: None) -> None:
     names = ["launch__registers_per_thread", "sm__maximum_warps_per_active_cycle_pct"]
     assert passes("gh100", names) == 0
 
 
-def test_a_chip_that_no_library_knows_is_an_error(library: None) -> None:
+def test_a_chip_that_no_library_knows_is_an_error(cupti_host_library: None) -> None:
     with pytest.raises(NoHostLibraryError, match="the CUPTI libraries here do not know GX999"):
         passes("gx999", ["dram__bytes.sum"])
 

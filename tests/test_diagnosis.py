@@ -15,11 +15,11 @@ from pytest_gpuperf.counters.csv_reader import read_csv
 from pytest_gpuperf.diagnosis import RULES, diagnose, explain_lines
 from pytest_gpuperf.diagnosis.bounds import PIPES
 from pytest_gpuperf.diagnosis.explain import diagnose_kernel
-from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from pytest_gpuperf.runs import newest_recordings
+from run_builders import BUSY
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import MetricValue
+    from pytest_gpuperf.records import KernelProfile, Measurement, MetricValue
 
 ROOT = Path(__file__).parent.parent
 CAPTURES = Path(__file__).parent / "data" / "captures"
@@ -171,10 +171,6 @@ def test_every_rule_has_a_code_a_source_and_a_threshold_in_its_condition() -> No
         assert f"{rule.threshold:g}" in rule.condition or not rule.threshold
 
 
-BUSY = {"sm_throughput": 30.0, "memory_throughput": 40.0, "waves": 8.0, "duration_us": 50.0}
-"""Latency-bound, with blocks enough."""
-
-
 @pytest.mark.parametrize("pipe", PIPES)
 def test_compute_bound_names_the_pipe(pipe: str) -> None:
     metrics = {"sm_throughput": 88.0, "memory_throughput": 20.0, pipe: 88.0, "pipe.uniform": 90.0}
@@ -322,59 +318,3 @@ def test_accesses_that_are_few_are_no_matter() -> None:
 def test_bank_conflicts_count_from_a_tenth_on() -> None:
     assert codes(bank_conflict_pct=9.9) == []
     assert codes(bank_conflict_pct=10.0) == ["bank-conflicts"]
-
-
-def measured(*kernels: KernelProfile, timing: Timing | None = None, **profile: str) -> Measurement:
-    return Measurement(timing=timing, profile=Profile(kernels=kernels, **profile))  # type: ignore[arg-type]
-
-
-def kernel(name: str, **metrics: float) -> KernelProfile:
-    return KernelProfile(name=name, metrics={key.replace("__", "."): value for key, value in metrics.items()})
-
-
-def test_a_failed_test_shows_the_three_most_important_diagnoses_with_what_to_try() -> None:
-    one = kernel("k", **BUSY, stall__barrier=40.0, stall__long_scoreboard=40.0, bank_conflict_pct=30.0)
-    lines = explain_lines(measured(one))
-    assert [text.partition(":")[0] for text in lines] == [
-        "latency-bound",
-        "  next",
-        "synchronisation-bound",
-        "  next",
-        "memory-latency",
-        "  next",
-    ]
-
-
-def test_of_several_kernels_the_long_ones_are_shown_by_name() -> None:
-    long = kernel("long_kernel", sm_throughput=20.0, memory_throughput=85.0, duration_us=90.0)
-    short = kernel("short_kernel", sm_throughput=20.0, memory_throughput=85.0, duration_us=10.0)
-    lines = explain_lines(measured(long, short))
-    assert lines[0] == "long_kernel, 90 % of the time:"
-    assert len(lines) == 3
-
-
-def test_without_counters_nothing_is_explained() -> None:
-    assert explain_lines(Measurement()) == ()
-    assert explain_lines(measured(kernel("k", **BUSY), unavailable="no ncu")) == ()
-    assert explain_lines(Measurement(profile=Profile())) == ()
-
-
-def test_the_time_without_a_profiler_counts_where_one_kernel_is_timed() -> None:
-    timing = Timing(
-        mode="hot",
-        time_us=2.0,
-        spread_pct=0.1,
-        blocks_us=(2.0,),
-        calls_per_block=10,
-        conditions=Conditions(sm_clock_mhz=1400, throttle_reasons=("sw_power_cap",)),
-    )
-    one = kernel("k", sm_throughput=20.0, memory_throughput=30.0, waves=8.0, duration_us=6.0)
-    found = " ".join(explain_lines(measured(one, timing=timing)))
-    assert "launch-bound: the kernel takes 2.0 µs" in found
-    assert "power-limited: the GPU held its clock back to 1400 MHz (sw_power_cap)" in found
-    assert "launch-bound" not in " ".join(explain_lines(measured(one, one, timing=timing)))
-
-
-def test_names_of_kernels_steer_no_terminal() -> None:
-    bad = kernel("\x1b[2Jk", **BUSY)
-    assert all(text.isprintable() for text in explain_lines(measured(bad, bad)))

@@ -16,6 +16,7 @@ from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.facade import Gpuperf
 from pytest_gpuperf.options import OPTIONS
 from pytest_gpuperf.records.trace import TRACE_UNITS
+from pytest_gpuperf.starter.plan import packaged
 from pytest_gpuperf.verdict.limits import TIME_UNITS
 from pytest_gpuperf.verdict.result import Status
 
@@ -122,6 +123,10 @@ def test_the_call_of_static_has_the_keywords_of_the_facade() -> None:
         for parameter in parameters
         if parameter.default is not inspect.Parameter.empty
     }
+
+
+def test_the_suite_is_the_one_that_init_writes() -> None:
+    assert fences(page("docs/init.md"), "python") == [packaged("test_perf_example.py.txt")]
 
 
 def test_every_room_is_on_the_map() -> None:

@@ -1,54 +1,24 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from judging import baseline, verdict
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.records import (
     KernelProfile,
     Measurement,
     MetricValue,
-    PairedTiming,
     Profile,
-    TestRecord,
 )
-from pytest_gpuperf.verdict.judge import Hints, judge
 from pytest_gpuperf.verdict.limits import parse_limits
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict
-from run_builders import gate_of, measured, profile, queued, record, timing
-
-HINTS = Hints(
-    accept="accept it with: gpuperf baseline accept",
-    accept_pin="pin it with: gpuperf baseline pin",
-    no_baseline="make one with: gpuperf baseline accept",
-    closer="look closer with: --gpuperf-against",
-    more_sessions="see more with: gpuperf baseline record",
-)
-
-
-def baseline(
-    time_us: float = 5.3, counters: dict[str, MetricValue] | None = None, **kwargs: Any
-) -> TestBaseline:
-    times = TimeBaseline(mode="hot", sessions=(TimeSession(run="r", time_us=time_us),))
-    known = MeasurementBaseline(time=times, counters=counters or {}, kernels=("square_kernel",))
-    return TestBaseline(measurements={"main": known}, **kwargs)
-
-
-def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
-    settings: dict[str, Any] = {
-        "limits": (),
-        "tolerance_pct": 0.0,
-        "gate": gate_of({test.nodeid: known} if known is not None else {}),
-        "hints": HINTS,
-        "baseline_file": "baselines/h200/test_square.json",
-    }
-    return judge(test, baseline=known, **{**settings, **kwargs})
+from run_builders import measured, profile, queued, record, timing
 
 
 def test_unchanged_test_passes_without_a_word() -> None:
@@ -176,56 +146,6 @@ def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
     times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
-
-
-def in_turn(*log_ratios: float, reason: str = "", broken: bool = False) -> Measurement:
-    pair = PairedTiming(
-        ref="main",
-        commit="1a2b3c4d5e",
-        log_ratios=log_ratios,
-        old_us=5.3 if log_ratios else 0.0,
-        new_us=5.3 if log_ratios else 0.0,
-        reason=reason,
-        broken=broken,
-    )
-    return replace(measured(5.3), paired=pair)
-
-
-def test_old_code_in_turn_is_judged_instead_of_the_sessions() -> None:
-    result = verdict(record(main=in_turn(0.03, 0.0301, 0.0299, 0.03)), baseline(5.3))
-    assert result.status is Status.REGRESSED
-    assert result.message().splitlines() == [
-        "gpuperf: time_us 5.30 is 3.0 % slower than 5.14 of main (1a2b3c4) "
-        "(+2.7 to +3.4 %, finds 0.7 % and more, 4 restarts, hot)",
-        "    accept it with: gpuperf baseline accept",
-    ]
-
-
-def test_old_code_in_turn_needs_no_baseline() -> None:
-    result = verdict(record(main=in_turn(0.0001, -0.0001, 0.0)))
-    assert (result.status, result.message()) == (Status.PASS, "")
-
-
-def test_what_is_new_since_the_old_code_passes_with_a_remark() -> None:
-    result = verdict(record(main=in_turn(reason="test_x is not there")), baseline())
-    assert [(finding.status, finding.line) for finding in result.findings] == [
-        (Status.PASS, "not compared with main: test_x is not there")
-    ]
-
-
-def test_a_worker_that_broke_fails_the_test() -> None:
-    result = verdict(record(main=in_turn(reason="the worker died", broken=True)), baseline())
-    assert result.message() == "gpuperf: not compared with main: the worker died"
-
-
-def test_a_worker_that_broke_after_some_restarts_fails_the_test_too() -> None:
-    result = verdict(record(main=in_turn(0.0, 0.0, reason="the worker died", broken=True)), baseline())
-    assert result.message() == "gpuperf: not compared with main: the worker died"
-
-
-def test_what_passed_at_an_early_look_is_not_judged_again_at_the_level_of_the_last() -> None:
-    result = verdict(record(main=in_turn(0.00603, 0.00637, 0.00647, 0.00613)))
-    assert result.status is Status.PASS
 
 
 def test_another_pick_of_the_autotuner_is_said() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.counters import cupti_host, names
+from pytest_gpuperf.counters import names
 from pytest_gpuperf.counters.cupti_host import NoHostLibraryError
 from pytest_gpuperf.counters.names import check_names
 from pytest_gpuperf.errors import GpuperfError
@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.records import Run
-
-
-@pytest.fixture
-def library() -> None:
-    try:
-        cupti_host.supported_metrics("gh100")
-    except NoHostLibraryError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -59,13 +51,13 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_name_that_the_chip_does_not_have_is_one_clear_error(
-    library: None, name: str, chip: str, said: str
+    cupti_host_library: None, name: str, chip: str, said: str
 ) -> None:
     with pytest.raises(GpuperfError, match=said):
         check_names(["dram__bytes.sum", name], chip)
 
 
-def test_what_ncu_makes_itself_is_left_to_ncu(library: None) -> None:
+def test_what_ncu_makes_itself_is_left_to_ncu(cupti_host_library: None) -> None:
     check_names(
         [
             "launch__registers_per_thread",
@@ -104,7 +96,7 @@ RECORDED = run(
     ],
 )
 def test_a_misspelt_name_ends_the_run_before_it_begins(
-    library: None,
+    cupti_host_library: None,
     pytester: pytest.Pytester,
     add_recording: Callable[[Run], None],
     decorator: str,

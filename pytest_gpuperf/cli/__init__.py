@@ -13,6 +13,7 @@ from pytest_gpuperf.cli.compare import compare
 from pytest_gpuperf.cli.doctor import doctor
 from pytest_gpuperf.cli.explain import explain
 from pytest_gpuperf.cli.export import export
+from pytest_gpuperf.cli.init import init
 from pytest_gpuperf.cli.metrics import metrics
 from pytest_gpuperf.cli.ncu import ncu
 from pytest_gpuperf.cli.plot import plot
@@ -49,6 +50,7 @@ main.add_command(compare)
 main.add_command(doctor)
 main.add_command(explain)
 main.add_command(export)
+main.add_command(init)
 main.add_command(metrics)
 main.add_command(ncu)
 main.add_command(plot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import NoGpuError
 from pytest_gpuperf.session.base import Session
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def start(settings: Settings) -> Session:
         if not reason:
             return LiveSession(settings)
         if settings.replay == "never":
-            missing = GpuperfError(
+            missing = NoGpuError(
                 f"{reason}, and --gpuperf-replay=never forbids a replay",
                 expected="a CUDA GPU",
                 next_step="look at `nvidia-smi` and at the CUDA version of your torch",
@@ -51,15 +51,15 @@ def start(settings: Settings) -> Session:
                 # Nothing that is compiled has a time to compare.
                 raise missing
             return _static_session(settings, missing)
-    from pytest_gpuperf.session.replay import NoRecordingError, ReplaySession
+    from pytest_gpuperf.session.replay import ReplaySession
 
     try:
         return ReplaySession(settings, reason)
-    except NoRecordingError as error:
+    except NoGpuError as error:
         return _static_session(settings, error)
 
 
-def _static_session(settings: Settings, missing: GpuperfError) -> Session:
+def _static_session(settings: Settings, missing: NoGpuError) -> Session:
     from pytest_gpuperf.session.static import StaticSession
 
     return StaticSession(settings, missing)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.instruments.replay import ReplayInstruments
 from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 JUDGED_AGAIN = ("", "AssertionError", "Failed")
 """Exceptions of a test's own assertions and of the plugin: the replay comes to its own ones."""
-
-
-class NoRecordingError(GpuperfError):
-    """There is nothing to replay."""
 
 
 class ReplaySession(Session):
@@ -106,16 +102,17 @@ def recorded(settings: Settings, reason: str) -> list[Run]:
         reason: Why nothing can be measured.
 
     Raises:
-        NoRecordingError: There is none.
+        NoGpuError: There is no recording.
         GpuperfError: It cannot be read.
     """
     if settings.replay != "auto":
         return [load_run(RunStore(settings.root / STATE_FOLDER).resolve(settings.replay))]
     runs = newest_recordings(settings.baselines)
     if not runs:
-        raise NoRecordingError(
+        raise NoGpuError(
             f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
-            next_step="run on a GPU, then store the run with `gpuperf recording add`",
+            next_step="type `pytest --gpuperf` and `gpuperf recording add` where there is a GPU, then commit "
+            f"{settings.baselines.name}/",
         )
     slug = runs[0].environment.gpu.slug
     return [run for run in runs if run.environment.gpu.slug == slug]

@@ -81,68 +81,56 @@ def judge(
         baseline_file: What to call the file that `baseline` is from.
     """
     findings = [Finding(Status.INVALID, error) for error in errors]
-    wrong = [
-        Finding(
-            Status.WRONG, measurement.correctness.failure or "the output differs from the reference", label
-        )
-        for label, measurement in record.measurements.items()
-        if measurement.correctness is not None and not measurement.correctness.passed
-    ]
+    wrong = list(_wrong(record))
     if wrong:
         # Times and counters of a kernel that computes something else say nothing.
         return _verdict([*findings, *wrong])
     if record.failure and not errors:
         findings.append(Finding(Status.INVALID, f"the test was ended by {record.failure}"))
-    ended = bool(findings)
     expected = {} if baseline is None else baseline.measurements
     own = [(limit, "of the test") for limit in limits]
     if baseline is not None:
         own += [(limit, f"in {baseline_file}") for limit in parse_limits(baseline.limits)]
-    for limit, source in own:
-        found = list(_check(limit, source, record, expected))
-        # What an error kept from being measured needs no second complaint.
-        findings += [one for one in found if not (ended and one.status is Status.INVALID)]
+    broken = [finding for limit, source in own for finding in _check(limit, source, record, expected)]
+    # What an error kept from being measured needs no second complaint.
+    findings += [one for one in broken if not (findings and one.status is Status.INVALID)]
 
     times: dict[str, TimeComparison] = {}
     counters: dict[str, tuple[Change, ...]] = {}
     for label, measurement in record.measurements.items():
-        contradiction = tensor_contradiction(measurement)
-        if contradiction:
-            findings.append(Finding(Status.PASS, contradiction, label))
-        known = expected.get(label)
-        paired = measurement.paired
-        pair = compare_paired(paired, tolerance_pct) if paired else None
-        if paired is not None and (pair is None or paired.broken):
-            status = Status.INVALID if paired.broken else Status.PASS
-            findings.append(Finding(status, f"not compared with {paired.ref}: {paired.reason}", label))
-        if known is None and pair is not None:
-            known = MeasurementBaseline()
+        findings += _contradicted(measurement, label)
+        in_turn = compare_paired(measurement.paired, tolerance_pct) if measurement.paired else None
+        findings += _not_in_turn(measurement, in_turn, label)
+        # Old code in turn needs no stored sessions.
+        known = expected.get(label, None if in_turn is None else MeasurementBaseline())
         if known is None:
-            counted = measurement.profile is not None and bool(measurement.profile.combined)
-            if counted or measurement.timing is not None or measurement.trace is not None:
-                findings.append(Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label))
+            findings += _unbaselined(measurement, label, hints)
             continue
         key, timing = (record.nodeid, label), measurement.timing
-        time = gate.compare(key, timing, tolerance_pct) if timing else None
+        stored = gate.compare(key, timing, tolerance_pct) if timing else None
+        pinned = gate.compare_pinned(key, timing, tolerance_pct) if timing else None
         # A pair is judged more sharply than by any stored session.
-        comparison = compare(measurement, known, pair or time)
+        comparison = compare(measurement, known, in_turn or stored)
         if comparison.time is not None:
             times[label] = comparison.time
         if comparison.counters:
             counters[label] = comparison.counters
         findings += _not_measured(measurement, known, label)
         findings += _findings(comparison, measurement, label, hints)
-        other = autotuned_otherwise(timing, known.time) if timing and known.time else ""
-        if other:
-            findings.append(Finding(Status.PASS, other, label))
-        pinned = gate.compare_pinned(key, timing, tolerance_pct) if timing else None
-        if timing and pinned and pinned.slower and not comparison.slower:
-            line = f"{time_line(pinned, timing.mode)}: small losses have added up"
-            findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))
+        findings += _picked_otherwise(measurement, known, label)
+        if pinned and not comparison.slower:
+            findings += _crept(pinned, measurement, label, hints)
     missing = ", ".join(label for label in expected if label not in record.measurements)
     if missing:
         findings.append(Finding(Status.PASS, f"{missing} is in {baseline_file} and was not measured"))
     return _verdict(list(_explained(findings, record)), times, counters, strict=strict)
+
+
+def _wrong(record: TestRecord) -> Iterator[Finding]:
+    for label, measurement in record.measurements.items():
+        correctness = measurement.correctness
+        if correctness is not None and not correctness.passed:
+            yield Finding(Status.WRONG, correctness.failure or "the output differs from the reference", label)
 
 
 def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Finding]:
@@ -251,6 +239,40 @@ def _of_time(
     elif time.decision.outcome is Outcome.INCONCLUSIVE:
         more = () if in_turn else (hints.more_sessions,)
         yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
+
+
+def _contradicted(measurement: Measurement, label: str) -> Iterator[Finding]:
+    contradiction = tensor_contradiction(measurement)
+    if contradiction:
+        yield Finding(Status.PASS, contradiction, label)
+
+
+def _not_in_turn(measurement: Measurement, in_turn: TimeComparison | None, label: str) -> Iterator[Finding]:
+    """Why there is no old code to compare with, or what broke while there was."""
+    paired = measurement.paired
+    if paired is not None and (in_turn is None or paired.broken):
+        status = Status.INVALID if paired.broken else Status.PASS
+        yield Finding(status, f"not compared with {paired.ref}: {paired.reason}", label)
+
+
+def _unbaselined(measurement: Measurement, label: str, hints: Hints) -> Iterator[Finding]:
+    counted = measurement.profile is not None and bool(measurement.profile.combined)
+    if counted or measurement.timing is not None or measurement.trace is not None:
+        yield Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label)
+
+
+def _picked_otherwise(measurement: Measurement, known: MeasurementBaseline, label: str) -> Iterator[Finding]:
+    timing = measurement.timing
+    other = autotuned_otherwise(timing, known.time) if timing and known.time else ""
+    if other:
+        yield Finding(Status.PASS, other, label)
+
+
+def _crept(pinned: TimeComparison, measurement: Measurement, label: str, hints: Hints) -> Iterator[Finding]:
+    """Slower than the pinned sessions, where the newer ones show nothing."""
+    if pinned.slower and measurement.timing is not None:
+        line = f"{time_line(pinned, measurement.timing.mode)}: small losses have added up"
+        yield Finding(Status.REGRESSED, line, label, (hints.accept_pin,))
 
 
 def _not_measured(measurement: Measurement, known: MeasurementBaseline, label: str) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import os
 import sys
 import time
 import traceback
@@ -29,12 +30,20 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import KernelProfile
 
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = Path(__file__)
 METRICS = tuple(
     dict.fromkeys((*PRESETS["sol"], *PRESETS["occupancy"], *PRESETS["stalls"], "shared_memory.dynamic"))
 )
 """Speed of light, occupancy and all stalls."""
 REPEATS = 2
 ONE_KERNEL_S = 20
+
+
+def environment() -> dict[str, str]:
+    """In which a process of its own finds what this one does."""
+    paths = [str(ROOT), str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "LC_ALL": "C"}
 
 
 def calls() -> dict[str, Callable[[], object]]:

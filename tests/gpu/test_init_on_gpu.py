@@ -1,0 +1,29 @@
+"""`gpuperf init` in an empty repository: measured, accepted, recorded, and replayed without the GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from pytest_gpuperf.cli import main
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+
+def test_the_suite_is_measured_as_it_is_and_then_replayed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert CliRunner().invoke(main, ["init"]).exit_code == 0
+    measured = pytester.runpytest_subprocess("--gpuperf", "perf", "--gpuperf-update=new")
+    measured.assert_outcomes(passed=2)
+    assert [path.name for path in pytester.path.glob("baselines/*/*.json")] == ["test_perf_example.json"]
+    added = CliRunner().invoke(main, ["recording", "add"])
+    assert added.exit_code == 0, added.output
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    replayed = pytester.runpytest_subprocess("--gpuperf", "perf")
+    replayed.assert_outcomes(passed=2)
+    replayed.stdout.fnmatch_lines(["*replayed from*"])

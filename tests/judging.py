@@ -1,0 +1,43 @@
+"""A verdict on one test, with what a session adds to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from pytest_gpuperf.verdict.judge import Hints, judge
+from run_builders import gate_of
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import (
+        MetricValue,
+        TestRecord,
+    )
+    from pytest_gpuperf.verdict.result import TestVerdict
+
+HINTS = Hints(
+    accept="accept it with: gpuperf baseline accept",
+    accept_pin="pin it with: gpuperf baseline pin",
+    no_baseline="make one with: gpuperf baseline accept",
+    closer="look closer with: --gpuperf-against",
+    more_sessions="see more with: gpuperf baseline record",
+)
+
+
+def baseline(
+    time_us: float = 5.3, counters: dict[str, MetricValue] | None = None, **kwargs: Any
+) -> TestBaseline:
+    times = TimeBaseline(mode="hot", sessions=(TimeSession(run="r", time_us=time_us),))
+    known = MeasurementBaseline(time=times, counters=counters or {}, kernels=("square_kernel",))
+    return TestBaseline(measurements={"main": known}, **kwargs)
+
+
+def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
+    settings: dict[str, Any] = {
+        "limits": (),
+        "tolerance_pct": 0.0,
+        "gate": gate_of({test.nodeid: known} if known is not None else {}),
+        "hints": HINTS,
+        "baseline_file": "baselines/h200/test_square.json",
+    }
+    return judge(test, baseline=known, **{**settings, **kwargs})

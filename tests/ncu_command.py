@@ -1,0 +1,53 @@
+"""`gpuperf ncu` typed among the captures, and what it prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+
+CAPTURES = Path(__file__).parent / "data" / "captures"
+FULL = "triton_square_gemm_set_full.ncu-rep.gz"
+WIDE = "torch_mixed_raw_wide.csv.gz"
+LONG = "torch_mixed_details_long.csv.gz"
+WARNINGS = "filtered_long_with_warnings.csv.gz"
+PASS = "profiling_pass/report.ncu-rep.gz"
+
+needs_ncu_report = pytest.mark.skipif(find_spec("ncu_report") is None, reason="needs ncu_report")
+
+
+def go_to_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CAPTURES)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def run(*args: str) -> Result:
+    result = CliRunner().invoke(main, ["ncu", *args])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def shown(*args: str) -> list[str]:
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def as_json(*args: str) -> Any:
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def as_csv(*args: str) -> list[dict[str, str]]:
+    result = run(*args, "--csv")
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))

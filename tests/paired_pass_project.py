@@ -1,0 +1,48 @@
+"""A project with one kernel and one test, and what a pass of two codes has found of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paired_project import Project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.paired.paired_pass import PairedPass
+    from pytest_gpuperf.paired.series import PairedTime
+
+TEST = """
+from kernels import kernel
+
+def test_k(gpuperf):
+    gpuperf.time(kernel)
+"""
+K = "test_k.py::test_k"
+
+
+def kernel(time_us: float) -> str:
+    return f"def kernel():\n    return {time_us}\n"
+
+
+def ten_microseconds(root: Path) -> Project:
+    """Its kernel takes 10 µs on main."""
+    made = Project(root)
+    made.commit({"kernels.py": kernel(10.0), "test_k.py": TEST})
+    return made
+
+
+def found(paired: PairedPass, nodeid: str = K, label: str = "main") -> PairedTime:
+    result = paired.lookup(nodeid, label)
+    assert result is not None
+    return result
+
+
+def reason(paired: PairedPass, nodeid: str = K, label: str = "main") -> str:
+    result = found(paired, nodeid, label)
+    assert result.decision is None
+    return result.record.reason
+
+
+def log(project: Project, side: str) -> str:
+    return (project.root / ".gpuperf" / "runs" / "1" / "against" / f"{side}.log").read_text()

@@ -1,0 +1,118 @@
+"""Old and new code in turn, where a worker dies, hangs or cannot start, or somebody interrupts."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from paired_pass_project import TEST, K, found, log, ten_microseconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from paired_project import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return ten_microseconds(tmp_path / "repo")
+
+
+def test_a_worker_that_dies_takes_no_other_test_with_it(project: Project) -> None:
+    dying = TEST + "def test_dies(gpuperf): __import__('os').abort()\n"
+    project.commit({"test_k.py": "", "test_a.py": TEST, "test_b.py": dying, "test_c.py": TEST})
+    nodeids = ("test_a.py::test_k", "test_b.py::test_dies", "test_c.py::test_k")
+    paired = project.compare(*nodeids, looks=(2,))
+    assert [len(found(paired, nodeid).record.log_ratios) for nodeid in nodeids] == [2, 0, 2]
+    lost = found(paired, nodeids[1]).record
+    assert lost.broken
+    assert lost.reason.endswith("ended with signal 6 (Aborted)")
+    (notice,) = paired.notices
+    assert f"signal 6 (Aborted) in {nodeids[1]}; see " in notice
+    assert re.search(r'Fatal Python error: Aborted\n.*\n.*test_b.py", line 6 in test_dies', notice)
+
+
+def test_a_worker_that_hangs_is_given_up(project: Project) -> None:
+    project.commit({"test_more.py": TEST})
+    project.write({"test_more.py": "import time\ndef test_k(gpuperf): time.sleep(60)\n"})
+    begin = time.monotonic()
+    paired = project.compare("test_more.py::test_k", K, looks=(1,), patience_s=4.0)
+    assert time.monotonic() - begin < 30
+    assert found(paired, "test_more.py::test_k").record.reason == (
+        "the worker with the present code has not answered for 4 s"
+    )
+    assert found(paired).decision is not None
+
+
+def test_a_side_that_cannot_start_is_said_once_with_its_last_output(project: Project) -> None:
+    project.commit({"conftest.py": "raise RuntimeError('no such driver')\n", "test_more.py": TEST})
+    project.write({"conftest.py": ""})
+    paired = project.compare(K, "test_more.py::test_k")
+    for nodeid in (K, "test_more.py::test_k"):
+        record = found(paired, nodeid).record
+        assert record.broken
+        assert record.reason == f"the worker with the code of {paired.commit} ended with exit status 4"
+    assert len(paired.notices) == 1
+    assert "no such driver" in paired.notices[0]
+
+
+def test_a_side_that_ends_after_its_collection_is_not_started_for_each_test(project: Project) -> None:
+    project.commit(
+        {
+            "conftest.py": "def pytest_collection_modifyitems(): raise RuntimeError('no')\n",
+            "test_more.py": TEST,
+        }
+    )
+    paired = project.compare(K, "test_more.py::test_k", looks=(1,))
+    assert found(paired).record.broken
+    assert len(paired.notices) == 1
+    assert log(project, "old").count("test session starts") == 1
+
+
+def test_a_program_that_a_test_leaves_running_does_not_keep_the_session(project: Project) -> None:
+    project.commit(
+        {
+            "test_k.py": """
+            import os
+
+            def test_k(gpuperf):
+                if os.fork() == 0:
+                    __import__("time").sleep(60)
+                os._exit(3)
+            """
+        }
+    )
+    begin = time.monotonic()
+    assert "exit status 3" in found(project.compare(K, looks=(1,))).record.reason
+    assert time.monotonic() - begin < 20
+
+
+def test_ctrl_c_leaves_no_worker_and_no_worktree(project: Project) -> None:
+    pids = project.root.parent / "pids"
+    project.commit(
+        {
+            "test_k.py": f"""
+            import os
+
+            def test_k(gpuperf):
+                with open({str(pids)!r}, "a") as stream:
+                    stream.write(f"{{os.getpid()}}\\n")
+                __import__("time").sleep(60)
+            """
+        }
+    )
+
+    def interrupt(_: str) -> None:
+        if pids.exists() and pids.read_text().endswith("\n"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        project.compare(K, say=interrupt)
+    assert project.leftovers() == []
+    for pid in pids.read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
