@@ -51,15 +51,15 @@ def copy_project(root: Path, project: Path) -> None:
 
 def only_largest(project: Path) -> None:
     """Only the largest squares are in the baseline and in the run."""
-    _keep(project, "8192x8192")
+    _keep(project, "[8192]")
 
 
 def slower_kernel(project: Path) -> None:
     """As if the Triton kernel, which has the baseline, had been replaced by the CUDA kernel, which runs."""
-    _keep(project, "cuda[8192x8192]", "triton[8192x8192]")
+    _keep(project, "cuda[8192]", "triton[8192]")
 
     def edit(tests: dict[str, Any]) -> None:
-        tests[f"{SQUARE}cuda[8192x8192]"] = tests[f"{SQUARE}triton[8192x8192]"]
+        tests[f"{SQUARE}cuda[8192]"] = tests[f"{SQUARE}triton[8192]"]
 
     _edit_baseline(project, edit)
 
@@ -68,7 +68,7 @@ def broken_limit(project: Path) -> None:
     """A limit in the baseline file that the CUDA kernel does not reach."""
 
     def edit(tests: dict[str, Any]) -> None:
-        tests[f"{SQUARE}cuda[8192x8192]"]["limits"] = {"memory_throughput": ">= 80"}
+        tests[f"{SQUARE}cuda[8192]"]["limits"] = {"memory_throughput": ">= 80"}
 
     _edit_baseline(project, edit)
 
@@ -76,7 +76,7 @@ def broken_limit(project: Path) -> None:
 def no_baseline(project: Path) -> None:
     """The suite of squares has no baseline yet."""
     next(project.glob("baselines/*/test_square.json")).unlink()
-    _keep(project, "8192x8192")
+    _keep(project, "[8192]")
 
 
 def compiled(project: Path) -> None:
@@ -126,10 +126,10 @@ def wrong_kernel(project: Path) -> None:
         output[:, :-1] = x[:, :-1] * x[:, :-1]
         return output
 
-    x = torch.arange(1823 * 781).reshape(1823, 781) / 1024
+    x = torch.arange(4096 * 781).reshape(4096, 781) / 1024
     result = check(square, (x,), {}, expected=lambda x: x.double().square())
     _edit_recording(
-        project, "triton[1823x781]", lambda _: {"correctness": result, "timing": None, "profile": None}
+        project, "triton[781]", lambda _: {"correctness": result, "timing": None, "profile": None}
     )
 
 
@@ -139,7 +139,7 @@ def no_kernel_matched(project: Path) -> None:
     def edit(measured: Measurement) -> dict[str, Any]:
         assert measured.profile is not None
         names = [kernel.name for kernel in measured.profile.kernels]
-        nodeid = f"{SQUARE}triton[8192x8192]"
+        nodeid = f"{SQUARE}triton[8192]"
         counters = ProfilingPass(PassFolder(project), None)
         counters._ranges[nodeid, "main"] = "profiled"
         try:
@@ -151,7 +151,7 @@ def no_kernel_matched(project: Path) -> None:
     def square_triton() -> None:
         """Names the callable."""
 
-    _edit_recording(project, "triton[8192x8192]", edit)
+    _edit_recording(project, "triton[8192]", edit)
 
 
 def ncu_files(project: Path) -> None:
