@@ -28,7 +28,7 @@ Found = TypeVar("Found")
 
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
 NOT_YET = "Not measured yet.\n"
-EXAMPLE = "suites/test_square.py::test_square_triton[8192x8192]"
+EXAMPLE = "suites/test_square.py::test_square_triton[8192]"
 EXAMPLE_COUNTERS = ("achieved_occupancy", "duration_us", "memory_throughput", "registers_per_thread")
 
 

@@ -53,15 +53,15 @@ def copy_project(root: Path, project: Path) -> None:
 
 def only_largest(project: Path) -> None:
     """Only the largest squares are in the baseline and in the run."""
-    _keep(project, "8192x8192")
+    _keep(project, "[8192]")
 
 
 def slower_kernel(project: Path) -> None:
     """As if the Triton kernel, which has the baseline, had been replaced by the CUDA kernel, which runs."""
-    _keep(project, "cuda[8192x8192]", "triton[8192x8192]")
+    _keep(project, "cuda[8192]", "triton[8192]")
 
     def edit(tests: dict[str, Any]) -> None:
-        tests[f"{SQUARE}cuda[8192x8192]"] = tests[f"{SQUARE}triton[8192x8192]"]
+        tests[f"{SQUARE}cuda[8192]"] = tests[f"{SQUARE}triton[8192]"]
 
     _edit_baseline(project, edit)
 
@@ -70,7 +70,7 @@ def broken_limit(project: Path) -> None:
     """A limit in the baseline file that the CUDA kernel does not reach."""
 
     def edit(tests: dict[str, Any]) -> None:
-        tests[f"{SQUARE}cuda[8192x8192]"]["limits"] = {"memory_throughput": ">= 80"}
+        tests[f"{SQUARE}cuda[8192]"]["limits"] = {"memory_throughput": ">= 80"}
 
     _edit_baseline(project, edit)
 
@@ -78,7 +78,7 @@ def broken_limit(project: Path) -> None:
 def no_baseline(project: Path) -> None:
     """The suite of squares has no baseline yet."""
     next(project.glob("baselines/*/test_square.json")).unlink()
-    _keep(project, "8192x8192")
+    _keep(project, "[8192]")
 
 
 def compiled(project: Path) -> None:
@@ -128,10 +128,10 @@ def wrong_kernel(project: Path) -> None:
         output[:, :-1] = x[:, :-1] * x[:, :-1]
         return output
 
-    x = torch.arange(1823 * 781).reshape(1823, 781) / 1024
+    x = torch.arange(4096 * 781).reshape(4096, 781) / 1024
     result = check(square, (x,), {}, expected=lambda x: x.double().square())
     _edit_recording(
-        project, "triton[1823x781]", lambda _: {"correctness": result, "timing": None, "profile": None}
+        project, "triton[781]", lambda _: {"correctness": result, "timing": None, "profile": None}
     )
 
 
@@ -141,7 +141,7 @@ def no_kernel_matched(project: Path) -> None:
     def edit(measured: Measurement) -> dict[str, Any]:
         assert measured.profile is not None
         names = [kernel.name for kernel in measured.profile.kernels]
-        nodeid = f"{SQUARE}triton[8192x8192]"
+        nodeid = f"{SQUARE}triton[8192]"
         counters = ProfilingPass(PassFolder(project), None)
         counters._ranges[nodeid, "main"] = "profiled"
         try:
@@ -153,7 +153,7 @@ def no_kernel_matched(project: Path) -> None:
     def square_triton() -> None:
         """Names the callable."""
 
-    _edit_recording(project, "triton[8192x8192]", edit)
+    _edit_recording(project, "triton[8192]", edit)
 
 
 def new_repository(project: Path) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from suites.kernels import column_sum, copying, gather, layer_norm, softmax, top_k
 from suites.kernels.gemm import GROUP_ROWS, TILES, Tile, matmul_kernel
-from suites.kernels.square import block_of, square_kernel
+from suites.kernels.square import FIXED_BLOCK, block_of, square_blocks_kernel, square_kernel
+from suites.test_memory_kernels import COLUMNS, EMBEDDING, ROWS, K
 
 if TYPE_CHECKING:
     from pytest_gpuperf import Gpuperf
@@ -29,22 +31,41 @@ def loads(bits: int) -> pytest.MarkDecorator:
     return pytest.mark.gpuperf(limits={"widest_load_bits": f"== {bits}"})
 
 
-@pytest.mark.gpuperf(limits=["theoretical_occupancy >= 100", "spills == 0", "shared_memory_bytes == 0"])
+square_limits = pytest.mark.gpuperf(
+    limits=["theoretical_occupancy >= 100", "spills == 0", "shared_memory_bytes == 0"]
+)
+
+
+def threads(number: int) -> pytest.MarkDecorator:
+    return pytest.mark.gpuperf(limits={"block_size": f"== {number}"})
+
+
+@square_limits
 @pytest.mark.parametrize(
-    "shape",
+    "n",
     [
+        pytest.param(256, marks=[threads(128), loads(64)]),
         # Rows of 781 floats do not all begin where 16 bytes begin, so no load can be wider than an element.
-        pytest.param((1823, 781), id="1823x781", marks=loads(32)),
-        pytest.param((1024, 1024), id="1024x1024", marks=loads(128)),
-        pytest.param((4097, 2049), id="4097x2049", marks=loads(32)),
-        pytest.param((8192, 8192), id="8192x8192", marks=loads(128)),
+        pytest.param(781, marks=[threads(128), loads(32)]),
+        pytest.param(1024, marks=[threads(128), loads(128)]),
+        pytest.param(4224, marks=[threads(512), loads(128)]),
+        pytest.param(8192, marks=[threads(512), loads(128)]),
     ],
 )
-def test_square(gpuperf: Gpuperf, shape: tuple[int, int]) -> None:
-    x = empty(*shape)
-    block, num_warps = block_of(x.shape[1])
-    arguments = (x, x, x.stride(0), x.stride(0), x.shape[1])
-    gpuperf.static(square_kernel, constexprs={"BLOCK": block}, args=arguments, num_warps=num_warps)
+def test_square(gpuperf: Gpuperf, n: int) -> None:
+    x = empty(4096, n)
+    block, num_warps = block_of(n)
+    gpuperf.static(square_kernel, constexprs={"BLOCK": block}, args=(x, x, n, n, n), num_warps=num_warps)
+
+
+@square_limits
+@threads(128)
+@pytest.mark.parametrize("n", [pytest.param(781, marks=loads(32)), pytest.param(8192, marks=loads(128))])
+def test_square_fixed_block(gpuperf: Gpuperf, n: int) -> None:
+    """Two kernels serve all N: Triton compiles one for multiples of 16 and one for the others."""
+    x = empty(4096, n)
+    blocks = {"BLOCK": FIXED_BLOCK}
+    gpuperf.static(square_blocks_kernel, constexprs=blocks, args=(x, x, n, n, n), num_warps=4)
 
 
 def compile_matmul(gpuperf: Gpuperf, tile: Tile, m: int, n: int, k: int) -> None:
@@ -74,3 +95,77 @@ def test_large_gemm(gpuperf: Gpuperf, tile: Tile) -> None:
 def test_odd_gemm(gpuperf: Gpuperf, tile: Tile) -> None:
     """No row starts aligned: elements are loaded one by one, and there are more addresses than registers."""
     compile_matmul(gpuperf, tile, 1000, 1031, 517)
+
+
+memory_bound = pytest.mark.gpuperf(limits=["spills == 0", "widest_load_bits == 128"])
+"""Kernels of 16-bit types whose rows all begin where 16 bytes begin."""
+
+
+def half(*shape: int) -> torch.Tensor:
+    return empty(*shape, dtype=torch.bfloat16)
+
+
+@memory_bound
+@pytest.mark.gpuperf(limits=["theoretical_occupancy >= 100", "shared_memory_bytes == 0"])
+def test_copy(gpuperf: Gpuperf) -> None:
+    x = half(ROWS, COLUMNS)
+    blocks = {"BLOCK": copying.BLOCK}
+    gpuperf.static(copying.copy_kernel, constexprs=blocks, args=(x, x, x.numel()), num_warps=4)
+
+
+@memory_bound
+def test_softmax(gpuperf: Gpuperf) -> None:
+    arguments = (half(ROWS, COLUMNS), half(ROWS, COLUMNS), COLUMNS, COLUMNS, COLUMNS)
+    blocks = {"BLOCK": COLUMNS}
+    gpuperf.static(softmax.softmax_kernel, constexprs=blocks, args=arguments, num_warps=softmax.NUM_WARPS)
+
+
+@memory_bound
+def test_layer_norm(gpuperf: Gpuperf) -> None:
+    x, weight = half(ROWS, COLUMNS), half(COLUMNS)
+    gpuperf.static(
+        layer_norm.layer_norm_kernel,
+        constexprs={"BLOCK": COLUMNS},
+        args=(x, x, weight, weight, COLUMNS, COLUMNS, COLUMNS, layer_norm.EPSILON),
+        num_warps=layer_norm.NUM_WARPS,
+    )
+
+
+@memory_bound
+def test_top_k(gpuperf: Gpuperf) -> None:
+    """For two architectures alone: unrolled, the network takes the compiler seconds."""
+    values, columns = half(ROWS, K), empty(ROWS, K, dtype=torch.int64)
+    gpuperf.static(
+        top_k.top_k_kernel,
+        constexprs={"K": K, "BLOCK": COLUMNS},
+        args=(values, columns, half(ROWS, COLUMNS), COLUMNS, COLUMNS),
+        archs=("sm_90", "sm_120"),
+        num_warps=top_k.NUM_WARPS,
+    )
+
+
+@memory_bound
+def test_gather(gpuperf: Gpuperf) -> None:
+    rows = ROWS * COLUMNS // EMBEDDING
+    table, numbers = half(rows, EMBEDDING), empty(rows, dtype=torch.int64)
+    block_rows, block_columns = gather.block_of(EMBEDDING)
+    gpuperf.static(
+        gather.gather_kernel,
+        constexprs={"BLOCK_ROWS": block_rows, "BLOCK_COLUMNS": block_columns},
+        args=(table, table, numbers, rows, EMBEDDING, EMBEDDING),
+        num_warps=4,
+    )
+
+
+@memory_bound
+def test_column_sum(gpuperf: Gpuperf) -> None:
+    gpuperf.static(
+        column_sum.column_sum_kernel,
+        constexprs={
+            "STEPS": column_sum.STEPS,
+            "BLOCK_ROWS": column_sum.BLOCK_ROWS,
+            "BLOCK_COLUMNS": column_sum.BLOCK_COLUMNS,
+        },
+        args=(empty(COLUMNS), half(ROWS, COLUMNS), ROWS, COLUMNS, COLUMNS),
+        num_warps=4,
+    )

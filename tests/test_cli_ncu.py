@@ -100,7 +100,7 @@ def test_rules_come_below_the_largest_estimate_first() -> None:
     assert [head.partition(":")[0].strip() for head in heads] == [
         "94.1 % local, Low Utilization",
         "55.1 % local, Issue Slot Utilization",
-        "55.1 %, Long Scoreboard Stalls",
+        "55.1 % or 2.56 µs, Long Scoreboard Stalls",
     ]
     assert lines[-1] == "… 14 more; --rules=all shows them, and all in full"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,8 +10,14 @@ import pytest
 triton = pytest.importorskip("triton")
 
 from suites.kernels.gemm import GROUP_ROWS, TILES, Tile, matmul_kernel  # noqa: E402
-from suites.kernels.square import block_of, square_kernel  # noqa: E402
+from suites.kernels.square import (  # noqa: E402
+    FIXED_BLOCK,
+    block_of,
+    square_blocks_kernel,
+    square_kernel,
+)
 
+FLOATS = {"output_ptr": "*fp32", "input_ptr": "*fp32"}
 HOPPER = triton.backends.compiler.GPUTarget("cuda", 90, 32)
 HOPPER_SHARED_BYTES = 227 * 1024
 """What a block may have, from the table of compute capabilities in the CUDA programming guide."""
@@ -29,13 +36,22 @@ def compiled(kernel: Any, pointers: dict[str, str], constants: dict[str, int], *
     return triton.compile(source, target=HOPPER, options=options)
 
 
-@pytest.mark.parametrize("columns", [781, 1024, 2049, 8192])
+@pytest.mark.parametrize("columns", [781, 1024, 4224, 8192])
 def test_square_kernel_compiles_for_hopper(columns: int) -> None:
     block, num_warps = block_of(columns)
-    pointers = {"output_ptr": "*fp32", "input_ptr": "*fp32"}
-    kernel = compiled(square_kernel, pointers, {"BLOCK": block}, num_warps=num_warps)
+    kernel = compiled(square_kernel, FLOATS, {"BLOCK": block}, num_warps=num_warps)
     assert "st.global.v4.b32" in kernel.asm["ptx"], "stores are not vectorised"
     assert kernel.metadata.shared == 0
+
+
+@pytest.mark.parametrize("kernel", [square_kernel, square_blocks_kernel], ids=lambda kernel: kernel.__name__)
+def test_a_square_in_ptx_is_four_floats_an_access_behind_a_predicate(kernel: Any) -> None:
+    ptx = compiled(kernel, FLOATS, {"BLOCK": FIXED_BLOCK}, num_warps=4).asm["ptx"]
+    assert re.findall(r"\.(?:max|req)ntid (\d+)", ptx) == ["128"]
+    accesses = re.findall(r"^\s*(.*\b(?:ld|st)\.global\S*)", ptx, re.MULTILINE)
+    # Two a thread, for 1024 elements; one predicate serves a load and the store behind it.
+    loads = [f"@%p{number} ld.global.v4.b32" for number in (1, 2)]
+    assert accesses == [*loads, *(load.replace("ld", "st") for load in loads)]
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)

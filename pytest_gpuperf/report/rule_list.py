@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.counters.ncu_rules import by_speedup
 from pytest_gpuperf.report.kernel_table import launch_name
 from pytest_gpuperf.report.layout import wrapped
+from pytest_gpuperf.report.rows import show_time
 from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def rule_lines(kernels: Sequence[ReportKernel], *, everything: bool, width: int)
         hidden += len(rules) - len(shown)
         if shown:
             lines.append(launch_name(kernel))
-            lines += [line for rule in shown for line in _rule_lines(rule, everything, width)]
+            lines += [line for rule in shown for line in _rule_lines(rule, kernel, everything, width)]
     if lines:
         title = "ncu's rules, by estimated speedup (local: of one part of the GPU)"
         lines = [*wrapped([title], width), *lines]
@@ -46,13 +47,24 @@ def rule_lines(kernels: Sequence[ReportKernel], *, everything: bool, width: int)
     return lines
 
 
-def _rule_lines(rule: Rule, everything: bool, width: int) -> list[str]:
+def _rule_lines(rule: Rule, kernel: ReportKernel, everything: bool, width: int) -> list[str]:
     head: str = rule.kind
     if rule.estimated_speedup_pct is not None:
-        head = f"{rule.estimated_speedup_pct:.1f} %{' local' if rule.scope == 'local' else ''}"
+        head = f"{rule.estimated_speedup_pct:.1f} %{_of_what(rule, kernel)}"
     message = rule.message if everything else _first_sentence(rule.message)
     text = printable(f"{head}, {rule.title or rule.rule}: {message}")
     return [f"  {line}" for line in wrapped([text], width - 2)]
+
+
+def _of_what(rule: Rule, kernel: ReportKernel) -> str:
+    """Which part an estimate is of, or the time that it comes to: what Nsight calls runtime improvement."""
+    if rule.scope == "local":
+        return " local"
+    duration = kernel.metrics.get("duration_us")
+    if rule.scope != "global" or duration is None or isinstance(duration, str):
+        return ""
+    assert rule.estimated_speedup_pct is not None
+    return f" or {show_time(duration * rule.estimated_speedup_pct / 100)}"
 
 
 def _first_sentence(message: str) -> str:

@@ -1,0 +1,185 @@
+"""Kernels that memory bounds, in 16-bit types: each beside torch's, and ours beside the rate of a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch.nn.functional import layer_norm
+
+from suites.kernels.column_sum import column_sum_triton
+from suites.kernels.copying import copy_triton
+from suites.kernels.gather import gather_triton
+from suites.kernels.layer_norm import layer_norm_triton
+from suites.kernels.softmax import softmax_triton
+from suites.kernels.top_k import top_k_triton
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf import Gpuperf
+
+ROWS, COLUMNS = 32768, 4096
+"""256 MiB of 2-byte elements: what a call reads is several times what an L2 holds."""
+EMBEDDING = 128
+"""Columns of the table that rows are gathered from: 256 bytes a row."""
+K = 32
+ROUNDING = 2**-7
+"""Rounding to the 8 significant bits of bfloat16 is off by up to 2^-8; twice that."""
+
+dtypes = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+
+
+def matrix(gpuperf: Gpuperf, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.randn((ROWS, COLUMNS), device=gpuperf.device, dtype=dtype)
+
+
+def demand_share_of_copy(gpuperf: Gpuperf, share: float) -> None:
+    """Demand a share of the rate at which the same GPU copies, timed in the same test.
+
+    So the limit moves with the GPU: another card, a lower clock of the memory or a neighbour moves both.
+    """
+    x = matrix(gpuperf)
+    copy = gpuperf.time(copy_triton, x, bytes=2 * x.nbytes, label="copy")
+    assert copy.gb_per_s is not None
+    gpuperf.limit(f"gb_per_s >= {share * copy.gb_per_s:.1f}")
+
+
+@dtypes
+def test_copy_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
+    """Without counters: torch asks the driver to copy, and ncu shows no kernel of the driver's."""
+    x = matrix(gpuperf, dtype)
+    gpuperf.check(torch.clone, x, expected=x, rtol=0.0, atol=0.0)
+    gpuperf.time(torch.clone, x, bytes=2 * x.nbytes)
+
+
+# Nothing in a copy waits for another warp.
+@dtypes
+@pytest.mark.gpuperf(kernels=r"copy_kernel", limits=["memory_throughput >= 60", "stall.barrier <= 25"])
+def test_copy_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
+    x = matrix(gpuperf, dtype)
+    gpuperf(copy_triton, x, expected=x, rtol=0.0, atol=0.0, bytes=2 * x.nbytes)
+
+
+def exact_softmax(x: torch.Tensor, *_: object) -> torch.Tensor:
+    return torch.softmax(x.double(), dim=1)
+
+
+def test_softmax_torch(gpuperf: Gpuperf) -> None:
+    x = matrix(gpuperf)
+    gpuperf(torch.softmax, x, 1, expected=exact_softmax, rtol=ROUNDING, atol=0.0, bytes=2 * x.nbytes)
+
+
+@pytest.mark.gpuperf(kernels=r"softmax_kernel")
+def test_softmax_triton(gpuperf: Gpuperf) -> None:
+    x = matrix(gpuperf)
+    gpuperf(softmax_triton, x, expected=exact_softmax, rtol=ROUNDING, atol=0.0, bytes=2 * x.nbytes)
+    demand_share_of_copy(gpuperf, 0.5)
+
+
+def torch_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return layer_norm(x, (COLUMNS,), weight, bias)
+
+
+def exact_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch_layer_norm(x.double(), weight.double(), bias.double())
+
+
+def normalise(gpuperf: Gpuperf, fn: Callable[..., torch.Tensor]) -> None:
+    x = matrix(gpuperf)
+    weight, bias = torch.randn((2, COLUMNS), device=gpuperf.device, dtype=x.dtype)
+    # Next to zero, where a bias cancels, the rounding of float32 is more than that of the result.
+    gpuperf(fn, x, weight, bias, expected=exact_layer_norm, rtol=ROUNDING, atol=1e-5, bytes=2 * x.nbytes)
+
+
+def test_layer_norm_torch(gpuperf: Gpuperf) -> None:
+    normalise(gpuperf, torch_layer_norm)
+
+
+@pytest.mark.gpuperf(kernels=r"layer_norm_kernel")
+def test_layer_norm_triton(gpuperf: Gpuperf) -> None:
+    normalise(gpuperf, layer_norm_triton)
+    demand_share_of_copy(gpuperf, 0.5)
+
+
+def take_largest(
+    gpuperf: Gpuperf, top_k: Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    """Of equal values any may be chosen: columns are judged by what is there, and none may come twice."""
+
+    def chosen(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, columns = top_k(x, K)
+        return values, x.gather(1, columns), columns.sort(dim=1).values.diff(dim=1) > 0
+
+    def largest(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values = torch.sort(x, dim=1, descending=True).values[:, :K]
+        return values, values, torch.ones_like(values[:, 1:], dtype=torch.bool)
+
+    x = matrix(gpuperf)
+    gpuperf.check(chosen, x, expected=largest, rtol=0.0, atol=0.0)
+    # Of each value kept 2 bytes, of its column 8.
+    gpuperf.time(top_k, x, K, bytes=x.nbytes + 10 * ROWS * K)
+    gpuperf.profile(top_k, x, K)
+
+
+def test_top_k_torch(gpuperf: Gpuperf) -> None:
+    take_largest(gpuperf, torch.topk)
+
+
+@pytest.mark.gpuperf(kernels=r"top_k_kernel")
+def test_top_k_triton(gpuperf: Gpuperf) -> None:
+    take_largest(gpuperf, top_k_triton)
+
+
+def exact_rows(table: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    return table[numbers]
+
+
+def torch_gather(table: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    return torch.index_select(table, 0, numbers)
+
+
+def gather(gpuperf: Gpuperf, fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    """Each row once, in any order, so that no cache has what is read next."""
+    table = matrix(gpuperf).view(-1, EMBEDDING)
+    numbers = torch.randperm(table.shape[0], device=gpuperf.device)
+    moved = 2 * table.nbytes + numbers.nbytes
+    gpuperf(fn, table, numbers, expected=exact_rows, rtol=0.0, atol=0.0, bytes=moved)
+
+
+def test_gather_torch(gpuperf: Gpuperf) -> None:
+    gather(gpuperf, torch_gather)
+
+
+@pytest.mark.gpuperf(kernels=r"gather_kernel")
+def test_gather_triton(gpuperf: Gpuperf) -> None:
+    gather(gpuperf, gather_triton)
+    demand_share_of_copy(gpuperf, 0.5)
+
+
+def torch_column_sum(x: torch.Tensor) -> torch.Tensor:
+    return torch.sum(x, 0, dtype=torch.float32)
+
+
+def exact_column_sum(x: torch.Tensor) -> torch.Tensor:
+    return torch.sum(x, 0, dtype=torch.float64)
+
+
+def add_up(gpuperf: Gpuperf, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = matrix(gpuperf)
+    # In whatever order: each of ROWS additions rounds a sum of the order of sqrt(ROWS) by up to 2^-24.
+    error = ROWS**1.5 * 2**-24
+    gpuperf(fn, x, expected=exact_column_sum, rtol=0.0, atol=error, bytes=x.nbytes)
+
+
+def test_column_sum_torch(gpuperf: Gpuperf) -> None:
+    add_up(gpuperf, torch_column_sum)
+
+
+@pytest.mark.gpuperf(kernels=r"column_sum_kernel")
+def test_column_sum_triton(gpuperf: Gpuperf) -> None:
+    """Blocks add to the result by atomics, in an order of their own; the zeros before count as well."""
+    add_up(gpuperf, column_sum_triton)
+    demand_share_of_copy(gpuperf, 0.5)
