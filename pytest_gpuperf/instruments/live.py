@@ -108,6 +108,7 @@ class LiveInstruments:
         """Record the call, and keep torch.profiler's trace."""
         from pytest_gpuperf.trace.capture import capture
 
+        self._counters.let_go()
         self._progress(f"{call.nodeid}: traced")
         try:
             return capture(call, self._traces / trace_file_name(call.nodeid, call.label))

@@ -28,7 +28,7 @@ NAMES = (
     "square_torch",
     "square_triton",
     "square_small",
-    "copy",
+    "cast",
     "transpose",
     "gemm_bf16",
     "gemm_triton",
@@ -50,7 +50,11 @@ COMPARED = (
     "instructions",
     *(name for name in METRICS if name.startswith("stall.")),
 )
-FACTS = [name for name in (*PRESETS["launch"], "shared_memory.dynamic") if name != "occupancy_limit.barriers"]
+FACTS = [
+    name
+    for name in (*PRESETS["launch"], "shared_memory.dynamic")
+    if name not in ("duration_us", "occupancy_limit.barriers")
+]
 RELATIVE, POINTS, SMALL_STALL = 0.02, 0.5, 5.0
 
 pytestmark = [
