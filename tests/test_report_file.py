@@ -189,7 +189,7 @@ def test_the_same_functions_are_there_for_notebooks() -> None:
         (b"==WARNING== No kernels were profiled.\n", r"broken: the text has no CSV header of ncu's"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken: the text has no CSV header"),
         (gzip.decompress(WIDE.read_bytes())[:-40], r"broken: line \d+ of the CSV text is not a whole row"),
-        (gzip.compress(b"ID,Kernel Name\n")[:-9], r"broken is damaged"),
+        (gzip.compress(b"ID,Kernel Name\n", mtime=0)[:-9], r"broken is damaged"),
         (b"\x1f\x8b" + bytes(50), r"broken is damaged"),
         (gzip.compress(WIDE.read_bytes()), r"broken: the text has no CSV header"),
         (b"ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n", r"broken holds no kernel"),
