@@ -9,8 +9,8 @@ import torch
 if TYPE_CHECKING:
     from pytest_gpuperf import Gpuperf
 
-CUBLAS = r"nvjet|gemm|cutlass|xmma"
-"""What cuBLAS calls its kernels, from Hopper's back to the oldest."""
+CUBLAS = r"nvjet|gemm|cutlass|xmma|splitK"
+"""What cuBLAS calls its kernels, from Hopper's back to the oldest, and the one that adds up parts."""
 
 BFLOAT16_RTOL = 2**-7
 """Rounding to the 8 significant bits of bfloat16 is off by up to 2^-8; twice that."""

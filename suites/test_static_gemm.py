@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 PROGRAMS = 132
 """SMs of an H200; any other number makes nearly the same kernel."""
-SHALLOW_TILE = Tile(128, 128, 32, num_warps=4, num_stages=2)
+SHALLOW_TILE = Tile(128, 128, 32, num_warps=4, num_stages=3)
+"""For `sm_120`, whose blocks have 99 KiB of shared memory."""
+BEFORE_SM_120 = ("sm_80", "sm_90", "sm_100")
 
 
 def blocks(tile: Tile) -> dict[str, int]:
@@ -46,15 +48,27 @@ def tensor_cores(*archs: str) -> list[str]:
 
 
 @pytest.mark.gpuperf(
-    limits=[*NO_SPILLS, "widest_load_bits == 128", f"{TMA} not in copy_instructions", *TENSOR_CORES]
+    limits=[
+        "widest_load_bits == 128",
+        "cp.async in copy_instructions",
+        f"{TMA} not in copy_instructions",
+    ]
 )
-def test_persistent(gpuperf: Gpuperf) -> None:
-    tile = SMALL_TILE
+@pytest.mark.parametrize(
+    ("tile", "archs"),
+    [
+        pytest.param(SMALL_TILE, BEFORE_SM_120, id="small", marks=pytest.mark.gpuperf(limits=NO_SPILLS)),
+        pytest.param(SHALLOW_TILE, ("sm_120",), id="shallow"),
+    ],
+)
+def test_persistent(gpuperf: Gpuperf, tile: Tile, archs: tuple[str, ...]) -> None:
+    gpuperf.limit(*tensor_cores(*archs))
     a, b, c = matrices(SMALL_K)
     gpuperf.static(
         persistent_kernel,
         constexprs={**blocks(tile), "GROUP_M": GROUP_ROWS, "PROGRAMS": PROGRAMS},
         args=(a, b, c, *SMALL_K, *a.stride(), *b.stride(), *c.stride()),
+        archs=archs,
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
     )
@@ -84,12 +98,12 @@ def compile_tma(gpuperf: Gpuperf, tile: Tile, archs: tuple[str, ...], *, special
         f"sm_80: {TMA} not in copy_instructions",
         f"sm_90: {TMA} in copy_instructions",
         f"sm_100: {TMA} in copy_instructions",
-        *tensor_cores("sm_80", "sm_90", "sm_100"),
+        *tensor_cores(*BEFORE_SM_120),
     ]
 )
 def test_tma_small_tile(gpuperf: Gpuperf) -> None:
     """Before Hopper there is no TMA: Triton makes loads of single elements of it, each with a mask."""
-    compile_tma(gpuperf, SMALL_TILE, ("sm_80", "sm_90", "sm_100"), specialise=False)
+    compile_tma(gpuperf, SMALL_TILE, BEFORE_SM_120, specialise=False)
 
 
 @pytest.mark.gpuperf(limits=["sm_90: block_size == 128", "sm_100: block_size > 128"])
@@ -106,7 +120,6 @@ def test_tma_large_tile(gpuperf: Gpuperf) -> None:
 @pytest.mark.gpuperf(limits=["mma.sync in tensor_instructions", f"{TMA} in copy_instructions"])
 @pytest.mark.parametrize("specialise", [False, True], ids=["all_warps", "specialised"])
 def test_tma_shallow(gpuperf: Gpuperf, specialise: bool) -> None:
-    """A block of sm_120 has 99 KiB of shared memory: there is room for two stages of half the depth."""
     compile_tma(gpuperf, SHALLOW_TILE, ("sm_120",), specialise=specialise)
 
 

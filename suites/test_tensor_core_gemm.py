@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf import Gpuperf
 
+pytestmark = pytest.mark.gpuperf(
+    kernels=[CUBLAS, r"matmul_kernel", r"persistent", r"stream_k_kernel", r"sum_parts_kernel"]
+)
+
 SMALL_TILE, LARGE_TILE = TILES
 FLAT_TILE = Tile(16, 64, 128, num_warps=4, num_stages=5)
 """For few rows: many blocks, each with many bytes under way."""
@@ -77,7 +81,7 @@ def measure_beside_cublas(
     **options: Any,
 ) -> None:
     """Measure, and demand at most `at_most` times the time that cuBLAS took just before."""
-    cublas_us = measure(gpuperf, torch.mm, shape, kernels=CUBLAS, label="cublas")
+    cublas_us = measure(gpuperf, torch.mm, shape, label="cublas")
     measure(gpuperf, matmul, shape, *args, **options)
     gpuperf.limit(f"time_us <= {at_most * cublas_us:.2f}")
 
@@ -90,18 +94,18 @@ def skip_where_warps_are_not_specialised(gpuperf: Gpuperf) -> None:
         pytest.skip("Triton specialises warps from compute capability 10.0 on, and leaves it out before")
 
 
-@pytest.mark.gpuperf(kernels=r"matmul_kernel", limits={"tensor_active": ">= 30"})
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 def test_small_k_tiled(gpuperf: Gpuperf) -> None:
     """A block for each tile, which starts, fills its pipeline, drains it and stores, all for few steps."""
     measure_beside_cublas(gpuperf, matmul_triton, SMALL_K, SMALL_TILE, at_most=2)
 
 
-@pytest.mark.gpuperf(kernels=r"persistent_kernel", limits={"tensor_active": ">= 30"})
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 def test_small_k_persistent(gpuperf: Gpuperf) -> None:
     measure_beside_cublas(gpuperf, matmul_persistent, SMALL_K, SMALL_TILE, at_most=2)
 
 
-@pytest.mark.gpuperf(kernels=r"persistent_tma_kernel", limits={"tensor_active": ">= 30"})
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 @pytest.mark.parametrize("specialise", [False, True], ids=["all_warps", "specialised"])
 def test_small_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
     """Copies for a tile are under way while the last one is stored, which CUTLASS' ping-pong is for."""
@@ -110,12 +114,12 @@ def test_small_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
     measure_beside_cublas(gpuperf, matmul_tma, SMALL_K, SMALL_TILE, specialise=specialise, at_most=2)
 
 
-@pytest.mark.gpuperf(kernels=r"matmul_kernel", limits={"tensor_active": ">= 40"})
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
 def test_large_k_tiled(gpuperf: Gpuperf) -> None:
     measure_beside_cublas(gpuperf, matmul_triton, LARGE_K, LARGE_TILE, at_most=2)
 
 
-@pytest.mark.gpuperf(kernels=r"persistent_tma_kernel", limits={"tensor_active": ">= 40"})
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
 @pytest.mark.parametrize("specialise", [False, True], ids=["all_warps", "specialised"])
 def test_large_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
     """Two groups of four warps share the largest tile, as in CUTLASS' cooperative schedule."""
@@ -124,20 +128,18 @@ def test_large_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
     measure_beside_cublas(gpuperf, matmul_tma, LARGE_K, LARGE_TILE, specialise=specialise, at_most=2)
 
 
-@pytest.mark.gpuperf(kernels=r"matmul_kernel", limits={"waves": "<= 1", "sm_throughput": "<= 50"})
+@pytest.mark.gpuperf(limits={"waves": "<= 1", "sm_throughput": "<= 50"})
 def test_small_mn_tiled(gpuperf: Gpuperf) -> None:
     """Eighteen tiles keep eighteen SMs busy, however many there are. What the next test is there to mend."""
     measure(gpuperf, matmul_triton, SMALL_MN, LARGE_TILE)
 
 
-@pytest.mark.gpuperf(kernels=r"stream_k_kernel|sum_parts_kernel", limits={"tensor_active": ">= 20"})
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 20"})
 def test_small_mn_stream_k(gpuperf: Gpuperf) -> None:
     measure_beside_cublas(gpuperf, matmul_stream_k, SMALL_MN, LARGE_TILE, at_most=2)
 
 
-@pytest.mark.gpuperf(
-    kernels=r"matmul_kernel", limits={"memory_throughput": ">= 40", "tensor_active": "<= 30"}
-)
+@pytest.mark.gpuperf(limits={"memory_throughput": ">= 40"})
 def test_few_rows(gpuperf: Gpuperf) -> None:
     """As in decoding: each element of B is used for sixteen rows, and then memory is the bound."""
     measure_beside_cublas(gpuperf, matmul_triton, FEW_ROWS, FLAT_TILE, at_most=2)

@@ -1,7 +1,8 @@
 """Matrix products by as many programs as there are SMs, each of which computes tile after tile.
 
-What a program costs to start is paid once, which matters most where K is small. The second kernel has TMA
-copy its tiles, from compute capability 9.0 on; for older ones Triton makes plain loads of it.
+What a program costs to start is paid once, and the loads for a tile begin before the last one is stored; both
+matter most where K is small. The second kernel has TMA copy its tiles, from compute capability 9.0 on; for
+older ones Triton makes plain loads of it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def persistent_kernel(  # type: ignore[no-untyped-def]
     """Each program computes every PROGRAMS-th tile of C."""
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
-    for number in range(tl.program_id(0), tiles, PROGRAMS):
+    # Both loops as one, so that the loads for a tile begin before the last one is stored.
+    for number in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
         tile_m, tile_n = tile_at(number, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
         columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -90,8 +92,6 @@ def persistent_tma_kernel(  # type: ignore[no-untyped-def]
     With SPECIALISE some warps of a program copy and others multiply, where the compiler can do so.
     """
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    # Both loops as one, so that the copies for a tile begin before the last one is stored. With pointers
-    # Triton would keep fewer loads under way so than in the inner loop alone.
     for number in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True, warp_specialize=SPECIALISE):
         tile_m, tile_n = tile_at(number, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
