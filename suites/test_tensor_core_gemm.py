@@ -13,7 +13,7 @@ from suites.kernels.stream_k_gemm import matmul_stream_k
 from suites.products import BFLOAT16_RTOL, CUBLAS, accumulation_error, exact_product, matrices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pytest_gpuperf import Gpuperf
 
@@ -40,6 +40,16 @@ SMALL_K = Shape(8192, 8192, 512)
 LARGE_K = Shape(4096, 4096, 8192)
 SMALL_MN = Shape(768, 768, 16384)
 FEW_ROWS = Shape(16, 8192, 8192)
+
+
+@pytest.fixture(autouse=True)
+def sums_in_float32() -> Iterator[None]:
+    """Have cuBLAS add the parts of a product in float32, as the other kernels do, where it splits K."""
+    settings = torch.backends.cuda.matmul
+    before = settings.allow_bf16_reduced_precision_reduction
+    settings.allow_bf16_reduced_precision_reduction = False
+    yield
+    settings.allow_bf16_reduced_precision_reduction = before
 
 
 def operands(gpuperf: Gpuperf, shape: Shape) -> list[torch.Tensor]:
