@@ -83,7 +83,19 @@ def no_baseline(project: Path) -> None:
 
 def compiled(project: Path) -> None:
     """The run that made the baselines of kernels that were compiled is the newest run."""
-    [path] = project.glob("baselines/static/test_*.json")
+    _compiled(_static_baseline(project, "test_static"), project)
+
+
+def compiled_products(project: Path) -> None:
+    """The same of the matrix products on tensor cores."""
+    _compiled(_static_baseline(project, "test_static_gemm"), project)
+
+
+def _static_baseline(project: Path, suite: str) -> Path:
+    return project / "baselines" / SOURCE / f"{suite}.json"
+
+
+def _compiled(path: Path, project: Path) -> None:
     baseline = msgspec.json.decode(path.read_bytes(), type=Baseline)
     [(run_id, note)] = baseline.runs.items()
     tests = tuple(
@@ -112,7 +124,7 @@ def compiled(project: Path) -> None:
 def compiled_with_limit(project: Path) -> None:
     """The same, with a limit in the baseline file that a kernel does not keep to."""
     compiled(project)
-    [path] = project.glob("baselines/static/test_*.json")
+    path = _static_baseline(project, "test_static")
     content = json.loads(path.read_bytes())
     for nodeid, test in content["tests"].items():
         if "odd_gemm" in nodeid:

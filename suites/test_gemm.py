@@ -8,36 +8,12 @@ import pytest
 import torch
 
 from suites.kernels.gemm import TILES, Tile, matmul_triton
+from suites.products import BFLOAT16_RTOL, CUBLAS, accumulation_error, exact_product, matrices
 
 if TYPE_CHECKING:
     from pytest_gpuperf import Gpuperf
 
-CUBLAS = r"nvjet|gemm|cutlass|xmma"
-"""What cuBLAS calls its kernels, from Hopper's back to the oldest."""
-
 large = pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
-
-
-def matrices(gpuperf: Gpuperf, *shapes: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
-    torch.manual_seed(0)
-    return [torch.randn(shape, device=gpuperf.device, dtype=dtype) for shape in shapes]
-
-
-def exact_product(a: torch.Tensor, b: torch.Tensor, *_: object) -> torch.Tensor:
-    return a.double() @ b.double()
-
-
-def accumulation_error(k: int) -> float:
-    """Absolute error of a sum of k products of normally distributed numbers, accumulated in float32.
-
-    Each of the k additions can cut off up to 2^-23 of the running sum (tensor cores truncate instead of
-    rounding), and that is of the order of sqrt(k). One product left out would be an error of the order of 1.
-    """
-    return float(k**1.5 * 2**-23)
-
-
-BFLOAT16_RTOL = 2**-7
-"""Rounding to the 8 significant bits of bfloat16 is off by up to 2^-8; twice that."""
 
 
 @large

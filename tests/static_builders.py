@@ -34,6 +34,7 @@ def kernel(arch: str = "sm_90", **changed: Any) -> StaticKernel:
         code_bytes=1024,
         widest_load_bits=128,
         tensor_instructions=(),
+        copy_instructions=(),
         theoretical_occupancy=100.0,
         blocks_per_sm=16,
         occupancy_limiter="warps",

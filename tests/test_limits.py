@@ -35,6 +35,10 @@ NUMERIC_NAMES = st.sampled_from(
         ),
         ("lts__t_sector_hit_rate.pct >= 50 %", Limit("lts__t_sector_hit_rate.pct", ">=", 50.0)),
         ('"wgmma" in tensor_instructions', Limit("tensor_instructions", "in", "wgmma")),
+        (
+            "cp.async.bulk.tensor in copy_instructions",
+            Limit("copy_instructions", "in", "cp.async.bulk.tensor"),
+        ),
         ("mma.sync not  in tensor_instructions", Limit("tensor_instructions", "not in", "mma.sync")),
         ("sm_90: 'wgmma' in tensor_instructions", Limit("tensor_instructions", "in", "wgmma", "sm_90")),
         ("sm_120 : spills == 0 byte", Limit("spills", "==", 0.0, "sm_120")),

@@ -78,6 +78,7 @@ def test_one_kernel_of_a_source_is_read_from_what_nvcc_leaves(compiled: Any, fak
         code_bytes=640,
         widest_load_bits=128,
         tensor_instructions=(),
+        copy_instructions=(),
         theoretical_occupancy=100.0,
         blocks_per_sm=8,
         occupancy_limiter="warps",

@@ -57,6 +57,30 @@ def test_multiplications_of_tensor_cores_are_known(line: str, names: tuple[str, 
 
 
 @pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("cp.async.cg.shared.global [ %r35 + 0 ], [ %rd55 + 0 ], 0x10, %r37;", ("cp.async",)),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", ("cp.async",)),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];",
+            ("cp.async.bulk",),
+        ),
+        (
+            "@%p1 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1];",
+            ("cp.async.bulk.tensor",),
+        ),
+        ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1], [%r1];", ("cp.async.bulk.tensor",)),
+        ("cp.async.bulk.commit_group;", ()),
+        ("cp.async.wait_group 0;", ()),
+        ("ld.global.b32 \t%r1, [%rd1];", ()),
+    ],
+)
+def test_copies_past_the_registers_are_known(line: str, names: tuple[str, ...]) -> None:
+    [kernel] = read_ptx(ptx(line))
+    assert kernel.copy_instructions == names
+
+
+@pytest.mark.parametrize(
     ("line", "bits"),
     [
         ("ld.global.b32 \t%r1, [%rd1];", 32),

@@ -208,6 +208,7 @@ def test_a_regression_in_a_replay_says_how_to_accept_it_without_a_gpu(
 
 def test_a_run_that_is_named_is_shown_as_it_was(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     compiler.update(registers_per_thread=40, tensor_instructions=("mma.sync", "wgmma"))
+    compiler.update(copy_instructions=("cp.async", "cp.async.bulk.tensor"))
     write_test(pytester)
     pytester.runpytest("--gpuperf")
     compiler.clear()
@@ -215,7 +216,7 @@ def test_a_run_that_is_named_is_shown_as_it_was(pytester: pytest.Pytester, compi
     result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "-s")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([re.sub(r"[][]", "?", f"*{kernel(registers_per_thread=40)!r:.100}*")])
-    result.stdout.fnmatch_lines(["test_k (sm_90)*40 regs, mma.sync wgmma, *unbaselined (replayed)"])
+    result.stdout.fnmatch_lines(["test_k (sm_90)*40 regs, mma.sync wgmma, TMA, *unbaselined (replayed)"])
     write_test(pytester, archs="'sm_120',")
     pytester.makepyfile(test_other="def test_new(gpuperf): gpuperf.static(print)")
     result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "test_other.py", "-rs")

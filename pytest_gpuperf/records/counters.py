@@ -79,6 +79,8 @@ class StaticKernel(Record, frozen=True, kw_only=True):
     """Of one thread from global memory; 0 where it loads nothing."""
     tensor_instructions: tuple[str, ...]
     """Which of `mma.sync`, `wmma`, `wgmma` and `tcgen05` the code has."""
+    copy_instructions: tuple[str, ...]
+    """Which of `cp.async`, `cp.async.bulk` and `cp.async.bulk.tensor` the code has."""
     theoretical_occupancy: float
     """Warps that fit, of what an SM can hold, in per cent."""
     blocks_per_sm: int

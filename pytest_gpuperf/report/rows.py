@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import top_stall
-from pytest_gpuperf.static.kernel import NO_TENSOR_INSTRUCTIONS, is_static
+from pytest_gpuperf.static.kernel import NO_INSTRUCTIONS, is_static
 from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
@@ -170,12 +170,14 @@ def show_compiled(metrics: Mapping[str, MetricValue]) -> str:
     """What a kernel needs, and how it loads and multiplies; what it has none of is left out."""
     spills, shared = (_number(metrics, name) or 0 for name in ("spills", "shared_memory_bytes"))
     load = _number(metrics, "widest_load_bits")
-    words = str(metrics.get("tensor_instructions", NO_TENSOR_INSTRUCTIONS))
+    words = str(metrics.get("tensor_instructions", NO_INSTRUCTIONS))
+    copies = str(metrics.get("copy_instructions", NO_INSTRUCTIONS)).split()
     parts = (
         f"{_number(metrics, 'registers_per_thread') or 0:.0f} regs",
         f"{spills:.0f} B spilled" if spills else "",
         f"{three_digits(shared / 1024)} KiB shared" if shared else "",
-        "" if words == NO_TENSOR_INSTRUCTIONS else printable(words),
+        "" if words == NO_INSTRUCTIONS else printable(words),
+        "TMA" if "cp.async.bulk.tensor" in copies else "",
         f"{load:.0f}-bit loads" if load else "",
     )
     return ", ".join(filter(None, parts))

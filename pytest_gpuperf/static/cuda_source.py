@@ -108,6 +108,7 @@ def _kernels(output: CudaOutput) -> list[Compiled]:
             threads=ptx.threads,
             barriers=usage[ptx.name].barriers,
             tensor_instructions=ptx.tensor_instructions,
+            copy_instructions=ptx.copy_instructions,
             widest_load_bits=ptx.widest_load_bits,
         )
         for ptx in read_ptx(output.ptx)

@@ -12,7 +12,7 @@ from pytest_gpuperf.records import KernelProfile, Profile, Record, StaticKernel
 from pytest_gpuperf.static.occupancy import multiprocessor, occupancy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_gpuperf.records import Measurement, MetricValue
@@ -21,7 +21,9 @@ SOURCE = "static"
 """`Profile.source` of what was compiled and not measured; also the folder of its baselines."""
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 """One of each kind of tensor core since Ampere."""
-NO_TENSOR_INSTRUCTIONS = "none"
+INSTRUCTIONS = ("tensor_instructions", "copy_instructions")
+"""Facts that are several words."""
+NO_INSTRUCTIONS = "none"
 MESSAGE_LINES = 12
 """Of what a compiler says when it gives up."""
 
@@ -69,6 +71,7 @@ class Compiled(Record, frozen=True, kw_only=True):
     """Of a block; 0 where the code does not say."""
     barriers: int
     tensor_instructions: tuple[str, ...]
+    copy_instructions: tuple[str, ...]
     widest_load_bits: int
 
 
@@ -123,6 +126,7 @@ def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_byt
         code_bytes=compiled.code_bytes,
         widest_load_bits=compiled.widest_load_bits,
         tensor_instructions=compiled.tensor_instructions,
+        copy_instructions=compiled.copy_instructions,
         theoretical_occupancy=fits.theoretical_occupancy_pct,
         blocks_per_sm=fits.blocks_per_sm,
         occupancy_limiter=fits.limiter,
@@ -146,9 +150,9 @@ def profile_of(kernel: StaticKernel) -> Profile:
         **{
             name: value
             for name, value in msgspec.structs.asdict(kernel).items()
-            if name not in ("name", "arch", "tensor_instructions")
+            if name not in ("name", "arch", *INSTRUCTIONS)
         },
-        "tensor_instructions": " ".join(kernel.tensor_instructions) or NO_TENSOR_INSTRUCTIONS,
+        **{name: " ".join(getattr(kernel, name)) or NO_INSTRUCTIONS for name in INSTRUCTIONS},
     }
     launch = KernelProfile(name=kernel.name, block=(kernel.block_size, 1, 1), metrics=metrics)
     return Profile(kernels=(launch,), combined=metrics, source=SOURCE)
@@ -177,13 +181,11 @@ def kernels_of(measurements: Mapping[str, Measurement], label: str) -> dict[str,
 
 def _kernel_of(profile: Profile, arch: str) -> StaticKernel:
     metrics = dict(profile.combined)
-    words = str(metrics.pop("tensor_instructions", ""))
-    names: Sequence[str] = [] if words == NO_TENSOR_INSTRUCTIONS else words.split()
+    words = {key: str(metrics.pop(key, "")) for key in INSTRUCTIONS}
+    lists = {key: [] if text == NO_INSTRUCTIONS else text.split() for key, text in words.items()}
     name = profile.kernels[0].name if profile.kernels else ""
     try:
-        return msgspec.convert(
-            {**metrics, "name": name, "arch": arch, "tensor_instructions": names}, StaticKernel, strict=False
-        )
+        return msgspec.convert({**metrics, **lists, "name": name, "arch": arch}, StaticKernel, strict=False)
     except msgspec.ValidationError as error:
         raise GpuperfError(
             f"the recorded kernel {name} of {arch} has not the expected form: {error}"

@@ -1,4 +1,4 @@
-"""What a kernel's PTX says: tensor-core instructions, the widest load, threads and barriers.
+"""What a kernel's PTX says: instructions that multiply and copy, the widest load, threads and barriers.
 
 Names and operands are those of the PTX ISA 9.0.
 """
@@ -21,6 +21,12 @@ TENSOR_INSTRUCTIONS = {
     "tcgen05": r"tcgen05\.mma",
 }
 """Regex of each family's multiplications, by the name that limits know it by."""
+COPY_INSTRUCTIONS = {
+    "cp.async": r"cp\.async\.c[ag]",
+    "cp.async.bulk": r"cp\.async\.bulk\.(?:shared|global)",
+    "cp.async.bulk.tensor": r"cp\.async\.bulk\.tensor",
+}
+"""The same of copies past the registers; the last is TMA with a descriptor of the tensor."""
 BULK_BITS = 128
 """A bulk copy (TMA) moves whole boxes; this is the least that it moves at once."""
 
@@ -29,6 +35,7 @@ _VERSION = re.compile(r"^\.version\s+(\S+)", re.MULTILINE)
 _FUNCTION = re.compile(r"\.(?P<kind>entry|func)\s+(?:\([^)]*\)\s*)?(?P<name>[\w$]+)")
 _THREADS = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _TENSOR = {name: re.compile(rf"(?<![\w.]){regex}\b") for name, regex in TENSOR_INSTRUCTIONS.items()}
+_COPY = {name: re.compile(rf"(?<![\w.]){regex}\b") for name, regex in COPY_INSTRUCTIONS.items()}
 _LOAD = re.compile(r"(?<![\w.])ldu?((?:\.[\w:]+)+)")
 _NOT_GLOBAL = re.compile(r"\.(?:param|shared|local|const)\b")
 _VECTOR = re.compile(r"\.v(\d)\b")
@@ -53,6 +60,8 @@ class PtxKernel:
     """Of a block, as required or as the most; 0 where the code does not say."""
     tensor_instructions: tuple[str, ...]
     """Which of `TENSOR_INSTRUCTIONS` it has."""
+    copy_instructions: tuple[str, ...]
+    """Which of `COPY_INSTRUCTIONS` it has."""
     widest_load_bits: int
     """Of one thread from global memory, into registers or shared memory; 0 where it loads nothing."""
     barriers: int
@@ -85,6 +94,7 @@ def _kernel(name: str, body: str, called: str) -> PtxKernel:
         name=name,
         threads=threads,
         tensor_instructions=tuple(name for name, regex in _TENSOR.items() if regex.search(code)),
+        copy_instructions=tuple(name for name, regex in _COPY.items() if regex.search(code)),
         widest_load_bits=max(_load_bits(code), default=0),
         barriers=max(_barriers(code), default=0),
     )

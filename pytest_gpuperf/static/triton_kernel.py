@@ -241,6 +241,7 @@ def _compile(
             threads=ptx.threads,
             barriers=ptx.barriers,
             tensor_instructions=ptx.tensor_instructions,
+            copy_instructions=ptx.copy_instructions,
             widest_load_bits=ptx.widest_load_bits,
         ),
         arch,

@@ -3,9 +3,9 @@
 A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, one of
 `time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, or a figure of a trace (`launches`, `gpu_busy`).
 OP is one of `>= <= > < == !=`. VALUE is a number, with the metric's own unit or none behind it, or a word
-where the metric's value is one (`occupancy_limiter != registers`). Of `tensor_instructions`, which are
-several words, a limit is
-`WORD in NAME` or `WORD not in NAME`. `sm_90:` in front makes it one for what was compiled for `sm_90`.
+where the metric's value is one (`occupancy_limiter != registers`). Of `tensor_instructions` and
+`copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. `sm_90:` in
+front makes it one for what was compiled for `sm_90`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BROKEN = {
     "in": "breaks",
     "not in": "breaks",
 }
-_LISTS = frozenset({"tensor_instructions"})
+_LISTS = frozenset({"tensor_instructions", "copy_instructions"})
 _ARCH = r"\s* (?:(?P<arch>sm_\d+[af]?) \s* : \s*)?"
 _GRAMMAR = re.compile(
     _ARCH

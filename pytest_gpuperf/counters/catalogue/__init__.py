@@ -44,7 +44,7 @@ METRICS: Mapping[str, Metric] = {
 """All short metrics by name. `kernels` is in combined rows only."""
 COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
 """What a compiler knows and ncu does not tell."""
-WORDS = frozenset({"occupancy_limiter", "tensor_instructions"})
+WORDS = frozenset({"occupancy_limiter", "tensor_instructions", "copy_instructions"})
 """Metrics whose values are words."""
 
 

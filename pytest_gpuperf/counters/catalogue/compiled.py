@@ -23,4 +23,10 @@ COMPILED = (
     _fact("code_bytes", "byte", "", "machine code of the kernel"),
     _fact("widest_load_bits", "bit", "higher", "widest load of one thread from global memory"),
     _fact("tensor_instructions", "", "", "which of mma.sync, wmma, wgmma and tcgen05 the code has, or none"),
+    _fact(
+        "copy_instructions",
+        "",
+        "",
+        "which of cp.async, cp.async.bulk and cp.async.bulk.tensor (TMA) the code has, or none",
+    ),
 )

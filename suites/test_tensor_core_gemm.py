@@ -1,0 +1,179 @@
+"""Matrix products on tensor cores: for each class of shapes a kernel that suits it, held against cuBLAS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import torch
+
+from suites.kernels.gemm import TILES, Tile, matmul_triton
+from suites.kernels.persistent_gemm import matmul_persistent, matmul_tma
+from suites.kernels.stream_k_gemm import matmul_stream_k
+from suites.products import BFLOAT16_RTOL, CUBLAS, accumulation_error, exact_product, matrices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_gpuperf import Gpuperf
+
+pytestmark = pytest.mark.gpuperf(
+    kernels=[CUBLAS, r"matmul_kernel", r"persistent", r"stream_k_kernel", r"sum_parts_kernel"]
+)
+
+SMALL_TILE, LARGE_TILE = TILES
+FLAT_TILE = Tile(16, 64, 128, num_warps=4, num_stages=5)
+"""For few rows: many blocks, each with many bytes under way."""
+FIRST_TO_SPECIALISE = (10, 0)
+"""Compute capability; for 9.0 Triton makes the same kernel with and without: see `test_static_gemm.py`."""
+
+
+class Shape(NamedTuple):
+    """Of a product of M x K and K x N."""
+
+    m: int
+    n: int
+    k: int
+
+
+SMALL_K = Shape(8192, 8192, 512)
+LARGE_K = Shape(4096, 4096, 8192)
+SMALL_MN = Shape(768, 768, 16384)
+FEW_ROWS = Shape(16, 8192, 8192)
+
+
+@pytest.fixture(autouse=True)
+def sums_in_float32() -> Iterator[None]:
+    """Have cuBLAS add the parts of a product in float32, as the other kernels do, where it splits K."""
+    settings = torch.backends.cuda.matmul
+    before = settings.allow_bf16_reduced_precision_reduction
+    settings.allow_bf16_reduced_precision_reduction = False
+    yield
+    settings.allow_bf16_reduced_precision_reduction = before
+
+
+def operands(gpuperf: Gpuperf, shape: Shape) -> list[torch.Tensor]:
+    m, n, k = shape
+    return matrices(gpuperf, (m, k), (k, n), dtype=torch.bfloat16)
+
+
+def measure(
+    gpuperf: Gpuperf, matmul: Callable[..., torch.Tensor], shape: Shape, *args: Any, **options: Any
+) -> float:
+    """Check, time and profile a product.
+
+    Returns:
+        Time of a call, in microseconds.
+    """
+    a, b = operands(gpuperf, shape)
+    measured = gpuperf(
+        matmul,
+        a,
+        b,
+        *args,
+        expected=exact_product,
+        rtol=BFLOAT16_RTOL,
+        atol=accumulation_error(shape.k),
+        bytes=2 * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n),
+        flops=2 * shape.m * shape.n * shape.k,
+        **options,
+    )
+    assert measured.timing
+    return measured.timing.time_us
+
+
+def measure_beside_cublas(
+    gpuperf: Gpuperf,
+    matmul: Callable[..., torch.Tensor],
+    shape: Shape,
+    *args: Any,
+    at_most: float,
+    **options: Any,
+) -> None:
+    """Measure, and demand at most `at_most` times the time that cuBLAS took just before."""
+    cublas_us = measure(gpuperf, torch.mm, shape, label="cublas")
+    measure(gpuperf, matmul, shape, *args, **options)
+    gpuperf.limit(f"time_us <= {at_most * cublas_us:.2f}")
+
+
+def skip_where_warps_are_not_specialised(gpuperf: Gpuperf) -> None:
+    if (
+        gpuperf.device.type == "cuda"
+        and torch.cuda.get_device_capability(gpuperf.device) < FIRST_TO_SPECIALISE
+    ):
+        pytest.skip("Triton specialises warps from compute capability 10.0 on, and leaves it out before")
+
+
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
+def test_small_k_tiled(gpuperf: Gpuperf) -> None:
+    """A block for each tile, which starts, fills its pipeline, drains it and stores, all for few steps."""
+    measure_beside_cublas(gpuperf, matmul_triton, SMALL_K, SMALL_TILE, at_most=2)
+
+
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
+def test_small_k_persistent(gpuperf: Gpuperf) -> None:
+    measure_beside_cublas(gpuperf, matmul_persistent, SMALL_K, SMALL_TILE, at_most=2)
+
+
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
+@pytest.mark.parametrize("specialise", [False, True], ids=["all_warps", "specialised"])
+def test_small_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
+    """Copies for a tile are under way while the last one is stored, which CUTLASS' ping-pong is for."""
+    if specialise:
+        skip_where_warps_are_not_specialised(gpuperf)
+    measure_beside_cublas(gpuperf, matmul_tma, SMALL_K, SMALL_TILE, specialise=specialise, at_most=2)
+
+
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
+def test_large_k_tiled(gpuperf: Gpuperf) -> None:
+    measure_beside_cublas(gpuperf, matmul_triton, LARGE_K, LARGE_TILE, at_most=2)
+
+
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
+@pytest.mark.parametrize("specialise", [False, True], ids=["all_warps", "specialised"])
+def test_large_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
+    """Two groups of four warps share the largest tile, as in CUTLASS' cooperative schedule."""
+    if specialise:
+        skip_where_warps_are_not_specialised(gpuperf)
+    measure_beside_cublas(gpuperf, matmul_tma, LARGE_K, LARGE_TILE, specialise=specialise, at_most=2)
+
+
+@pytest.mark.gpuperf(limits={"waves": "<= 1", "sm_throughput": "<= 50"})
+def test_small_mn_tiled(gpuperf: Gpuperf) -> None:
+    """Eighteen tiles keep eighteen SMs busy, however many there are. What the next test is there to mend."""
+    measure(gpuperf, matmul_triton, SMALL_MN, LARGE_TILE)
+
+
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 20"})
+def test_small_mn_stream_k(gpuperf: Gpuperf) -> None:
+    measure_beside_cublas(gpuperf, matmul_stream_k, SMALL_MN, LARGE_TILE, at_most=2)
+
+
+@pytest.mark.gpuperf(limits={"memory_throughput": ">= 40"})
+def test_few_rows(gpuperf: Gpuperf) -> None:
+    """As in decoding: each element of B is used for sixteen rows, and then memory is the bound."""
+    measure_beside_cublas(gpuperf, matmul_triton, FEW_ROWS, FLAT_TILE, at_most=2)
+
+
+@pytest.mark.parametrize("matmul", [matmul_persistent, matmul_stream_k])
+def test_odd_shape(gpuperf: Gpuperf, matmul: Callable[..., torch.Tensor]) -> None:
+    """No dimension is a multiple of a tile's: every mask is needed, and no row starts aligned."""
+    check(gpuperf, matmul, Shape(1000, 1031, 517))
+
+
+def test_odd_shape_tma(gpuperf: Gpuperf) -> None:
+    """Rows begin at multiples of 16 bytes, as TMA needs; the last tile of each dimension is cut off."""
+    check(gpuperf, matmul_tma, Shape(1000, 1032, 520))
+
+
+def check(gpuperf: Gpuperf, matmul: Callable[..., torch.Tensor], shape: Shape) -> None:
+    a, b = operands(gpuperf, shape)
+    gpuperf.check(
+        matmul,
+        a,
+        b,
+        SMALL_TILE,
+        expected=exact_product,
+        rtol=BFLOAT16_RTOL,
+        atol=accumulation_error(shape.k),
+    )

@@ -1,0 +1,79 @@
+"""Runs the suites' matrix products in Triton's interpreter and prints how far off each is, as JSON.
+
+A process of its own, because Triton decides when a kernel is defined whether it is interpreted. float16 is
+for bfloat16, which the interpreter cannot multiply; nvfp4 is left out: it reads its scales as powers of two.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+
+from suites.kernels.block_scaled_gemm import matmul_block_scaled
+from suites.kernels.gemm import Tile, matmul_triton
+from suites.kernels.microscaling import MXFP4, MXFP8, Format, exact_block_scaled, random_matrix
+from suites.kernels.persistent_gemm import matmul_persistent, matmul_tma
+from suites.kernels.stream_k_gemm import matmul_stream_k
+
+TILE = Tile(32, 32, 16, num_warps=4, num_stages=2)
+DEEP_TILE = Tile(32, 32, 64, num_warps=4, num_stages=2)
+PROGRAMS = (1, 3, 7, 100)
+"""One, some that share tiles unevenly, and more than there is work for."""
+
+MARGIN = 64
+"""Elements; a multiple of what TMA aligns rows to."""
+
+
+def difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest, by the largest value; not a number where the output has one that is not."""
+    return float((actual.double() - expected).abs().max() / expected.abs().max())
+
+
+def amid_nan(matrix: torch.Tensor) -> torch.Tensor:
+    """The same, where what is read beyond its edges is no number."""
+    rows, columns = matrix.shape
+    space = torch.full((rows + 2 * MARGIN, columns + 2 * MARGIN), torch.nan, dtype=matrix.dtype)
+    inside = space[MARGIN : MARGIN + rows, MARGIN : MARGIN + columns]
+    inside.copy_(matrix)
+    return inside
+
+
+def of_halves(m: int, n: int, k: int) -> dict[str, float]:
+    """Of every product that multiplies plain floats."""
+    a, b = (amid_nan(torch.randn(shape).half()) for shape in ((m, k), (k, n)))
+    expected = a.double() @ b.double()
+    found = {"tiled": difference(matmul_triton(a, b, TILE), expected)}
+    for programs in PROGRAMS:
+        persistent = matmul_persistent(a, b, TILE, programs=programs)
+        found[f"persistent-{programs}"] = difference(persistent, expected)
+        stream_k = matmul_stream_k(a, b, TILE, programs=programs)
+        found[f"stream_k-{programs}"] = difference(stream_k, expected)
+        if k % 8 == n % 8 == 0:
+            found[f"tma-{programs}"] = difference(matmul_tma(a, b, TILE, programs=programs), expected)
+    return found
+
+
+def of_bytes(form: Format, m: int, n: int, k: int) -> float:
+    """Of the block-scaled product."""
+    a, a_scales = random_matrix(form, m, k, torch.device("cpu"))
+    b, b_scales = random_matrix(form, n, k, torch.device("cpu"))
+    product = matmul_block_scaled(a, b, a_scales, b_scales, form, DEEP_TILE)
+    return difference(product, exact_block_scaled(a, b, a_scales, b_scales, form))
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    errors = {
+        f"{name} {'x'.join(map(str, shape))}": error
+        for shape in ((64, 64, 64), (100, 72, 56), (33, 129, 200), (1, 1, 1))
+        for name, error in of_halves(*shape).items()
+    }
+    for form in (MXFP8, MXFP4):
+        for shape in ((64, 64, 128), (50, 71, 96)):
+            errors[f"{form} {'x'.join(map(str, shape))}"] = of_bytes(form, *shape)
+    json.dump(errors, sys.stdout)
