@@ -18,6 +18,7 @@ from pytest_gpuperf.baseline.schema import Baseline
 from pytest_gpuperf.correctness import check
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.counters.selection import Selection
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.records import (
@@ -143,7 +144,9 @@ def no_kernel_matched(project: Path) -> None:
         counters = ProfilingPass(PassFolder(project), None)
         counters._ranges[nodeid, "main"] = "profiled"
         try:
-            counters.lookup(Call(nodeid, "main", square_triton), "sqaure_kernel", (), lambda: names)
+            counters.lookup(
+                Call(nodeid, "main", square_triton), Selection("sqaure_kernel"), (), lambda: names
+            )
         except GpuperfError as error:
             return {"profile": Profile(unavailable=str(error))}
         raise AssertionError

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import msgspec
 import pytest
 
+from pytest_gpuperf.counters.selection import Selection, check_launches
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call, Reference
 from pytest_gpuperf.records import Measurement, Profile
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from pytest_gpuperf.counters.selection import Launches
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
@@ -61,6 +63,7 @@ class Gpuperf:
         mutates: bool | Collection[int | str] = (),
         mode: str | None = None,
         kernels: str | None = None,
+        launches: Launches | None = None,
         label: str = "main",
         **kwargs: Any,
     ) -> Measurement:
@@ -84,7 +87,7 @@ class Gpuperf:
             **kwargs,
         )
         self.time(fn, *args, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs)
-        self.profile(fn, *args, kernels=kernels, label=label, **kwargs)
+        self.profile(fn, *args, kernels=kernels, launches=launches, label=label, **kwargs)
         return self._state.measurements[label]
 
     def check(
@@ -190,6 +193,7 @@ class Gpuperf:
         /,
         *args: Any,
         kernels: str | None = None,
+        launches: Launches | None = None,
         label: str = "main",
         **kwargs: Any,
     ) -> Profile:
@@ -203,6 +207,8 @@ class Gpuperf:
             args: Its arguments.
             kernels: Regex over the function name or the demangled name, found anywhere in it; by default
                 the marker's. The kernels that match are kept one by one and combined into one row.
+            launches: Which of the launches of those kernels are kept: `all`, `first`, `last`, or the index
+                of one, from 0 on or from -1 back; by default the marker's.
             label: Name of the measurement.
             kwargs: Keyword arguments of `fn`.
 
@@ -213,7 +219,11 @@ class Gpuperf:
         call = self._call("profile", label, fn, args, kwargs)
         regex = kernels or self._state.marker.regex
         try:
-            result = self._instruments.profile(call, kernels=regex, metrics=self._state.metrics)
+            which = (
+                self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
+            )
+            selection = Selection(regex, which)
+            result = self._instruments.profile(call, kernels=selection, metrics=self._state.metrics)
         except GpuperfError as error:
             self._state.errors.append(str(error))
             result = Profile(regex=regex or "", unavailable=str(error))

@@ -8,8 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters import catalogue
-from pytest_gpuperf.counters.choosing import by_kind, choose, profile_of
+from pytest_gpuperf.counters.choosing import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.counters.csv_reader import read_csv
 from pytest_gpuperf.counters.isolated_reader import read_report_isolated
 from pytest_gpuperf.counters.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.counters.choosing import Wanted
     from pytest_gpuperf.counters.raw_kernel import RawKernel
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call
 
 
@@ -68,8 +68,7 @@ class ProfilingPass:
         folder = self._folder
         folder.write_plan(Plan([test.nodeid for test in wanted]))
         self._wanted = {test.nodeid: test for test in wanted}
-        short, raw = by_kind(name for test in wanted for name in test.metrics)
-        metrics = list(dict.fromkeys([*catalogue.ncu_metric_names(short, self._chip), *raw]))
+        metrics = names_to_read((name for test in wanted for name in test.metrics), self._chip)
         command = [
             *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
             *(sys.executable, "-m", "pytest", *arguments),
@@ -126,13 +125,17 @@ class ProfilingPass:
             return kernels
 
     def lookup(
-        self, call: Call, regex: str | None, metrics: Sequence[str], list_kernels: Callable[[], list[str]]
+        self,
+        call: Call,
+        selection: Selection,
+        metrics: Sequence[str],
+        list_kernels: Callable[[], list[str]],
     ) -> Profile:
         """Counters of one call.
 
         Args:
             call: The call as the session sees it.
-            regex: Chooses among the kernels of the call; None for all.
+            selection: Chooses among the kernels of the call.
             metrics: Short names and raw ones to keep.
             list_kernels: Names the kernels that the call launches; asked only when none matched.
 
@@ -140,17 +143,17 @@ class ProfilingPass:
             GpuperfError: The call was not reached, no kernel matched, or a metric is unknown.
         """
         if self.unavailable:
-            return Profile(regex=regex or "", unavailable=self.unavailable)
+            return Profile(regex=selection.regex or "", unavailable=self.unavailable)
         name = self._ranges.get((call.nodeid, call.label))
         if name is None:
             raise self._not_reached(call)
         wanted = self._wanted.get(call.nodeid)
-        kernels = choose(call, self._kernels.get(name, ()), regex, wanted, list_kernels)
+        kernels = choose(call, self._kernels.get(name, ()), selection, wanted, list_kernels)
         self._check_metrics(kernels, by_kind(metrics)[1])
         return profile_of(
             kernels,
             metrics,
-            regex=regex,
+            selection=selection,
             wanted=wanted,
             source="ncu",
             cache_control=CACHE_CONTROL,

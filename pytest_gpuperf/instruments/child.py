@@ -10,6 +10,7 @@ from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.records import Correctness, KernelProfile, MetricValue, Profile, Timing, WarmUp
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import StaticKernel, TimingMode
 
@@ -83,10 +84,12 @@ class ChildInstruments:
             flops=flops,
         )
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
         """Nothing, and a row that has every metric."""
         row = AnyMetrics()
-        return Profile(kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels or "")
+        return Profile(
+            kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels.regex or ""
+        )
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile: what a test asserts of it is known here too, and the session has it at once then."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
     from pytest_gpuperf.timing.timer import Timer
@@ -89,10 +90,10 @@ class LiveInstruments:
         median = timings[len(timings) // 2]
         return replace(median, measured_again=(*median.measured_again, doubt))
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
-        if kernels is not None:
-            check_regex(kernels, f"for {call}")
+        if kernels.regex is not None:
+            check_regex(kernels.regex, f"for {call}")
         return self._counters.lookup(call, kernels, metrics, lambda: launched_kernels(call))
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
