@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_ncu
+from fake_cupti import activity
 from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.ncu import find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
@@ -50,7 +51,10 @@ def lookup(
 ) -> Profile:
     names = metrics or PRESETS["default"]
     return done.lookup(
-        Call(nodeid, label, print), Selection(regex, launches), names, lambda: ["a_kernel", "b_kernel"]
+        Call(nodeid, label, print),
+        Selection(regex, launches),
+        names,
+        lambda: [activity("a_kernel"), activity("b_kernel")],
     )
 
 

@@ -98,6 +98,7 @@ def profile_of(
     cache_control: str,
     clock_control: str,
     chip: str,
+    read_at: str = "",
 ) -> Profile:
     """Kernels as a record.
 
@@ -110,6 +111,7 @@ def profile_of(
         cache_control: As ncu calls it.
         clock_control: As ncu calls it.
         chip: Name of the GPU's chip.
+        read_at: When an earlier run read them; empty where this one did.
     """
     short, raw = by_kind(metrics)
     profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
@@ -125,6 +127,7 @@ def profile_of(
         clock_control=clock_control,
         preset=wanted.preset if wanted else "",
         chip=chip,
+        read_at=read_at,
     )
 
 

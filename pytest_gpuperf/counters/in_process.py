@@ -58,7 +58,7 @@ class InProcessCounters:
         call: Call,
         selection: Selection,
         metrics: Sequence[str],
-        list_kernels: Callable[[], list[str]],  # noqa: ARG002
+        launched: Callable[[], list[Activity]],  # noqa: ARG002
     ) -> Profile:
         """Profile a call.
 
@@ -66,7 +66,7 @@ class InProcessCounters:
             call: The call.
             selection: Chooses among its kernels.
             metrics: Short names and raw ones to keep.
-            list_kernels: Not needed: the kernels are known.
+            launched: Not needed: the kernels are known.
 
         Raises:
             GpuperfError: No kernel matched, a metric is unknown, or CUPTI refuses.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.counters.selection import Selection
+    from pytest_gpuperf.cupti.activity import Activity
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, WarmUp
     from pytest_gpuperf.timing.timer import Timer
@@ -102,8 +103,8 @@ class LiveInstruments:
         return kernels
 
 
-def launched_kernels(call: Call) -> list[str]:
-    """Names of the kernels that a call launches, in order, as CUPTI sees them.
+def launched_kernels(call: Call) -> list[Activity]:
+    """The kernels that a call launches, in order, as CUPTI sees them.
 
     Raises:
         CuptiError: It cannot.
@@ -111,4 +112,4 @@ def launched_kernels(call: Call) -> list[str]:
     call()
     with recorded() as activities:
         call()
-    return [activity.name for activity in activities if activity.name]
+    return [activity for activity in activities if activity.name]

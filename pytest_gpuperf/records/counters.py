@@ -47,6 +47,9 @@ class Profile(Record, frozen=True, kw_only=True):
     """The sets of metrics that were asked for, separated by commas; empty for the default."""
     chip: str = ""
     """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty where not known."""
+    read_at: str = ""
+    """When an earlier run read them of the same code, in UTC (`2026-11-20T17:30:12Z`); empty where this one
+    did."""
     unavailable: str = ""
     """Why there are no counters (one sentence and what to do); empty where there are."""
 
