@@ -125,6 +125,17 @@ def test_sectors_per_request_are_weighted_by_requests() -> None:
     assert requests in weight_names([name])
 
 
+def test_shares_of_two_counts_are_weighted_by_the_second() -> None:
+    # 10 conflicts in 100 steps and 0 in 300.
+    total = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+    kernels = weighted(
+        ({"duration_us": 9.0, "bank_conflict_pct": 10.0}, {total: 100.0}),
+        ({"duration_us": 1.0, "bank_conflict_pct": 0.0}, {total: 300.0}),
+    )
+    assert combine(kernels)["bank_conflict_pct"] == 2.5
+    assert weights_used(kernels, ["bank_conflict_pct"]) == {"totals": ["bank_conflict_pct"]}
+
+
 def test_stall_ratios_are_weighted_by_instructions_issued() -> None:
     name = "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
     kernels = weighted(

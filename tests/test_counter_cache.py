@@ -144,6 +144,14 @@ def test_who_wants_new_counters_gets_them(
     assert ran == ["test_other.py::test_other"]
 
 
+def test_a_test_that_profiles_nothing_is_not_run_under_ncu_again(project: pytest.Pytester) -> None:
+    project.makepyfile(test_other="def test_other(gpuperf):\n    assert gpuperf.device\n")
+    assert run(project, "test_other.py")[1] == ["test_other.py::test_other"]
+    result, ran = run(project, "test_other.py")
+    result.assert_outcomes(passed=1)
+    assert ran == []
+
+
 def test_ci_keeps_nothing(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     run(project, "test_other.py")

@@ -2,7 +2,8 @@
 
 `100 * a / b` of two launches become `100 * (a1 + a2) / (b1 + b2)`, which is their mean weighted by `b`. ncu's
 names say what `b` is: `sm__….pct_of_peak_sustained_active` is of the active cycles of the SMs,
-`lts__t_sector_hit_rate.pct` of the sectors of L2. The plugin has `b` read beside what it asks for; where a
+`lts__t_sector_hit_rate.pct` of the sectors of L2; a share that the catalogue makes of two counts is of the
+second. The plugin has `b` read beside what it asks for; where a
 report of someone else's, or a chip, has no `b`, the duration stands for it.
 """
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import Combining, get
+from pytest_gpuperf.counters.catalogue.metric import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,6 +83,8 @@ def weights_of(name: str, combining: Combining) -> tuple[Weight, ...]:
     if combining is not Combining.DURATION:
         return ()
     metric = get(name)
+    if metric is not None and metric.sources[0].formula is share:
+        return Weight("totals", metric.sources[0].names[1:]), DURATION
     return *_of_raw_name(metric.ncu if metric else name), DURATION
 
 
