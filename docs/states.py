@@ -18,6 +18,8 @@ from pytest_gpuperf.baseline.schema import Baseline
 from pytest_gpuperf.correctness import check
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.counters.selection import Selection
+from pytest_gpuperf.cupti.activity import Activity
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.json_files import write_files
@@ -152,12 +154,14 @@ def no_kernel_matched(project: Path) -> None:
 
     def edit(measured: Measurement) -> dict[str, Any]:
         assert measured.profile is not None
-        names = [kernel.name for kernel in measured.profile.kernels]
+        launched = [Activity(0, 0, kernel.name) for kernel in measured.profile.kernels]
         nodeid = f"{SQUARE}triton[8192]"
         counters = ProfilingPass(PassFolder(project), None)
         counters._ranges[nodeid, "main"] = "profiled"
         try:
-            counters.lookup(Call(nodeid, "main", square_triton), "sqaure_kernel", (), lambda: names)
+            counters.lookup(
+                Call(nodeid, "main", square_triton), Selection("sqaure_kernel"), (), lambda: launched
+            )
         except GpuperfError as error:
             return {"profile": Profile(unavailable=str(error))}
         raise AssertionError

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from pytest_gpuperf.counters.selection import Launches
     from pytest_gpuperf.records import Correctness, Measurement, Profile, Timing, WarmUp
 
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
@@ -49,6 +50,7 @@ class Gpuperf(KernelFacade):
         mutates: bool | Collection[int | str] = (),
         mode: str | None = None,
         kernels: str | None = None,
+        launches: Launches | None = None,
         label: str = "main",
         **kwargs: Any,
     ) -> Measurement:
@@ -72,7 +74,7 @@ class Gpuperf(KernelFacade):
             **kwargs,
         )
         self.time(fn, *args, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs)
-        self.profile(fn, *args, kernels=kernels, label=label, **kwargs)
+        self.profile(fn, *args, kernels=kernels, launches=launches, label=label, **kwargs)
         return self._state.measurements[label]
 
     def check(

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.counters.presets import check_presets
+from pytest_gpuperf.counters.selection import check_launches
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.verdict.limits import parse_limits
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.counters.selection import Launches
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.verdict.limits import Limit
 
-MARKER_KEYS = ("kernels", "limits", "tolerance", "preset", "metrics", "benchmark")
+MARKER_KEYS = ("kernels", "launches", "limits", "tolerance", "preset", "metrics", "benchmark")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Marker:
 
     regex: str | None = None
     """Chooses the kernels to profile; None for all."""
+    launches: Launches = "all"
+    """Which launches of those kernels are kept."""
     limits: tuple[Limit, ...] = ()
     tolerance_pct: float | None = None
     preset: tuple[str, ...] = ()
@@ -36,12 +40,12 @@ class Marker:
     def of(cls, item: pytest.Item) -> Marker:
         """Read and check the markers of an item.
 
-        Limits and metrics of class and module markers add up; of `kernels`, `tolerance` and `preset` the
-        nearest counts.
+        Limits and metrics of class and module markers add up; of `kernels`, `launches`, `tolerance` and
+        `preset` the nearest counts.
 
         Raises:
-            GpuperfError: A marker has an unknown argument, a broken limit, a broken regex or an unknown
-                preset.
+            GpuperfError: A marker has an unknown argument, a broken limit, a broken regex, an unknown
+                preset, or launches that cannot be.
         """
         values: dict[str, object] = {}
         limits: list[Limit] = []
@@ -58,12 +62,13 @@ class Marker:
                 limits.extend(parse_limits(mark.kwargs["limits"]))
             extra = mark.kwargs.get("metrics", ())
             metrics.extend([extra] if isinstance(extra, str) else extra)
-            for key in ("kernels", "tolerance", "preset"):
+            for key in ("kernels", "launches", "tolerance", "preset"):
                 if mark.kwargs.get(key) is not None:
                     values.setdefault(key, mark.kwargs[key])
         metrics.extend(limit.name for limit in limits if limit.part == "profile")
         return cls(
             regex=_regex(values.get("kernels"), item.nodeid),
+            launches=check_launches(values.get("launches", "all"), f"in the gpuperf marker of {item.nodeid}"),
             limits=tuple(limits),
             tolerance_pct=_tolerance(values.get("tolerance"), item.nodeid),
             preset=_preset(values.get("preset"), item.nodeid),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import pytest
 
+from pytest_gpuperf.counters.selection import Selection, check_launches
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.records import Measurement, Profile
@@ -17,6 +18,7 @@ from pytest_gpuperf.static.kernel import ARCHITECTURES, NoCompilerError, label_o
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_gpuperf.counters.selection import Launches
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
@@ -37,6 +39,7 @@ class KernelFacade:
         /,
         *args: Any,
         kernels: str | None = None,
+        launches: Launches | None = None,
         label: str = "main",
         **kwargs: Any,
     ) -> Profile:
@@ -50,6 +53,8 @@ class KernelFacade:
             args: Its arguments.
             kernels: Regex over the function name or the demangled name, found anywhere in it; by default
                 the marker's. The kernels that match are kept one by one and combined into one row.
+            launches: Which of the launches of those kernels are kept: `all`, `first`, `last`, or the index
+                of one, from 0 on or from -1 back; by default the marker's.
             label: Name of the measurement.
             kwargs: Keyword arguments of `fn`.
 
@@ -60,7 +65,11 @@ class KernelFacade:
         call = self._call("profile", label, fn, args, kwargs)
         regex = kernels or self._state.marker.regex
         try:
-            result = self._instruments.profile(call, kernels=regex, metrics=self._state.metrics)
+            which = (
+                self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
+            )
+            selection = Selection(regex, which)
+            result = self._instruments.profile(call, kernels=selection, metrics=self._state.metrics)
         except GpuperfError as error:
             self._state.errors.append(str(error))
             result = Profile(regex=regex or "", unavailable=str(error))

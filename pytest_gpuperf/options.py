@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
 """Set for the child pytest that runs under ncu: the folder with its plan."""
@@ -120,6 +120,14 @@ OPTIONS = (
         "shared memory), 'initcheck' (reads of what nobody wrote), 'synccheck' (barriers)",
         choices=("off", "memcheck", "racecheck", "initcheck", "synccheck"),
     ),
+    Option(
+        "counter-cache",
+        "auto",
+        "counters of tests that have not changed since ncu read them: 'auto' takes what was kept, but reads "
+        "all anew where baselines are updated, and keeps nothing when CI is set; 'refresh' reads all anew "
+        "and keeps it; 'off' does neither",
+        choices=("auto", "refresh", "off"),
+    ),
     Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
     Option(
         "preset",
@@ -204,6 +212,8 @@ class Settings:
     """Commit, branch or tag to compare with; empty for none, and in a child."""
     sanitize: str
     """`off`, `memcheck`, `racecheck`, `initcheck` or `synccheck`."""
+    counter_cache: str
+    """`auto`, `refresh` or `off`, with CI and updates taken into account."""
     ncu: str
     """Path of ncu, empty to look for it."""
     preset: tuple[str, ...]
@@ -253,6 +263,7 @@ class Settings:
             replay=values["replay"],
             against="" if profiling_pass or worker or sanitizing_pass else values["against"],
             sanitize=values["sanitize"],
+            counter_cache=_counter_cache(values["counter-cache"], values["update"]),
             ncu=values["ncu"],
             preset=_presets(values["preset"]),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
@@ -262,6 +273,18 @@ class Settings:
             worker=Path(worker) if worker else None,
             sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
         )
+
+
+def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether `CI` is set."""
+    return environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _counter_cache(asked: str, update: str) -> str:
+    if in_ci():
+        return "off"
+    # A baseline is of what its run has measured.
+    return "refresh" if asked == "auto" and update != "never" else asked
 
 
 def _presets(text: str) -> tuple[str, ...]:

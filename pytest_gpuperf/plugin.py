@@ -25,8 +25,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker and, with `--gpuperf`, begin, before other plugins read their options."""
     config.addinivalue_line(
         "markers",
-        "gpuperf(kernels=None, limits=None, tolerance=None, preset=None, metrics=(), benchmark=False): "
+        "gpuperf(kernels=None, launches='all', limits=None, tolerance=None, preset=None, metrics=(), "
+        "benchmark=False): "
         "kernels: regex or list of them that chooses the kernels to profile; "
+        "launches: which of their launches, 'all', 'first', 'last' or an index; "
         "limits: such as {'memory_throughput': '>= 60'} or ['stall.barrier <= 25']; "
         "tolerance: per cent by which the time may exceed its baseline; "
         "preset: the sets of metrics to read, such as 'sol,stalls', in place of --gpuperf-preset; "

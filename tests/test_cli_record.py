@@ -112,7 +112,10 @@ def test_counters_are_read_once_and_arguments_go_to_pytest(
     gpuperf_record("--sessions", "2", "--", "suites", "-k", "a or b", "--gpuperf-update=all")
     common = ["--gpuperf", "suites", "-k", "a or b", "--gpuperf-update=all"]
     common += ["--gpuperf-replay=never", "--gpuperf-update=never"]
-    assert calls(project) == [common, [*common, "--gpuperf-counters=off"]]
+    assert calls(project) == [
+        [*common, "--gpuperf-counter-cache=refresh"],
+        [*common, "--gpuperf-counters=off"],
+    ]
 
 
 def test_pytest_is_told_the_folders_that_record_is_told(project: Path, script: Callable[..., None]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.counters.catalogue import METRICS, Combining
 from pytest_gpuperf.counters.combine import combine, combining_of, weights_used
-from pytest_gpuperf.counters.weights import raw_weight_names
+from pytest_gpuperf.counters.weights import weight_names
 from pytest_gpuperf.records import KernelProfile
 from run_builders import launches
 
@@ -94,7 +94,7 @@ def test_hit_rates_are_weighted_by_sectors() -> None:
 
 
 def test_sectors_of_l1_are_those_of_all_ways_through_it() -> None:
-    ways = [name for name in raw_weight_names() if name.startswith("l1tex__t_sectors_pipe")]
+    ways = [name for name in weight_names(METRICS) if name.startswith("l1tex__t_sectors_pipe")]
     assert len(ways) == 11
     sectors: dict[str, MetricValue] = dict.fromkeys(ways, 0.0)
     ld, st = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
@@ -119,7 +119,18 @@ def test_sectors_per_request_are_weighted_by_requests() -> None:
     # 40 sectors in 10 requests and 320 in 20: 360 in 30.
     kernels = weighted(({name: 4.0}, {requests: 10.0}), ({name: 16.0}, {requests: 20.0}))
     assert combine(kernels)[name] == 12.0
-    assert requests in raw_weight_names([name])
+    assert requests in weight_names([name])
+
+
+def test_shares_of_two_counts_are_weighted_by_the_second() -> None:
+    # 10 conflicts in 100 steps and 0 in 300.
+    total = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+    kernels = weighted(
+        ({"duration_us": 9.0, "bank_conflict_pct": 10.0}, {total: 100.0}),
+        ({"duration_us": 1.0, "bank_conflict_pct": 0.0}, {total: 300.0}),
+    )
+    assert combine(kernels)["bank_conflict_pct"] == 2.5
+    assert weights_used(kernels, ["bank_conflict_pct"]) == {"totals": ["bank_conflict_pct"]}
 
 
 def test_stall_ratios_are_weighted_by_instructions_issued() -> None:
@@ -285,7 +296,7 @@ def launches_of(least: int, most: int | None = None) -> st.SearchStrategy[list[K
         return st.lists(one, min_size=least, max_size=most)
 
     return st.tuples(
-        st.sets(st.sampled_from(names), min_size=1), st.sets(st.sampled_from(raw_weight_names()))
+        st.sets(st.sampled_from(names), min_size=1), st.sets(st.sampled_from(weight_names(METRICS)))
     ).flatmap(with_names)
 
 

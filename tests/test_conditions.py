@@ -100,3 +100,23 @@ def test_throttle_reasons_that_cannot_be_read_are_none(read: Callable[..., Condi
 
 def test_there_are_no_conditions_without_nvml(read: Callable[..., Conditions | None]) -> None:
     assert read(nvmlInit=not_supported) is None
+
+
+@pytest.mark.parametrize(
+    ("clocks", "expected"),
+    [
+        (lambda gpu, clock: {"sm": 1980, "memory": 3201}[clock], "1980 MHz, memory 3201 MHz, 700 W"),
+        (not_supported, "0 MHz, memory 0 MHz, 700 W"),
+    ],
+)
+def test_how_the_clocks_are_set_is_told_as_far_as_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, clocks: Callable[..., Any], expected: str
+) -> None:
+    library = nvml(nvmlDeviceGetApplicationsClock=clocks, nvmlDeviceGetEnforcedPowerLimit=lambda gpu: 700_000)
+    monkeypatch.setattr("pytest_gpuperf.device.conditions.pynvml", library)
+    assert Nvml("GPU-1").clock_settings() == expected
+
+
+def test_without_nvml_nothing_is_said_of_the_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpuperf.device.conditions.pynvml", nvml(nvmlInit=not_supported))
+    assert Nvml("GPU-1").clock_settings() == ""

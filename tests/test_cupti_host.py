@@ -8,6 +8,7 @@ import pytest
 
 from pytest_gpuperf.counters import cupti_host
 from pytest_gpuperf.counters.catalogue import METRICS, ncu_metric_names
+from pytest_gpuperf.counters.choosing import names_to_read
 from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, is_counted, passes, passes_each
 from pytest_gpuperf.counters.presets import PRESETS
 from pytest_gpuperf.errors import GpuperfError
@@ -44,6 +45,22 @@ def test_the_catalogue_knows_which_chip_has_what(cupti_host_library: None, chip:
         if (count is not None) is not (chip in source.chips)
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
+def test_what_weighs_metrics_takes_no_pass_of_its_own(cupti_host_library: None, chip: str) -> None:
+    known = cupti_host.supported_metrics(chip)
+    units = {name.partition("__")[0] for name in known}
+    for names in PRESETS.values():
+        alone = ncu_metric_names(names, chip)
+        weighted = [
+            name
+            for name in names_to_read(names, chip)
+            if not is_counted(name, units) or name.partition(".")[0] in known
+        ]
+        assert set(weighted) >= set(alone)
+        without, with_weights = passes_each(chip, [alone, weighted])
+        assert with_weights == without
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)

@@ -12,6 +12,7 @@ from pytest_gpuperf.counters import in_process
 from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.in_process import InProcessCounters, in_launch_order
 from pytest_gpuperf.counters.launch_facts import launch_facts
+from pytest_gpuperf.counters.selection import Selection
 from pytest_gpuperf.cupti import range_profiler
 from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
@@ -65,7 +66,7 @@ def lookup(
     if wanted is not None:
         counters.expect([wanted])
     try:
-        return counters.lookup(call, regex, metrics or METRICS, list)
+        return counters.lookup(call, Selection(regex), metrics or METRICS, list)
     finally:
         counters.let_go()
 
@@ -130,7 +131,7 @@ def test_a_refusal_is_raised(install: Callable[..., FakeCupti]) -> None:
 def test_where_none_can_be_had_nothing_is_asked(two: FakeCupti) -> None:
     counters = InProcessCounters(H200, "gh100")
     counters.unavailable = "libcupti was not found"
-    profile = counters.lookup(CALL, "square", METRICS, list)
+    profile = counters.lookup(CALL, Selection("square"), METRICS, list)
     assert (profile.regex, profile.unavailable) == ("square", "libcupti was not found")
     assert two.called == []
 
@@ -139,9 +140,9 @@ def test_what_is_wrong_with_one_call_leaves_the_others(install: Callable[..., Fa
     install(FakeCupti(row(5000, 80)), SQUARE, SUM)
     counters = InProcessCounters(H200, "gh100")
     with pytest.raises(CuptiError, match="launched 1 kernels under the profiler and 2 before"):
-        counters.lookup(CALL, None, METRICS, list)
+        counters.lookup(CALL, Selection(), METRICS, list)
     install(FakeCupti(row(5000, 80)), SQUARE)
-    assert counters.lookup(CALL, None, METRICS, list).combined["kernels"] == 1
+    assert counters.lookup(CALL, Selection(), METRICS, list).combined["kernels"] == 1
 
 
 def test_launches_are_in_order_and_a_graph_is_refused() -> None:
@@ -159,3 +160,10 @@ def test_a_gpu_that_is_not_in_the_table_has_facts_and_no_occupancy() -> None:
     facts = launch_facts(SQUARE, GpuInfo(name="", slug="", compute_capability="99.0", multiprocessors=1))
     assert facts["launch__block_size"] == 256
     assert "sm__maximum_warps_per_active_cycle_pct" not in facts
+
+
+def test_one_launch_is_kept_alone(two: FakeCupti) -> None:
+    counters = InProcessCounters(H200, "gh100")
+    profile = counters.lookup(CALL, Selection(None, "first"), METRICS, list)
+    assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [5.0]
+    assert (profile.combined["kernels"], profile.launches) == (1, "first")

@@ -45,6 +45,11 @@ def test_presets_are_a_text_or_a_list(pytester: pytest.Pytester, written: str) -
     assert marker(pytester, f"preset={written}").preset == ("sol", "stalls")
 
 
+def test_the_nearest_launches_count(pytester: pytest.Pytester) -> None:
+    found = marker(pytester, "launches=2", module="pytestmark = pytest.mark.gpuperf(launches='last')")
+    assert found.launches == 2
+
+
 def test_the_nearest_preset_counts(pytester: pytest.Pytester) -> None:
     found = marker(pytester, "preset='sol'", module="pytestmark = pytest.mark.gpuperf(preset='stalls')")
     assert found.preset == ("sol",)
@@ -53,11 +58,15 @@ def test_the_nearest_preset_counts(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("decorator", "message"),
     [
-        ("kernel='x'", "argument 'kernel'; expected keyword arguments out of kernels, limits"),
+        ("kernel='x'", "argument 'kernel'; expected keyword arguments out of kernels, launches"),
         ("'x'", "positional argument 'x'"),
         ("kernels='('", "kernel regex '\\(' in the gpuperf marker of .* is broken"),
         ("kernels=[]", "kernels=\\[\\]"),
         ("kernels=3", "kernels=3"),
+        (
+            "launches='second'",
+            "launches='second' in the gpuperf marker of .*; expected 'all', 'first', 'last'",
+        ),
         ("tolerance=-1", "tolerance=-1"),
         ("tolerance=True", "tolerance=True"),
         ("preset='stals'", "no preset 'stals' in the gpuperf marker of .*expected one or more of default"),

@@ -99,3 +99,18 @@ def test_an_unknown_preset_is_named(pytester: pytest.Pytester) -> None:
 def test_metrics_are_separated_by_commas(pytester: pytest.Pytester) -> None:
     found = settings(pytester, "--gpuperf-metrics=dram__bytes_read.sum, dram__bytes_write.sum,")
     assert found.metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")
+
+
+def test_counters_are_kept_unless_ci_is_set(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings(pytester).counter_cache == "auto"
+    monkeypatch.setenv("CI", "true")
+    for asked in ("auto", "refresh"):
+        assert settings(pytester, f"--gpuperf-counter-cache={asked}").counter_cache == "off"
+
+
+@pytest.mark.parametrize(("asked", "found"), [("auto", "refresh"), ("off", "off")])
+def test_baselines_are_updated_with_new_counters(pytester: pytest.Pytester, asked: str, found: str) -> None:
+    arguments = (f"--gpuperf-counter-cache={asked}", "--gpuperf-update=new")
+    assert settings(pytester, *arguments).counter_cache == found

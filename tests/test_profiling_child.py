@@ -11,6 +11,7 @@ from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.ncu import find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.counters.selection import Selection
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.instruments.child import ANY_NUMBER, AnyMetrics
@@ -46,7 +47,7 @@ def profiled(project: Path) -> list[str]:
 
 def why_not(done: ProfilingPass, test: str, label: str) -> str:
     with pytest.raises(GpuperfError) as raised:
-        done.lookup(Call(f"test_k.py::{test}", label, print), None, (), list)
+        done.lookup(Call(f"test_k.py::{test}", label, print), Selection(), (), list)
     return str(raised.value)
 
 

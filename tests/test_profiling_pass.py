@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_ncu
+from fake_cupti import activity
 from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.ncu import find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import PRESETS
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.counters.selection import Selection
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.counters.selection import Launches
     from pytest_gpuperf.records import Profile
 
 SQUARE = "suites/test_square.py::test_square_triton[1823x781]"
@@ -39,10 +42,20 @@ def run(
 
 
 def lookup(
-    done: ProfilingPass, nodeid: str, regex: str | None = None, *metrics: str, label: str = "main"
+    done: ProfilingPass,
+    nodeid: str,
+    regex: str | None = None,
+    *metrics: str,
+    label: str = "main",
+    launches: Launches = "all",
 ) -> Profile:
     names = metrics or PRESETS["default"]
-    return done.lookup(Call(nodeid, label, print), regex, names, lambda: ["a_kernel", "b_kernel"])
+    return done.lookup(
+        Call(nodeid, label, print),
+        Selection(regex, launches),
+        names,
+        lambda: [activity("a_kernel"), activity("b_kernel")],
+    )
 
 
 def arguments(tmp_path: Path) -> list[str]:
@@ -63,6 +76,13 @@ def test_two_launches_of_one_call_are_kept_and_combined(tmp_path: Path) -> None:
     assert durations == [4.896, 4.96]
     assert profile.combined["duration_us"] == pytest.approx(4.896 + 4.96)
     assert profile.combined["kernels"] == 2
+
+
+def test_one_launch_of_a_call_is_kept_alone(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), CHAIN, "square", label="both", launches="last")
+    assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [4.96]
+    assert (profile.combined["kernels"], profile.combined["duration_us"]) == (1, 4.96)
+    assert profile.launches == "last"
 
 
 def test_a_regex_that_matches_nothing_names_what_ran(tmp_path: Path) -> None:
@@ -100,7 +120,13 @@ def test_ncu_is_asked_for_what_the_tests_want_and_no_more(tmp_path: Path) -> Non
     assert found[found.index("--metrics") + 1].split(",") == [
         "launch__waves_per_multiprocessor",
         "lts__t_sector_hit_rate.pct",
+        "gpu__time_duration.sum",
+        "lts__t_sectors.sum",
     ]
+
+
+def test_the_weights_of_an_only_launch_are_not_kept(tmp_path: Path) -> None:
+    assert lookup(run(tmp_path), SQUARE).kernels[0].weights == {}
 
 
 def test_each_test_keeps_what_it_wants_though_all_are_read_at_once(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pytest_gpuperf.baseline.gather import gather, in_order
 from pytest_gpuperf.baseline.schema import TestBaseline, suite_of
 from pytest_gpuperf.baseline.update import ChangingFile, Update
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.options import in_ci
 from pytest_gpuperf.records import Run
 from pytest_gpuperf.static.parts import NO_GPU, split_run
 from pytest_gpuperf.verdict.gate import Gate
@@ -158,7 +159,7 @@ def refuse_in_ci(
     Raises:
         GpuperfError: `CI` is set.
     """
-    if environ.get("CI", "").lower() not in ("", "0", "false"):
+    if in_ci(environ):
         raise GpuperfError(
             "the baselines were left as they are, because CI is set",
             expected="a person who looks at what changes",

@@ -95,8 +95,7 @@ def record_command(
 def _command(number: int, arguments: Sequence[str]) -> list[str]:
     """What to type; the options at its end have the last word."""
     command = ["pytest", "--gpuperf", *arguments, "--gpuperf-replay=never", "--gpuperf-update=never"]
-    if number > 1:
-        command.append("--gpuperf-counters=off")
+    command.append("--gpuperf-counter-cache=refresh" if number == 1 else "--gpuperf-counters=off")
     given = click.get_current_context().params
     if given["root"] is not None:
         command.append(f"--rootdir={given['root']}")

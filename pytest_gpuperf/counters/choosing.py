@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.counters.combine import combine
+from pytest_gpuperf.counters.weights import weights_to_ask_for
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Profile
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.counters.raw_kernel import RawKernel
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call
 
 
@@ -31,6 +35,20 @@ class Wanted:
     """The sets that they are from; empty for the default."""
 
 
+def names_to_read(metrics: Iterable[str], chip: str) -> list[str]:
+    """Raw names to ask for, so that metrics can be filled, and weighted where several launches combine.
+
+    Args:
+        metrics: Short names and raw ones.
+        chip: Name of the GPU's chip; empty where it is not known.
+    """
+    short, raw = by_kind(metrics)
+    counted = [name for name in short if catalogue.METRICS[name].requests(chip)]
+    of_weights, raw_weights = by_kind(weights_to_ask_for((*counted, *raw)))
+    names = catalogue.ncu_metric_names((*short, *of_weights), chip)
+    return list(dict.fromkeys((*names, *raw, *raw_weights)))
+
+
 def by_kind(metrics: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
     """Short names and raw ones, each once."""
     names = dict.fromkeys(metrics)
@@ -41,23 +59,24 @@ def by_kind(metrics: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
 def choose(
     call: Call,
     kernels: Sequence[RawKernel],
-    regex: str | None,
+    selection: Selection,
     wanted: Wanted | None,
     list_kernels: Callable[[], list[str]],
-) -> list[RawKernel]:
+) -> Sequence[RawKernel]:
     """The kernels of a call that it and its marker ask for.
 
     Args:
         call: The call.
         kernels: Those that were profiled.
-        regex: Chooses among them; None for all.
+        selection: Chooses among them.
         wanted: What its test asks for.
         list_kernels: Names the kernels that the call launches; asked only when none matched.
 
     Raises:
-        GpuperfError: None is left.
+        GpuperfError: None is left, or fewer than the index of the one that is asked for.
     """
     marker = wanted.regex if wanted else None
+    regex = selection.regex
     chosen = [kernel for kernel in kernels if kernel.matches(regex)]
     left = [kernel for kernel in chosen if kernel.matches(marker)]
     if not left:
@@ -66,43 +85,49 @@ def choose(
         if regex != marker and marker is not None and named:
             raise _left_out(call, regex, marker, named)
         raise _nothing_matched(call, regex, launched)
-    return left
+    return selection.pick(left, call)
 
 
 def profile_of(
     kernels: Iterable[RawKernel],
     metrics: Iterable[str],
     *,
-    regex: str | None,
+    selection: Selection,
     wanted: Wanted | None,
     source: str,
     cache_control: str,
     clock_control: str,
     chip: str,
+    read_at: str = "",
 ) -> Profile:
     """Kernels as a record.
 
     Args:
         kernels: Those that were chosen.
         metrics: Short names and raw ones to keep.
-        regex: By which the call chose them.
+        selection: By which the call chose them.
         wanted: What its test asked for.
         source: What read them.
         cache_control: As ncu calls it.
         clock_control: As ncu calls it.
         chip: Name of the GPU's chip.
+        read_at: When an earlier run read them; empty where this one did.
     """
     short, raw = by_kind(metrics)
     profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
+    if len(profiles) == 1:
+        profiles = (replace(profiles[0], weights={}),)
     return Profile(
         kernels=profiles,
         combined=combine(profiles),
-        regex=regex or "",
+        regex=selection.regex or "",
+        launches=selection.recorded,
         source=source,
         cache_control=cache_control,
         clock_control=clock_control,
         preset=wanted.preset if wanted else "",
         chip=chip,
+        read_at=read_at,
     )
 
 

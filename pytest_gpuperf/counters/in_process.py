@@ -10,8 +10,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters import catalogue
-from pytest_gpuperf.counters.choosing import by_kind, choose, profile_of
+from pytest_gpuperf.counters.choosing import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.counters.csv_reader import function_name
 from pytest_gpuperf.counters.launch_facts import launch_facts
 from pytest_gpuperf.counters.raw_kernel import RawKernel
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.counters.choosing import Wanted
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.cupti.activity import Activity
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.records import GpuInfo
@@ -56,35 +56,35 @@ class InProcessCounters:
     def lookup(
         self,
         call: Call,
-        regex: str | None,
+        selection: Selection,
         metrics: Sequence[str],
-        list_kernels: Callable[[], list[str]],  # noqa: ARG002
+        launched: Callable[[], list[Activity]],  # noqa: ARG002
     ) -> Profile:
         """Profile a call.
 
         Args:
             call: The call.
-            regex: Chooses among its kernels; None for all.
+            selection: Chooses among its kernels.
             metrics: Short names and raw ones to keep.
-            list_kernels: Not needed: the kernels are known.
+            launched: Not needed: the kernels are known.
 
         Raises:
             GpuperfError: No kernel matched, a metric is unknown, or CUPTI refuses.
         """
         if self.unavailable:
-            return Profile(regex=regex or "", unavailable=self.unavailable)
+            return Profile(regex=selection.regex or "", unavailable=self.unavailable)
         try:
             kernels = self._read(call, metrics)
         except BaseException:
             self.let_go()
             raise
         wanted = self._wanted.get(call.nodeid)
-        chosen = choose(call, kernels, regex, wanted, lambda: [kernel.name for kernel in kernels])
+        chosen = choose(call, kernels, selection, wanted, lambda: [kernel.name for kernel in kernels])
         _check_metrics(chosen, by_kind(metrics)[1])
         return profile_of(
             chosen,
             metrics,
-            regex=regex,
+            selection=selection,
             wanted=wanted,
             source="cupti",
             cache_control="none",
@@ -108,8 +108,7 @@ class InProcessCounters:
         launches = in_launch_order(activity for activity in activities if activity.name)
         if not launches:
             return []
-        short, raw = by_kind(metrics)
-        names = self._profiler.known([*catalogue.ncu_metric_names(short, self._chip), *raw])
+        names = self._profiler.known(names_to_read(metrics, self._chip))
         rows = self._profiler.read(call, names, len(launches)) if names else [{}] * len(launches)
         return [
             RawKernel(

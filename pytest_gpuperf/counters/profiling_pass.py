@@ -6,16 +6,17 @@ import difflib
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters import catalogue
-from pytest_gpuperf.counters.choosing import by_kind, choose, profile_of
+from pytest_gpuperf.counters.choosing import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.counters.csv_reader import read_csv
 from pytest_gpuperf.counters.isolated_reader import read_report_isolated
 from pytest_gpuperf.counters.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
 from pytest_gpuperf.counters.ncu_messages import explain
 from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.counters.plan import PassFolder, Plan
+from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.options import PROFILING_PASS_ENV
 from pytest_gpuperf.records import Profile
@@ -25,17 +26,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.counters.choosing import Wanted
+    from pytest_gpuperf.counters.kept_counters import KeptCounters, KeptTest
     from pytest_gpuperf.counters.raw_kernel import RawKernel
+    from pytest_gpuperf.counters.selection import Selection
+    from pytest_gpuperf.cupti.activity import Activity
     from pytest_gpuperf.instruments.base import Call
 
 
 class ProfilingPass:
-    """Counters of every call of a session, read from one report.
+    """Counters of every call of a session, read from one report, or kept from an earlier one.
 
     Where no counters could be had, `unavailable` says why and `lookup` answers with it.
+
+    Args:
+        folder: Where plan, report and logs go.
+        ncu: None where there is none.
+        unavailable: Why there are no counters.
+        chip: Name of the GPU's chip; empty where it is not known.
+        kept: Counters of tests that may not have changed; None where all are read.
     """
 
-    def __init__(self, folder: PassFolder, ncu: Ncu | None, unavailable: str = "", chip: str = "") -> None:
+    def __init__(
+        self,
+        folder: PassFolder,
+        ncu: Ncu | None,
+        unavailable: str = "",
+        chip: str = "",
+        *,
+        kept: KeptCounters | None = None,
+    ) -> None:
         self.unavailable = unavailable
         self.notice = ""
         """What a reader of the counters should know."""
@@ -48,6 +67,42 @@ class ProfilingPass:
         self._finished: set[str] = set()
         self._ending = ""
         self._kernels: dict[str, list[RawKernel]] = {}
+        self._kept = kept
+        self._recalled: dict[str, KeptTest] = {}
+
+    def recall(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Take what was kept of tests that have not changed.
+
+        Args:
+            wanted: The tests.
+
+        Returns:
+            Those that are to be run under ncu.
+        """
+        self._wanted = {test.nodeid: test for test in wanted}
+        if self._kept is None:
+            return list(wanted)
+        found = {test.nodeid: self._kept.find(test) for test in wanted}
+        self._recalled = {nodeid: kept for nodeid, kept in found.items() if kept is not None}
+        return [test for test in wanted if test.nodeid not in self._recalled]
+
+    def is_recalled(self, nodeid: str) -> bool:
+        """Whether a test's counters were kept from an earlier run."""
+        return nodeid in self._recalled
+
+    def keep(self, read_at: str) -> None:
+        """Keep what ncu has read in this session for later ones.
+
+        Args:
+            read_at: The session's date.
+        """
+        if self._kept is None or self.unavailable or self.notice:
+            return
+        labels: dict[str, set[str]] = {nodeid: set() for nodeid in self._finished - self._failures.keys()}
+        for nodeid, label in self._ranges:
+            if nodeid in labels:
+                labels[nodeid].add(label)
+        self._kept.keep(labels, read_at)
 
     def run(
         self,
@@ -67,9 +122,8 @@ class ProfilingPass:
         assert self._ncu is not None
         folder = self._folder
         folder.write_plan(Plan([test.nodeid for test in wanted]))
-        self._wanted = {test.nodeid: test for test in wanted}
-        short, raw = by_kind(name for test in wanted for name in test.metrics)
-        metrics = list(dict.fromkeys([*catalogue.ncu_metric_names(short, self._chip), *raw]))
+        self._wanted.update({test.nodeid: test for test in wanted})
+        metrics = names_to_read((name for test in wanted for name in test.metrics), self._chip)
         command = [
             *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
             *(sys.executable, "-m", "pytest", *arguments),
@@ -129,37 +183,66 @@ class ProfilingPass:
             return kernels
 
     def lookup(
-        self, call: Call, regex: str | None, metrics: Sequence[str], list_kernels: Callable[[], list[str]]
+        self,
+        call: Call,
+        selection: Selection,
+        metrics: Sequence[str],
+        launched: Callable[[], list[Activity]],
     ) -> Profile:
         """Counters of one call.
 
         Args:
             call: The call as the session sees it.
-            regex: Chooses among the kernels of the call; None for all.
+            selection: Chooses among the kernels of the call.
             metrics: Short names and raw ones to keep.
-            list_kernels: Names the kernels that the call launches; asked only when none matched.
+            launched: What the call launches; asked only when no kernel matched, or counters are kept.
 
         Raises:
-            GpuperfError: The call was not reached, no kernel matched, or a metric is unknown.
+            GpuperfError: The call was not reached, no kernel matched, a metric is unknown, or the counters
+                that were kept are of other launches.
         """
-        if self.unavailable:
-            return Profile(regex=regex or "", unavailable=self.unavailable)
-        name = self._ranges.get((call.nodeid, call.label))
-        if name is None:
-            raise self._not_reached(call)
+        recalled = self._recalled.get(call.nodeid)
+        if self.unavailable and recalled is None:
+            return Profile(regex=selection.regex or "", unavailable=self.unavailable)
+        read = self._recall(recalled, call, launched) if recalled is not None else self._read_of(call)
         wanted = self._wanted.get(call.nodeid)
-        kernels = choose(call, self._kernels.get(name, ()), regex, wanted, list_kernels)
+        kernels = choose(call, read, selection, wanted, lambda: [launch.name for launch in launched()])
         self._check_metrics(kernels, by_kind(metrics)[1])
+        if recalled is None and self._kept is not None:
+            # What cannot be seen here could not be known again.
+            with suppress(CuptiError):
+                self._kept.note(call.nodeid, call.label, read, launched())
         return profile_of(
             kernels,
             metrics,
-            regex=regex,
+            selection=selection,
             wanted=wanted,
             source="ncu",
             cache_control=CACHE_CONTROL,
             clock_control=CLOCK_CONTROL,
             chip=self._chip,
+            read_at=recalled.read_at if recalled is not None else "",
         )
+
+    def _read_of(self, call: Call) -> Sequence[RawKernel]:
+        name = self._ranges.get((call.nodeid, call.label))
+        if name is None:
+            raise self._not_reached(call)
+        return self._kernels.get(name, ())
+
+    def _recall(
+        self, recalled: KeptTest, call: Call, launched: Callable[[], list[Activity]]
+    ) -> Sequence[RawKernel]:
+        assert self._kept is not None
+        kept = recalled.calls.get(call.label)
+        why = self._kept.why_stale(call.nodeid, kept, launched())
+        if kept is None or why:
+            self._kept.drop(call.nodeid)
+            raise GpuperfError(
+                f"the counters of {call}, kept on {recalled.read_at[:10]}, are not those of now: {why}",
+                next_step="run it again: until its code changes, nothing more is kept of this test",
+            )
+        return kept.kernels
 
     def _not_reached(self, call: Call) -> GpuperfError:
         expected = "a test that does the same there, whatever values it reads"

@@ -9,6 +9,7 @@ import msgspec
 
 from pytest_gpuperf.counters.catalogue import short_metrics
 from pytest_gpuperf.counters.ncu_rules import Rule
+from pytest_gpuperf.counters.weights import weight_names
 from pytest_gpuperf.records import KernelProfile, MetricValue
 
 if TYPE_CHECKING:
@@ -46,14 +47,18 @@ class RawKernel(msgspec.Struct, frozen=True):
             extra: Raw ncu names to keep beside the catalogue's short ones, in ncu's base unit.
             short: The short names to keep; None for all.
         """
-        metrics = short_metrics(self.metrics, self.units)
-        if short is not None:
-            metrics = {name: value for name, value in metrics.items() if name in short}
+        known = short_metrics(self.metrics, self.units)
+        metrics = {name: value for name, value in known.items() if short is None or name in short}
         metrics.update({name: self.metrics[name] for name in extra if name in self.metrics})
+        known = {**self.metrics, **known}
+        weights = {
+            name: known[name] for name in weight_names(metrics) if name in known and name not in metrics
+        }
         return KernelProfile(
             name=self.name,
             demangled="" if self.demangled == self.name else self.demangled,
             grid=self.grid,
             block=self.block,
             metrics=metrics,
+            weights=weights,
         )

@@ -17,7 +17,7 @@ from pytest_gpuperf.counters.csv_reader import read_csv
 from pytest_gpuperf.counters.isolated_reader import read_report_isolated
 from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.counters.ncu_rules import Rule  # noqa: TC001
-from pytest_gpuperf.counters.weights import raw_weight_names
+from pytest_gpuperf.counters.weights import weight_names
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.records import KernelProfile
@@ -92,32 +92,25 @@ def read_report(
 
 def _read_chosen(path: Path, plain: Path, regex: str | None, metrics: Collection[str]) -> list[ReportKernel]:
     raw_names = [name for name in metrics if name not in METRICS]
-    weights = raw_weight_names(raw_names)
+    weights = [name for name in weight_names([*METRICS, *raw_names]) if name not in METRICS]
     launches = list(enumerate(_read(plain, [*source_names(), *weights, *raw_names])))
     chosen = [(launch, kernel) for launch, kernel in launches if kernel.matches(regex)]
     if not chosen:
         raise _no_kernel(path, regex, [kernel for _, kernel in launches])
-    found = [_report_kernel(launch, kernel, raw_names, weights) for launch, kernel in chosen]
+    found = [_report_kernel(launch, kernel, raw_names) for launch, kernel in chosen]
     for name in metrics:
         if not any(name in kernel.metrics for kernel in found):
             raise _no_metric(path, name, {launch for launch, _ in chosen}, plain)
     return found
 
 
-def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str], weights: Iterable[str]) -> ReportKernel:
-    profile = raw.profile(extra)
-    profile = msgspec.structs.replace(
-        profile,
-        weights={
-            name: raw.metrics[name] for name in weights if name in raw.metrics and name not in profile.metrics
-        },
-    )
+def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str]) -> ReportKernel:
     return ReportKernel(
         launch=launch,
         ranges=raw.ranges,
         units={name: raw.units[name] for name in extra if name in raw.units},
         rules=raw.rules,
-        **msgspec.structs.asdict(profile),
+        **msgspec.structs.asdict(raw.profile(extra)),
     )
 
 

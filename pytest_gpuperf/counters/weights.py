@@ -2,8 +2,9 @@
 
 `100 * a / b` of two launches become `100 * (a1 + a2) / (b1 + b2)`, which is their mean weighted by `b`. ncu's
 names say what `b` is: `sm__….pct_of_peak_sustained_active` is of the active cycles of the SMs,
-`lts__t_sector_hit_rate.pct` of the sectors of L2. Where a report has no `b` among its raw values, the
-duration stands for it.
+`lts__t_sector_hit_rate.pct` of the sectors of L2; a share that the catalogue makes of two counts is of the
+second. The plugin has `b` read beside what it asks for; where a
+report of someone else's, or a chip, has no `b`, the duration stands for it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters.catalogue import METRICS, Combining, get
+from pytest_gpuperf.counters.catalogue import Combining, get
+from pytest_gpuperf.counters.catalogue.metric import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,6 +83,8 @@ def weights_of(name: str, combining: Combining) -> tuple[Weight, ...]:
     if combining is not Combining.DURATION:
         return ()
     metric = get(name)
+    if metric is not None and metric.sources[0].formula is share:
+        return Weight("totals", metric.sources[0].names[1:]), DURATION
     return *_of_raw_name(metric.ncu if metric else name), DURATION
 
 
@@ -98,13 +102,33 @@ def _of_raw_name(name: str) -> tuple[Weight, ...]:
     return _INSTRUCTIONS[-1:] if _PER_EXECUTED.fullmatch(name) else ()
 
 
-def raw_weight_names(metrics: Iterable[str] = ()) -> tuple[str, ...]:
-    """Raw ncu names that can be the weight of a metric of the catalogue, or of others.
+def weight_names(metrics: Iterable[str]) -> tuple[str, ...]:
+    """What can be the weight of metrics, in whichever way, by short or raw name.
 
     Args:
-        metrics: Raw names beside the catalogue's.
+        metrics: Short and raw names.
     """
-    wanted = [(name, metric.combining) for name, metric in METRICS.items()]
-    wanted += [(name, Combining.DURATION) for name in metrics]
-    names = [part for pair in wanted for weight in weights_of(*pair) for part in weight.metrics]
-    return tuple(dict.fromkeys(name for name in names if "__" in name))
+    return _parts(way for name in metrics for way in _ways(name))
+
+
+def weights_to_ask_for(metrics: Iterable[str]) -> tuple[str, ...]:
+    """What to have read beside metrics: the most exact weight of each, and the duration where there is none.
+
+    It comes in the passes that the metrics take: no preset needs more of them for it.
+
+    Args:
+        metrics: Short and raw names.
+
+    Returns:
+        Short and raw names.
+    """
+    return _parts(way for name in metrics for way in (*_ways(name)[:1], *_ways(name)[-1:]))
+
+
+def _ways(name: str) -> tuple[Weight, ...]:
+    metric = get(name)
+    return weights_of(name, metric.combining if metric else Combining.DURATION)
+
+
+def _parts(ways: Iterable[Weight]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part for way in ways for part in way.metrics))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
@@ -44,6 +45,20 @@ class Nvml:
         if (gpu := self._handle) is None:
             return 0
         return int(_read(lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0))
+
+    def clock_settings(self) -> str:
+        """Application clocks and power limit, as they are set; zeros where NVML does not tell.
+
+        Clocks that are locked (`nvidia-smi -lgc`) are not among what NVML tells.
+        """
+        if (gpu := self._handle) is None:
+            return ""
+        sm, memory = (
+            _read(partial(pynvml.nvmlDeviceGetApplicationsClock, gpu, clock), 0)
+            for clock in (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM)
+        )
+        power_w = _read(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu), 0) // 1000
+        return f"{sm} MHz, memory {memory} MHz, {power_w} W"
 
     def conditions(self) -> Conditions | None:
         """The GPU's state now."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
 
 
@@ -62,11 +63,11 @@ class Instruments(Protocol):
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time the call."""
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:
-        """Read the counters of the call's kernels that match the regex.
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:
+        """Read the counters of those launches of the call that are asked for.
 
         Raises:
-            GpuperfError: No kernel matched, or a metric is unknown.
+            GpuperfError: No launch matched, or a metric is unknown.
         """
 
     def trace(self, call: Call) -> Trace:

@@ -20,6 +20,7 @@ from pytest_gpuperf.records import (
 from pytest_gpuperf.records.trace import KERNEL_CLASSES
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import StaticKernel, TimingMode
 
@@ -93,10 +94,12 @@ class ChildInstruments:
             flops=flops,
         )
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
         """Nothing, and a row that has every metric."""
         row = AnyMetrics()
-        return Profile(kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels or "")
+        return Profile(
+            kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels.regex or ""
+        )
 
     def trace(self, call: Call) -> Trace:  # noqa: ARG002
         """Nothing, for another profiler may hold CUPTI: a kernel of each class, with figures that agree."""

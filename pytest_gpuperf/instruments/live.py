@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.counters.in_process import InProcessCounters
     from pytest_gpuperf.counters.profiling_pass import ProfilingPass
+    from pytest_gpuperf.counters.selection import Selection
+    from pytest_gpuperf.cupti.activity import Activity
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.timing.timer import Timer
@@ -98,10 +100,10 @@ class LiveInstruments:
         median = timings[len(timings) // 2]
         return replace(median, measured_again=(*median.measured_again, doubt))
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
-        if kernels is not None:
-            check_regex(kernels, f"for {call}")
+        if kernels.regex is not None:
+            check_regex(kernels.regex, f"for {call}")
         return self._counters.lookup(call, kernels, metrics, lambda: launched_kernels(call))
 
     def trace(self, call: Call) -> Trace:
@@ -127,8 +129,8 @@ def trace_file_name(nodeid: str, label: str) -> str:
     return f"{readable}-{zlib.crc32(f'{nodeid}#{label}'.encode()):08x}.json.gz"
 
 
-def launched_kernels(call: Call) -> list[str]:
-    """Names of the kernels that a call launches, in order, as CUPTI sees them.
+def launched_kernels(call: Call) -> list[Activity]:
+    """The kernels that a call launches, in order, as CUPTI sees them.
 
     Raises:
         CuptiError: It cannot.
@@ -136,4 +138,4 @@ def launched_kernels(call: Call) -> list[str]:
     call()
     with recorded() as activities:
         call()
-    return [activity.name for activity in activities if activity.name]
+    return [activity for activity in activities if activity.name]

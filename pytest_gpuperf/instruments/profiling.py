@@ -12,6 +12,7 @@ from pytest_gpuperf.counters.plan import Event, PassFolder
 from pytest_gpuperf.instruments.child import ChildInstruments
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.records import Profile, Timing
 
@@ -32,7 +33,7 @@ class ProfilingInstruments(ChildInstruments):
         torch.cuda.synchronize()
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:
         """Run the call once where ncu sees it."""
         self.warm_up(call)
         # ncu's reader has to give the name back as it was: what is not plain in it is for people only.

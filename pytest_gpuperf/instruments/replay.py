@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import pytest
 
+from pytest_gpuperf.counters.combine import combine
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Correctness, Profile, Timing, Trace, WarmUp
 from pytest_gpuperf.static.kernel import kernels_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Run, StaticKernel, TestRecord
 
@@ -62,12 +64,22 @@ class ReplayInstruments:
             )
         return msgspec.structs.replace(timing, bytes=bytes, flops=flops)
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
-        """The recorded counters."""
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
+        """The recorded counters; where all launches were kept, those of the ones that are asked for now."""
         profile = self._recorded(call, "profile", Profile)
         if profile.unavailable and profile.unavailable != self._tests[call.nodeid][1].counters_unavailable:
             raise GpuperfError(profile.unavailable)
-        return profile
+        if profile.unavailable or profile.launches == kernels.recorded:
+            return profile
+        if profile.launches:
+            pytest.skip(
+                f"the recording of {call.nodeid} has launches={profile.launches}, the test asks for "
+                f"{kernels.launches}"
+            )
+        picked = tuple(kernels.pick(profile.kernels, call))
+        return msgspec.structs.replace(
+            profile, kernels=picked, combined=combine(picked), launches=kernels.recorded
+        )
 
     def trace(self, call: Call) -> Trace:
         """The recorded kernel table."""

@@ -13,6 +13,7 @@ from pytest_gpuperf.sanitizer.marker_launcher import MarkerLauncher
 from pytest_gpuperf.sanitizer.markers import marker_name
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Correctness, Profile, Timing, Trace
 
@@ -80,7 +81,7 @@ class SanitizingInstruments(ChildInstruments):
         self._run(call)
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:
         """One call."""
         self._run(call)
         return super().profile(call, kernels=kernels, metrics=metrics)

@@ -9,6 +9,7 @@ import pytest
 if TYPE_CHECKING:
     import torch
 
+    from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.instruments.base import Call, Reference
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
@@ -43,7 +44,7 @@ class StaticInstruments:
         """Nothing runs here."""
         raise self._missing
 
-    def profile(self, call: Call, *, kernels: str | None, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
+    def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
         """Nothing runs here, and a test that goes on without counters would fail at something else."""
         pytest.fail(f"gpuperf: {self._missing}", pytrace=False)
 

@@ -22,7 +22,8 @@ class KernelProfile(Record, frozen=True, kw_only=True):
     metrics: dict[str, MetricValue] = {}
     """By short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
     weights: dict[str, MetricValue] = {}
-    """By raw ncu name: what no metric is read from, but by which some are weighted when launches combine."""
+    """By short or raw name: what nobody asked for, but by which some metrics are weighted when launches
+    combine. Empty for the only launch of a call, and in runs of before it was kept."""
 
 
 class Profile(Record, frozen=True, kw_only=True):
@@ -31,9 +32,11 @@ class Profile(Record, frozen=True, kw_only=True):
     kernels: tuple[KernelProfile, ...] = ()
     """In launch order."""
     combined: dict[str, MetricValue] = {}
-    """All kernels as one: counts added, percentages weighted by duration, maxima kept."""
+    """All kernels as one: counts added, percentages weighted by what they are shares of, maxima kept."""
     regex: str = ""
     """The pattern that chose the kernels; empty for all."""
+    launches: str = ""
+    """Which of their launches: `first`, `last` or an index; empty for all."""
     source: str = "ncu"
     """Who counted: `ncu`, `cupti` where it was done in the process of the test, or `static` for what a
     compiler knows without running anything."""
@@ -44,6 +47,9 @@ class Profile(Record, frozen=True, kw_only=True):
     """The sets of metrics that were asked for, separated by commas; empty for the default."""
     chip: str = ""
     """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty where not known."""
+    read_at: str = ""
+    """When an earlier run read them of the same code, in UTC (`2026-11-20T17:30:12Z`); empty where this one
+    did."""
     unavailable: str = ""
     """Why there are no counters (one sentence and what to do); empty where there are."""
 

@@ -32,6 +32,7 @@ def notices(
     lines = [f"no counters: {printable(counters_unavailable)}"] if counters_unavailable else []
     if not counters_unavailable:
         lines.extend(_missing_profiles(results))
+    lines.extend(_kept_profiles(results, replayed=replayed))
     lines.extend(
         _doubt(results, "with other processes on the GPU", lambda timing: _other_processes(timing) > 0)
     )
@@ -109,6 +110,20 @@ def _missing_profiles(results: Sequence[TestResult]) -> list[str]:
     lines = [printable(f"no counters for {_names(tests)}: {reason}") for reason, tests in by_count[:SHOWN]]
     rest = sum(len(tests) for _, tests in by_count[SHOWN:])
     return [*lines, f"no counters for {_tests(rest)} more, for other reasons"] if rest else lines
+
+
+def _kept_profiles(results: Sequence[TestResult], *, replayed: bool) -> list[str]:
+    kept = [result for result in results if any(_dates(result))]
+    if not kept:
+        return []
+    dates = sorted({date for result in kept for date in filter(None, _dates(result))})
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    anew = "" if replayed else "; --gpuperf-counter-cache=refresh reads them anew"
+    return [printable(f"{_tests(len(kept))} with counters of {when}, of the same code: {_names(kept)}{anew}")]
+
+
+def _dates(result: TestResult) -> Iterable[str]:
+    return (m.profile.read_at[:10] for m in result.record.measurements.values() if m.profile)
 
 
 def _not_captured(results: Sequence[TestResult]) -> list[str]:

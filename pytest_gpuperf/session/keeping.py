@@ -11,7 +11,14 @@ from pytest_gpuperf.runs import STATE_FOLDER, RunStore
 from pytest_gpuperf.session.base import Session, now
 
 if TYPE_CHECKING:
+    import datetime
+
     from pytest_gpuperf.options import Settings
+
+
+def timestamp(moment: datetime.datetime) -> str:
+    """A time in UTC as records have it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class KeepingSession(Session):
@@ -41,7 +48,7 @@ class KeepingSession(Session):
         run = Run(
             schema=RUN_SCHEMA,
             id=self.run_id,
-            started_at=self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            started_at=timestamp(self._started),
             environment=self.environment,
             complete=complete,
             counters_unavailable=self.why_no_counters,

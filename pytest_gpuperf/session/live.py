@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.choosing import Wanted
+from pytest_gpuperf.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.counters.ncu import Ncu, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
@@ -16,7 +17,7 @@ from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.runs import make_state_folder
 from pytest_gpuperf.sanitizer.wording import errors_of
-from pytest_gpuperf.session.keeping import KeepingSession
+from pytest_gpuperf.session.keeping import KeepingSession, timestamp
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
 from pytest_gpuperf.verdict.decision import Outcome
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.paired_pass import PairedPass
-    from pytest_gpuperf.records import GpuInfo, Timing
+    from pytest_gpuperf.records import Environment, Timing
     from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.verdict.result import TestResult
 
@@ -61,14 +62,15 @@ class LiveSession(KeepingSession):
         os.environ.setdefault("TEARDOWN_CUPTI", "1")
         ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
-        self._counters = self._source_of_counters(settings, gpu, ncu)
         nvml = Nvml(gpu.uuid)
+        where = environment(gpu, settings.root, ncu.version if ncu else "")
+        self._counters = self._source_of_counters(settings, where, ncu, nvml.clock_settings())
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
         )
         traces = self.runs.folder / self.run_id / "traces"
         instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress, traces)
-        super().__init__(settings, instruments, environment(gpu, settings.root, ncu.version if ncu else ""))
+        super().__init__(settings, instruments, where)
         self._paired = self._paired_pass(settings.against) if settings.against else None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         self._ncu: Ncu | None = ncu
@@ -118,25 +120,38 @@ class LiveSession(KeepingSession):
         elif self._ncu is None:
             counters.unavailable = NO_NCU
         elif states:
-            wanted = [self._wanted(state) for state in states]
-            with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
-                counters.run(wanted, arguments, cwd, progress)
+            wanted = counters.recall([self._wanted(state) for state in states])
+            if wanted:
+                with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
+                    counters.run(wanted, arguments, cwd, progress)
             if counters.notice:
                 self.notices.append(counters.notice)
         if asked in ("ncu", "cupti") and counters.unavailable:
             for state in states:
-                state.unavailable = f"--gpuperf-counters={asked}, but {counters.unavailable}"
+                if not (isinstance(counters, ProfilingPass) and counters.is_recalled(state.nodeid)):
+                    state.unavailable = f"--gpuperf-counters={asked}, but {counters.unavailable}"
         if asked != "off":
             self.counters_unavailable = counters.unavailable
 
     def _source_of_counters(
-        self, settings: Settings, gpu: GpuInfo, ncu: Ncu | None
+        self, settings: Settings, where: Environment, ncu: Ncu | None, clocks: str
     ) -> ProfilingPass | InProcessCounters:
         """What reads counters: CUPTI in this process where it is asked for by name, else ncu."""
+        gpu = where.gpu
         known = chip_of(gpu.compute_capability)
         chip = known.name if known else ""
         if settings.counters != "cupti":
-            return ProfilingPass(PassFolder(self.runs.folder / self.run_id / "ncu"), ncu, chip=chip)
+            kept = None
+            if settings.counter_cache != "off" and ncu is not None:
+                kept = KeptCounters(
+                    self.runs.folder.parent,
+                    settings.root,
+                    conditions_of(where, clocks),
+                    chip=chip,
+                    reads=settings.counter_cache == "auto",
+                )
+            folder = PassFolder(self.runs.folder / self.run_id / "ncu")
+            return ProfilingPass(folder, ncu, chip=chip, kept=kept)
         from pytest_gpuperf.counters.in_process import InProcessCounters
         from pytest_gpuperf.cupti.range_profiler import why_no_range_profiler
 
@@ -225,6 +240,12 @@ class LiveSession(KeepingSession):
         )
         shown = "" if preset == (DEFAULT,) else ",".join(preset)
         return Wanted(state.nodeid, state.marker.regex, state.metrics, shown)
+
+    def finish(self, *, complete: bool) -> None:
+        """Keep the counters that ncu has read, and write the run."""
+        if isinstance(self._counters, ProfilingPass):
+            self._counters.keep(timestamp(self._started))
+        super().finish(complete=complete)
 
     @property
     def why_no_counters(self) -> str:

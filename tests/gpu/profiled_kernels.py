@@ -20,6 +20,7 @@ import torch
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.in_process import InProcessCounters
 from pytest_gpuperf.counters.presets import PRESETS
+from pytest_gpuperf.counters.selection import Selection
 from pytest_gpuperf.device.gpu import gpu_info
 from pytest_gpuperf.instruments.base import Call
 from suites.kernels.gemm import TILES, matmul_triton
@@ -107,7 +108,7 @@ def profile(path: Path, first: int) -> None:
         try:
             for _ in range(REPEATS):
                 began = time.perf_counter()
-                found = counters.lookup(Call("test_k.py::test_k", name, fn), None, METRICS, list)
+                found = counters.lookup(Call("test_k.py::test_k", name, fn), Selection(), METRICS, list)
                 row["seconds"].append(time.perf_counter() - began)
                 kernel = longest(found.kernels)
                 row["kernels"].append(

@@ -17,6 +17,7 @@ from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.in_process import InProcessCounters
 from pytest_gpuperf.counters.ncu import find_ncu
 from pytest_gpuperf.counters.presets import PRESETS
+from pytest_gpuperf.counters.selection import Selection
 from pytest_gpuperf.cupti.activity import recorded
 from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.device.gpu import gpu_info
@@ -58,18 +59,18 @@ def test_a_kernel_costs_little_after_the_first(
     counters: InProcessCounters, x: torch.Tensor, metrics: tuple[str, ...], most_s: float
 ) -> None:
     call = call_of(lambda: torch.square(x))
-    counters.lookup(call, None, metrics, list)
+    counters.lookup(call, Selection(), metrics, list)
     seconds = []
     for _ in range(5):
         began = time.perf_counter()
-        counters.lookup(call, None, metrics, list)
+        counters.lookup(call, Selection(), metrics, list)
         seconds.append(time.perf_counter() - began)
     assert statistics.median(seconds) <= most_s, seconds
 
 
 def test_the_call_runs_once_for_each_pass(counters: InProcessCounters, x: torch.Tensor) -> None:
     y = torch.zeros_like(x)
-    counters.lookup(call_of(lambda: y.add_(1)), None, PRESETS["one-pass"], list)
+    counters.lookup(call_of(lambda: y.add_(1)), Selection(), PRESETS["one-pass"], list)
     # Two calls to warm up, one that is recorded, one that is counted.
     assert torch.equal(y, torch.full_like(y, 4))
 
@@ -86,12 +87,12 @@ def test_several_kernels_come_in_the_order_of_their_launches(
         torch.cuda.current_stream().wait_stream(side)
         (x @ x).sum()
 
-    found = counters.lookup(call_of(chain), None, PRESETS["sol"], list)
+    found = counters.lookup(call_of(chain), Selection(), PRESETS["sol"], list)
     names = [kernel.name for kernel in found.kernels]
     assert "SoftMax" in names[0]
     assert "elementwise" in names[1]
     assert found.combined["kernels"] == len(names) >= 4
-    gemm = counters.lookup(call_of(chain), "gemm|nvjet|cutlass", PRESETS["sol"], list)
+    gemm = counters.lookup(call_of(chain), Selection("gemm|nvjet|cutlass"), PRESETS["sol"], list)
     assert gemm.combined["kernels"] == 1
     assert (gemm.source, gemm.cache_control) == ("cupti", "none")
 
@@ -102,7 +103,7 @@ def test_backward_is_seen_too(counters: InProcessCounters) -> None:
     def backward() -> None:
         (w @ w).sum().backward()  # type: ignore[no-untyped-call]
 
-    found = counters.lookup(call_of(backward), "gemm|nvjet|cutlass", PRESETS["sol"], list)
+    found = counters.lookup(call_of(backward), Selection("gemm|nvjet|cutlass"), PRESETS["sol"], list)
     # One product forward and two back, each of one kernel or more.
     assert float(found.combined["kernels"]) >= 3
 
@@ -115,7 +116,7 @@ def test_a_graph_is_refused(counters: InProcessCounters, x: torch.Tensor) -> Non
         torch.square(x, out=y)
         torch.exp(x, out=y)
     with pytest.raises(CuptiError, match="launches a CUDA graph, whose kernels CUPTI counts as one"):
-        counters.lookup(call_of(graph.replay), None, PRESETS["sol"], list)
+        counters.lookup(call_of(graph.replay), Selection(), PRESETS["sol"], list)
 
 
 def node_us(graph: torch.cuda.CUDAGraph) -> float:
@@ -140,7 +141,7 @@ def test_graphs_are_as_fast_afterwards_as_before(counters: InProcessCounters, x:
             small.mul_(1)
     node_us(graph)
     before = node_us(graph)
-    counters.lookup(call_of(lambda: torch.square(x)), None, METRICS, list)
+    counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS, list)
     counters.let_go()
     assert node_us(graph) == pytest.approx(before, abs=0.05)
 
@@ -151,20 +152,21 @@ def test_it_is_refused_while_torch_profiler_runs(counters: InProcessCounters, x:
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]),
         pytest.raises(CuptiError, match=r"torch.profiler is running"),
     ):
-        counters.lookup(call, None, METRICS, list)
-    assert counters.lookup(call, None, PRESETS["one-pass"], list).combined["kernels"] == 1
+        counters.lookup(call, Selection(), METRICS, list)
+    assert counters.lookup(call, Selection(), PRESETS["one-pass"], list).combined["kernels"] == 1
 
 
 UNDER_NCU = """
 import torch
 from pytest_gpuperf.counters.in_process import InProcessCounters
+from pytest_gpuperf.counters.selection import Selection
 from pytest_gpuperf.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 x = torch.randn(64, 64, device="cuda")
 try:
     print(InProcessCounters(gpu_info(), "gh100").lookup(
-        Call("t.py::t", "main", lambda: torch.square(x)), None, ("duration_us",), list))
+        Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list))
 except GpuperfError as error:
     print("refused:", error)
 """
@@ -180,7 +182,7 @@ def test_it_is_refused_under_ncu() -> None:
 
 
 def test_recording_works_after_counting(counters: InProcessCounters, x: torch.Tensor) -> None:
-    counters.lookup(call_of(lambda: torch.square(x)), None, METRICS, list)
+    counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS, list)
     counters.let_go()
     with recorded() as activities:
         torch.square(x)

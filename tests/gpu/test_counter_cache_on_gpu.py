@@ -1,0 +1,123 @@
+"""Counters that are kept, one launch of several, and their weights, as ncu reads them on a real GPU."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from pytest_gpuperf.counters.combine import weights_used
+from pytest_gpuperf.runs import load_run
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Profile
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+    pytest.mark.skipif(
+        not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"
+    ),
+]
+
+KERNELS = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def scale_kernel(o, i, n, B: tl.constexpr):
+    k = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + k, tl.load(i + k, k < n) * 2, k < n)
+
+def chain(x, rows):
+    y = torch.empty_like(x)
+    scale_kernel[(triton.cdiv(x.numel(), 512),)](y, x, x.numel(), B=512)
+    part = x[:rows]
+    scale_kernel[(triton.cdiv(part.numel(), 512),)](y, part, part.numel(), B=512)
+    return torch.mm(y, y)
+"""
+TEST = """
+import pathlib
+import pytest
+import torch
+from chain_kernels import chain
+
+ROWS = int(pathlib.Path("rows.txt").read_text())
+
+@pytest.mark.gpuperf(kernels="scale_kernel")
+def test_chain(gpuperf):
+    x = torch.randn(4096, 4096, device=gpuperf.device)
+    gpuperf.profile(chain, x, ROWS)
+    gpuperf.profile(chain, x, ROWS, launches="last", label="last")
+    gpuperf.profile(chain, x, ROWS, launches=0, label="first")
+
+def test_torch(gpuperf):
+    x = torch.randn(1024, 1024, device=gpuperf.device)
+    gpuperf.profile(lambda: torch.softmax(torch.mm(x, x), 1))
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makepyfile(test_k=TEST, chain_kernels=KERNELS)
+    (pytester.path / "rows.txt").write_text("1024")
+    return pytester
+
+
+def run(project: pytest.Pytester, **outcomes: int) -> tuple[dict[str, Profile], bool]:
+    """The profiles of a run by test and label, and whether ncu was started."""
+    before = set((project.path / ".gpuperf" / "runs").glob("*"))
+    project.runpytest_subprocess("--gpuperf", "-p", "no:cacheprovider").assert_outcomes(**outcomes)
+    (folder,) = set((project.path / ".gpuperf" / "runs").glob("*")) - before
+    profiles = {
+        f"{test.nodeid.partition('::')[2]} {label}": measured.profile
+        for test in load_run(folder / "run.json").tests
+        for label, measured in test.measurements.items()
+        if measured.profile is not None
+    }
+    return profiles, (folder / "ncu").exists()
+
+
+def test_a_second_run_has_the_counters_of_the_first_without_ncu(project: pytest.Pytester) -> None:
+    first, ran = run(project, passed=2)
+    assert ran
+    assert not any(profile.unavailable or profile.read_at for profile in first.values())
+    second, ran = run(project, passed=2)
+    assert not ran
+    assert {name: replace(profile, read_at="") for name, profile in second.items()} == first
+    assert all(profile.read_at for profile in second.values())
+
+    (project.path / "chain_kernels.py").write_text(KERNELS.replace("* 2", "* 3"))
+    third, ran = run(project, passed=2)
+    assert ran
+    assert [name for name, profile in third.items() if profile.read_at] == ["test_torch main"]
+
+
+def test_other_launches_of_the_same_code_are_noticed(project: pytest.Pytester) -> None:
+    run(project, passed=2)
+    (project.path / "rows.txt").write_text("2048")
+    found, ran = run(project, passed=1, failed=1)
+    assert not ran
+    assert "now it launches scale_kernel" in found["test_chain main"].unavailable
+    found, ran = run(project, passed=2)
+    assert ran
+    assert not found["test_chain main"].read_at
+
+
+def test_one_launch_is_kept_and_several_are_weighted_by_what_they_are_shares_of(
+    project: pytest.Pytester,
+) -> None:
+    found, _ = run(project, passed=2)
+    both, last, first = (found[f"test_chain {label}"] for label in ("main", "last", "first"))
+    grids = [[kernel.grid for kernel in profile.kernels] for profile in (both, first, last)]
+    assert grids == [[(32768, 1, 1), (8192, 1, 1)], [(32768, 1, 1)], [(8192, 1, 1)]]
+    used = weights_used(both.kernels, both.combined)
+    assert {"sm_throughput", "achieved_occupancy", "dram_throughput"} <= set(used["cycles"])
+    assert "l2_hit_rate" in used["sectors"]
+    assert "stall.long_scoreboard" in used["warp cycles"]
+    assert used.get("duration", []) == []
