@@ -38,7 +38,7 @@ CHECKLIST = [
 ]
 """What to look at first, read whatever the preset is. What of it a GPU reaches is in its baseline file."""
 
-pytestmark = pytest.mark.gpuperf(
+counted = pytest.mark.gpuperf(
     kernels=r"block_scaled_kernel",
     metrics=CHECKLIST,
     # Tensor cores multiply whether or not they know the format, and blocks in a row or column share what they
@@ -76,6 +76,7 @@ def measure(gpuperf: Gpuperf, form: Format, tile: Tile, m: int, n: int, k: int) 
     )
 
 
+@counted
 @tiles
 @pytest.mark.parametrize("mn", [2048, 8192])
 @pytest.mark.parametrize("form", [MXFP8, MXFP4], ids=str)
@@ -83,6 +84,7 @@ def test_block_scaled(gpuperf: Gpuperf, form: Format, mn: int, tile: Tile) -> No
     measure(gpuperf, form, tile, mn, mn, 1024)
 
 
+@counted
 @tiles
 def test_nvfp4(gpuperf: Gpuperf, tile: Tile) -> None:
     if gpuperf.device.type == "cuda" and torch.cuda.get_device_capability(gpuperf.device) < FIRST_WITH_NVFP4:

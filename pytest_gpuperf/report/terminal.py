@@ -204,4 +204,5 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     for finding in result.verdict.findings:
         if not result.verdict.fails_by(finding.status):
             lines += [printable(finding.line), *(f"  {printable(detail)}" for detail in finding.details)]
-    return [" " * INDENT + line for line in wrapped(lines, width - INDENT)]
+    # Each measurement of a test may say the same.
+    return [" " * INDENT + line for line in wrapped(list(dict.fromkeys(lines)), width - INDENT)]

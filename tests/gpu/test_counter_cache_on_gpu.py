@@ -54,6 +54,9 @@ def test_chain(gpuperf):
     gpuperf.profile(chain, x, ROWS)
     gpuperf.profile(chain, x, ROWS, launches="last", label="last")
     gpuperf.profile(chain, x, ROWS, launches=0, label="first")
+"""
+OTHER = """
+import torch
 
 def test_torch(gpuperf):
     x = torch.randn(1024, 1024, device=gpuperf.device)
@@ -64,7 +67,7 @@ def test_torch(gpuperf):
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.delenv("CI", raising=False)
-    pytester.makepyfile(test_k=TEST, chain_kernels=KERNELS)
+    pytester.makepyfile(test_k=TEST, test_other=OTHER, chain_kernels=KERNELS)
     (pytester.path / "rows.txt").write_text("1024")
     return pytester
 
