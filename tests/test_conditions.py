@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ALL = Conditions(
-    sm_clock_mhz=1980,
+    sm_clock_mhz=1935,
+    max_sm_clock_mhz=1980,
     memory_clock_mhz=3201,
     temperature_c=45,
     power_w=311.4,
@@ -37,7 +38,8 @@ def nvml(**replaced: Callable[..., Any] | None) -> SimpleNamespace:
     functions: dict[str, Any] = {
         "nvmlInit": lambda: None,
         "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
-        "nvmlDeviceGetClockInfo": lambda gpu, clock: {"sm": 1980, "memory": 3201}[clock],
+        "nvmlDeviceGetClockInfo": lambda gpu, clock: {"sm": 1935, "memory": 3201}[clock],
+        "nvmlDeviceGetMaxClockInfo": lambda gpu, clock: {"sm": 1980}[clock],
         "nvmlDeviceGetTemperature": lambda gpu, sensor: 45,
         "nvmlDeviceGetPowerUsage": lambda gpu: 311_432,
         "nvmlDeviceGetCurrentClocksEventReasons": lambda gpu: 0x4,
@@ -69,6 +71,7 @@ def test_all_that_nvml_tells_is_read(read: Callable[..., Conditions | None]) -> 
     ("function", "fields"),
     [
         ("nvmlDeviceGetClockInfo", ["sm_clock_mhz", "memory_clock_mhz"]),
+        ("nvmlDeviceGetMaxClockInfo", ["max_sm_clock_mhz"]),
         ("nvmlDeviceGetTemperature", ["temperature_c"]),
         ("nvmlDeviceGetPowerUsage", ["power_w"]),
         ("nvmlDeviceGetComputeRunningProcesses", ["other_processes"]),

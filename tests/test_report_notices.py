@@ -62,6 +62,20 @@ def test_doubtful_timings_are_named(doubtful: Timing, line: str) -> None:
     assert notices([timed("test_x", doubtful), timed("test_y", timing())], "", replayed=False) == [line]
 
 
+def test_a_reason_that_nvml_still_gives_after_a_burst_is_none_where_the_blocks_ran_at_the_full_clock() -> (
+    None
+):
+    capped = Conditions(throttle_reasons=("sw_power_cap",), max_sm_clock_mhz=1980)
+    held = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1400.0, 1410.0))
+    full = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1975.0, 1978.0))
+    line = "1 test timed while the clocks were held back (sw_power_cap): test_x"
+    assert notices([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
+    # A run of before the highest clock was kept.
+    older = Conditions(throttle_reasons=("sw_power_cap",))
+    held, full = (msgspec.structs.replace(each, conditions=older) for each in (held, full))
+    assert notices([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
+
+
 def test_many_doubtful_timings_are_counted() -> None:
     unsteady = [timed(f"test_{number}", timing(steady=False)) for number in range(1000)]
     assert notices(unsteady, "", replayed=False) == [

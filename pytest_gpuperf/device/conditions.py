@@ -72,6 +72,7 @@ class Nvml:
             own = sum(process.pid == os.getpid() for process in processes)
         return Conditions(
             sm_clock_mhz=_read(lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0),
+            max_sm_clock_mhz=self.max_sm_clock_mhz,
             memory_clock_mhz=_read(lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM), 0),
             temperature_c=_read(lambda: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU), 0),
             power_w=round(_read(lambda: pynvml.nvmlDeviceGetPowerUsage(gpu), 0) / 1e3, 1),

@@ -26,6 +26,8 @@ class Conditions(Record, frozen=True, kw_only=True):
     """State of the GPU right after a measurement, as NVML reads it (its clocks lag)."""
 
     sm_clock_mhz: int = 0
+    max_sm_clock_mhz: int = 0
+    """The highest that the GPU can have; 0 where NVML did not tell."""
     memory_clock_mhz: int = 0
     temperature_c: int = 0
     power_w: float = 0.0

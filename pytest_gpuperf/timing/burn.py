@@ -16,8 +16,6 @@ REST_S = 0.2
 """Idle: a clock that the batch itself has driven down comes back up, for some 10 ms."""
 BLOCKS = 6
 """Blocks after a burn or a rest, before the clock is back where it was."""
-HELD_BACK = 0.97
-"""Of the highest SM clock: a batch that settles below this is rested from, too."""
 _SIZE = 8192
 _SHARE_OF_MEMORY = 8
 
