@@ -257,6 +257,7 @@ def test_the_command_shows_a_saved_trace(project: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "softmax_warp_forward" in result.stdout
     assert "ampere_sgemm_128x128" not in result.stdout
+    assert trace("x.pt.trace.json.gz", "--kernel", "nvjet").stdout.endswith("\n\nno such kernel\n")
 
 
 def test_the_command_shows_what_could_be_fused(project: Path) -> None:

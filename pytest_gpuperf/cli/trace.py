@@ -187,7 +187,7 @@ def _show(found: Sequence[_Found], *, explained: bool) -> None:
     blocks = []
     for one in found:
         lines = [one.title, *wrapped([region_line(one.trace), trace_line(one.trace)], width)]
-        lines += ["", *kernel_lines(one.trace, width=width, colour=colour)]
+        lines += ["", *(kernel_lines(one.trace, width=width, colour=colour) or ["no such kernel"])]
         fusion = fusion_lines(one.trace.fusion_candidates, width)
         lines += ["", *fusion] if fusion else []
         bounds = wrapped(lines_of(diagnose_call(one.trace)), width) if explained else []
