@@ -81,6 +81,14 @@ def test_a_test_is_chosen_by_a_part_of_its_name_or_by_a_kernel(project: Path) ->
     assert "has no counters of a test or kernel 'coffee'" in error
 
 
+def test_parameters_in_a_test_s_name_are_no_regex(project: Path) -> None:
+    kernel = measured(FAST, 50.0, name="gemm_64x128")
+    RunStore(project / ".gpuperf").write(
+        run(record("t/test_a.py::test_gemm[448-1]", main=kernel), record("t/test_a.py::test_x", main=kernel))
+    )
+    assert [text for text in shown("latest", "[448-1]") if "::" in text] == ["t/test_a.py::test_gemm[448-1]"]
+
+
 def test_what_changed_since_the_baseline_comes_with_the_largest_mover_first(project: Path) -> None:
     known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
     accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})

@@ -257,6 +257,7 @@ def test_the_command_shows_a_saved_trace(project: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "softmax_warp_forward" in result.stdout
     assert "ampere_sgemm_128x128" not in result.stdout
+    assert trace("x.pt.trace.json.gz", "--kernel", "nvjet").stdout.endswith("\n\nno such kernel\n")
 
 
 def test_the_command_shows_what_could_be_fused(project: Path) -> None:
@@ -268,6 +269,17 @@ def test_the_command_shows_what_could_be_fused(project: Path) -> None:
         "18.0 µs, 30.0 µs; 3 launches; 1 times vectorized_elementwise_kernel<4, Add>"
         in trace("x.json").stdout
     )
+    assert "could be one kernel" not in trace("x.json", "--kernel", "gemm").stdout
+
+
+def test_the_command_says_what_bounds_a_call(project: Path) -> None:
+    with_run(project)
+    said = "tensor-cores-idle: "
+    assert said in trace("latest", "test_a").stdout
+    # Of a part of its kernels, and of a file, in which a call is not all that there is, it is not said.
+    assert said not in trace("latest", "test_a", "--kernel", "gemm").stdout
+    (project / "x.json").write_bytes(attention_block().data())
+    assert said not in trace("x.json").stdout
 
 
 def test_csv_and_json_are_for_other_programs(project: Path) -> None:

@@ -38,15 +38,15 @@ def explain(project: Project, source: str | None, test: str | None) -> None:
 
     RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if left
     out. What moved since the baseline is shown too, the largest mover first. FILE is a report (.ncu-rep) or
-    CSV that ncu wrote, gzipped or not. TEST is a part of the names of tests, or a regex for the names of
-    kernels.
+    CSV that ncu wrote, gzipped or not. TEST is a part of the names of tests; what no test has in its name is
+    a regex for the names of kernels.
     """
     from pytest_gpuperf.counters.report_file import read_report
 
-    if test is not None:
-        check_regex(test, "asked for")
     path = None if source is None else Path(source)
     if path is not None and path.is_file() and not _is_run(path):
+        if test is not None:
+            check_regex(test, "asked for")
         lines = list(_of_kernels(read_report(path, test)))
     else:
         lines = _of_run(project, project.load(source), test)
@@ -69,11 +69,16 @@ def _of_run(project: Project, run: Run, wanted: str | None) -> list[str]:
         lines.append(f"no counters: {run.counters_unavailable}")
     changes = _Changes(project, run)
     chip = _chip(run.environment.gpu.compute_capability)
+    tests = [test for test in run.tests if wanted is None or wanted in test.nodeid]
+    kernels = None
+    if wanted is not None and not tests:
+        check_regex(wanted, "asked for")
+        tests, kernels = list(run.tests), wanted
     found = [
         line
-        for test in run.tests
+        for test in tests
         for label in test.measurements
-        for line in _of_measurement(test, label, wanted, chip, changes)
+        for line in _of_measurement(test, label, kernels, chip, changes)
     ]
     if not found:
         what = "of any test" if wanted is None else f"of a test or kernel {wanted!r}"
@@ -85,14 +90,13 @@ def _of_run(project: Project, run: Run, wanted: str | None) -> list[str]:
 
 
 def _of_measurement(
-    test: TestRecord, label: str, wanted: str | None, chip: str, changes: _Changes
+    test: TestRecord, label: str, regex: str | None, chip: str, changes: _Changes
 ) -> Iterator[str]:
     measurement = test.measurements[label]
-    whole = wanted is None or wanted in test.nodeid
-    trace = measurement.trace if whole else None
+    trace = measurement.trace if regex is None else None
     profile = measurement.profile
     measured = () if profile is None or is_static(measurement) else profile.kernels
-    kernels = measured if whole else _chosen(measured, wanted)
+    kernels = measured if regex is None else _chosen(measured, regex)
     if not kernels and trace is None:
         return
     yield ""
@@ -143,11 +147,11 @@ def _chip(compute_capability: str) -> str:
     return chip.name if chip else ""
 
 
-def _chosen(kernels: Iterable[KernelProfile], regex: str | None) -> list[KernelProfile]:
+def _chosen(kernels: Iterable[KernelProfile], regex: str) -> list[KernelProfile]:
     return [
         kernel
         for kernel in kernels
-        if regex is None or any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
+        if any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
     ]
 
 

@@ -92,7 +92,8 @@ def trace(
     if kernel is not None:
         check_regex(kernel, "of --kernel")
     path = Path(source) if source else None
-    if path is not None and path.is_file() and not _is_run(path):
+    of_run = path is None or not path.is_file() or _is_run(path)
+    if path is not None and not of_run:
         if test is not None:
             raise click.UsageError("TEST chooses among the tests of a run; a trace file has none")
         found = [_of_file(path, annotation)]
@@ -113,7 +114,8 @@ def trace(
     elif as_csv:
         click.echo(_csv(chosen), nl=False)
     else:
-        _show(chosen)
+        # What bounds a call is said of all its kernels; a file is more than a call, as slow as its profiler.
+        _show(chosen, explained=of_run and kernel is None)
 
 
 def _is_run(path: Path) -> bool:
@@ -157,7 +159,11 @@ def _only(one: _Found, kernel: str | None) -> _Found:
     if kernel is None:
         return one
     kernels = tuple(row for row in one.trace.kernels if re.search(kernel, row.name))
-    return _Found(one.nodeid, one.label, msgspec.structs.replace(one.trace, kernels=kernels), one.file)
+    fusion = tuple(
+        row for row in one.trace.fusion_candidates if any(re.search(kernel, name) for name in row.kernels)
+    )
+    trace = msgspec.structs.replace(one.trace, kernels=kernels, fusion_candidates=fusion)
+    return _Found(one.nodeid, one.label, trace, one.file)
 
 
 def _csv(found: Sequence[_Found]) -> str:
@@ -172,7 +178,8 @@ def _csv(found: Sequence[_Found]) -> str:
     return str(pd.concat(frames).to_csv(index=False, lineterminator="\n"))
 
 
-def _show(found: Sequence[_Found]) -> None:
+def _show(found: Sequence[_Found], *, explained: bool) -> None:
+    from pytest_gpuperf.diagnosis.explain import diagnose_call, lines_of
     from pytest_gpuperf.report.layout import wrapped
     from pytest_gpuperf.report.trace_table import fusion_lines, kernel_lines, region_line, trace_line
 
@@ -180,9 +187,11 @@ def _show(found: Sequence[_Found]) -> None:
     blocks = []
     for one in found:
         lines = [one.title, *wrapped([region_line(one.trace), trace_line(one.trace)], width)]
-        lines += ["", *kernel_lines(one.trace, width=width, colour=colour)]
+        lines += ["", *(kernel_lines(one.trace, width=width, colour=colour) or ["no such kernel"])]
         fusion = fusion_lines(one.trace.fusion_candidates, width)
         lines += ["", *fusion] if fusion else []
+        bounds = wrapped(lines_of(diagnose_call(one.trace)), width) if explained else []
+        lines += ["", *bounds] if bounds else []
         blocks.append("\n".join(lines))
     click.echo("\n\n".join(blocks))
 
