@@ -169,6 +169,36 @@ def test_labels_of_one_test_stand_side_by_side(project: Path) -> None:
     assert cells(f"{GEMM} (torch)", "::(triton)")["time_us"][1]["change_pct"] == pytest.approx(-20)
 
 
+def test_a_label_behind_part_of_the_names_chooses_among_all_of_that_part(project: Path) -> None:
+    small, large, other = f"{GEMM}[64]", f"{GEMM}[4096]", "t/test_copy.py::test_copy"
+    store(
+        project,
+        record(small, cublas=measured(5.0), main=measured(4.0)),
+        record(large, cublas=measured(50.0), main=measured(60.0)),
+        record(other, main=measured(7.0)),
+    )
+    assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[2:] == [
+        "time_us  unit  cublas        main",
+        "---------------------------------",
+        "64       us         5   4 -20.0 %",
+        "4096     us        50  60 +20.0 %",
+    ]
+
+
+def test_tests_with_and_without_parameters_stand_in_one_table_of_two_labels(project: Path) -> None:
+    tiled, tma = "t/test_gemm.py::test_tiled", "t/test_gemm.py::test_tma[large]"
+    store(project, *(record(name, cublas=measured(5.0), main=measured(6.0)) for name in (tiled, tma)))
+    assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[4:] == [
+        "test_tiled       us         5  6 +20.0 %",
+        "test_tma[large]  us         5  6 +20.0 %",
+    ]
+
+
+def test_a_parameter_that_ends_as_a_label_does_is_no_label(project: Path) -> None:
+    store(project, record(f"{GEMM}[(64, 32)]", main=measured(5.0)), record(GEMM, main=measured(4.0)))
+    assert [cell["value"] for cell in cells(GEMM, "::[(64, 32)")["time_us"]] == [4.0, 5.0]
+
+
 def test_times_of_two_modes_are_not_compared(project: Path) -> None:
     store(project, record(GEMM, hot=measured(5.0), cold=measured(9.0, mode="cold")))
     lines = shown(GEMM)

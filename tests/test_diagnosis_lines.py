@@ -58,6 +58,20 @@ def test_the_time_without_a_profiler_counts_where_one_kernel_is_timed() -> None:
     assert "launch-bound" not in " ".join(explain_lines(measured(one, one, timing=timing)))
 
 
+def test_the_clock_of_a_limited_time_is_that_of_its_blocks() -> None:
+    timing = Timing(
+        mode="hot",
+        time_us=200.0,
+        spread_pct=0.1,
+        blocks_us=(201.0, 199.0),
+        blocks_mhz=(1380.0, 1390.0),
+        calls_per_block=10,
+        conditions=Conditions(sm_clock_mhz=1530, throttle_reasons=("sw_power_cap",)),
+    )
+    found = " ".join(explain_lines(measured(kernel("k", **BUSY), timing=timing)))
+    assert "power-limited: the GPU held its clock back to 1385 MHz (sw_power_cap)" in found
+
+
 def test_names_of_kernels_steer_no_terminal() -> None:
     bad = kernel("\x1b[2Jk", **BUSY)
     assert all(text.isprintable() for text in explain_lines(measured(bad, bad)))

@@ -16,6 +16,7 @@ from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.facade import Gpuperf
 from pytest_gpuperf.options import OPTIONS
 from pytest_gpuperf.records.trace import TRACE_UNITS
+from pytest_gpuperf.runs import newest_recordings
 from pytest_gpuperf.starter.plan import packaged
 from pytest_gpuperf.verdict.limits import TIME_UNITS
 from pytest_gpuperf.verdict.result import Status
@@ -58,6 +59,19 @@ def test_a_block_shows_the_present_output(block: Block, present_bodies: dict[str
     if ".ncu-rep" in block.command:
         pytest.importorskip("ncu_report")
     assert block.body == present_bodies[key(block)], "python -m docs.update_output"
+
+
+@pytest.mark.parametrize("picture", sorted(ROOT.glob("docs/*.svg")), ids=lambda path: path.name)
+def test_a_picture_is_of_the_newest_recording(picture: Path) -> None:
+    newest = newest_recordings(ROOT / "baselines")
+    assert newest
+    assert f">{newest[0].id}: " in picture.read_text(encoding="utf-8"), "the command above it in the page"
+
+
+def test_every_suite_is_in_the_readme() -> None:
+    suites = page("README.md").partition("## The suites\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`(test_\w+\.py)`", suites)
+    assert sorted(named) == sorted(path.name for path in ROOT.glob("suites/test_*.py"))
 
 
 def test_markers_tell_the_blocks_of_a_page_apart() -> None:

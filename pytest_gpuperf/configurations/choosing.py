@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.records import Measurement, Run, TestRecord
+
+
+_LABELLED = re.compile(r"(?P<name>.*?)\s*\((?P<label>[^()]+)\)")
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
     Args:
         ref: `RUN`, for all its tests; `RUN::TEST`; `::TEST` or a node id, which begins with a file that ends
             in `.py`, for tests of the newest run. TEST is a node id, one without its parameters, or a part
-            of names; of these the first that fits counts. A label stands behind a name as in `test_a (cold)`.
+            of names; of these the first that fits counts. A label stands behind any of them, or alone, as
+            in `test_a (cold)` and `(main)`.
         load: Reads the run of a name, the newest for None.
 
     Raises:
@@ -98,9 +103,14 @@ def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
 
 
 def _matching(entries: Sequence[Entry], test: str) -> list[Entry]:
+    labelled = _LABELLED.fullmatch(test)
+    # Else it may be the end of a parameter that is a tuple.
+    if labelled and labelled["label"] in {entry.label for entry in entries}:
+        entries = [entry for entry in entries if entry.label == labelled["label"]]
+        test = labelled["name"]
     rules: tuple[Callable[[Entry], bool], ...] = (
-        lambda entry: test in (entry.shown, entry.test.nodeid),
+        lambda entry: test == entry.test.nodeid,
         lambda entry: test in (entry.name.function, entry.name.function.rpartition("::")[2]),
-        lambda entry: test in entry.shown,
+        lambda entry: test in entry.test.nodeid,
     )
     return next((found for rule in rules if (found := [entry for entry in entries if rule(entry)])), [])

@@ -81,10 +81,9 @@ def pair_up(groups: Sequence[Sequence[Name]]) -> Pairing | None:
     sets = [{name.parts for name in group} for group in groups]
     if any(sets[0] & other for other in sets[1:]):
         return Pairing(None, _rows(groups, lambda name: name.parts))
-    if len({len(parts) for group in sets for parts in group}) > 1:
-        return None
-    width = len(groups[0][0].parts)
-    places = [place for place in range(width) if _disjoint([{p[place] for p in group} for group in sets])]
+    # A name of more parameters than another never has it as its partner, and both may have one.
+    common = min(len(parts) for group in sets for parts in group)
+    places = [place for place in range(common) if _disjoint([{p[place] for p in group} for group in sets])]
     if len(places) != 1:
         return None
     (place,) = places

@@ -9,6 +9,7 @@ name is Nsight Compute's own rule of that name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.diagnosis import bounds, causes
@@ -186,8 +187,15 @@ def diagnose(
         name,
         chip,
         time_us=timing.time_us if timing else None,
-        sm_clock_mhz=conditions.sm_clock_mhz if conditions else 0,
+        sm_clock_mhz=_clock_mhz(timing) if timing else 0,
         throttle_reasons=conditions.throttle_reasons if conditions else (),
     )
     found = [(rule, rule.says(evidence, rule.threshold)) for rule in RULES]
     return tuple(Diagnosis(rule.code, *said) for rule, said in found if said is not None)
+
+
+def _clock_mhz(timing: Timing) -> float:
+    """The mean of the blocks, and only without it what NVML read after they had ended."""
+    if timing.blocks_mhz:
+        return fmean(timing.blocks_mhz)
+    return timing.conditions.sm_clock_mhz if timing.conditions else 0
