@@ -144,7 +144,7 @@ RULES = (
     ),
     Rule(
         "power-limited",
-        "NVML named a reason to hold the clocks back while the time was taken",
+        "the blocks of the time ran below 97 % of the highest SM clock, and NVML named a reason",
         0,
         "NVML",
         causes.power_limited,
@@ -181,14 +181,13 @@ def diagnose(
         chip: Name of the GPU's chip, such as `gh100`; empty where not known.
         timing: Its time without a profiler, of a call that launches this one kernel.
     """
-    conditions = timing.conditions if timing else None
     evidence = Evidence(
         metrics,
         name,
         chip,
         time_us=timing.time_us if timing else None,
         sm_clock_mhz=_clock_mhz(timing) if timing else 0,
-        throttle_reasons=conditions.throttle_reasons if conditions else (),
+        throttle_reasons=timing.held_back if timing else (),
     )
     found = [(rule, rule.says(evidence, rule.threshold)) for rule in RULES]
     return tuple(Diagnosis(rule.code, *said) for rule, said in found if said is not None)

@@ -10,6 +10,7 @@ from pytest_gpuperf.records.counters import KernelProfile, MetricValue, Profile,
 from pytest_gpuperf.records.environment import Environment, GpuInfo, Toolchain
 from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
 from pytest_gpuperf.records.timing import (
+    HELD_BACK,
     ClockModel,
     Conditions,
     PairedTiming,
@@ -21,6 +22,7 @@ from pytest_gpuperf.records.timing import (
 from pytest_gpuperf.records.trace import FusionCandidate, KernelClass, Trace, TracedKernel
 
 __all__ = [
+    "HELD_BACK",
     "RUN_SCHEMA",
     "ClockModel",
     "Conditions",

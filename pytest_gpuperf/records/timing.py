@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from pytest_gpuperf.records.base import Record
+
+HELD_BACK = 0.97
+"""Of the highest SM clock: what settles below this is held back by the power limit, or by heat."""
 
 TimingMode: TypeAlias = Literal["hot", "cold", "queued", "host"]
 """How a time was taken. Times of different modes are different quantities and never compared.
@@ -139,6 +143,19 @@ class Timing(Record, frozen=True, kw_only=True):
             normalised_us=self.normalised_us * scale,
             clock_model=model,
         )
+
+    @property
+    def held_back(self) -> tuple[str, ...]:
+        """NVML's reasons, where the blocks ran below the full SM clock; without their clocks, all it names.
+
+        NVML lags: what ran before the blocks is in its reasons too.
+        """
+        if (state := self.conditions) is None:
+            return ()
+        # Runs of before NVML was asked for the highest clock: the highest that is known of this one.
+        highest_mhz = state.max_sm_clock_mhz or max((state.sm_clock_mhz, *self.blocks_mhz))
+        at_full_clock = self.blocks_mhz and fmean(self.blocks_mhz) >= HELD_BACK * highest_mhz
+        return () if at_full_clock else state.throttle_reasons
 
     @property
     def gb_per_s(self) -> float | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.report.rows import split_names
 from pytest_gpuperf.static.kernel import is_static
-from pytest_gpuperf.timing.clock_model import HELD_BACK
 from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
@@ -38,7 +36,9 @@ def notices(
     lines.extend(
         _doubt(results, "with other processes on the GPU", lambda timing: _other_processes(timing) > 0)
     )
-    lines.extend(_held_back(results))
+    reasons = sorted({reason for result in results for t in _timings(result) for reason in t.held_back})
+    when = f"while the clocks were held back ({', '.join(reasons)})"
+    lines.extend(_doubt(results, when, lambda timing: bool(timing.held_back)))
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
     lines.extend(_not_captured(results))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=updated))
@@ -87,25 +87,6 @@ def _timings(result: TestResult) -> Iterable[Timing]:
 
 def _other_processes(timing: Timing) -> int:
     return timing.conditions.other_processes if timing.conditions else 0
-
-
-def _held_back(results: Sequence[TestResult]) -> list[str]:
-    """NVML's reasons lag: what ran before a timing is in them. The blocks' own clocks know better."""
-    timings = [timing for result in results for timing in _timings(result)]
-    # Runs of before NVML was asked for the highest clock: the highest that was seen.
-    seen_mhz = max((mhz for timing in timings for mhz in timing.blocks_mhz), default=0.0)
-
-    def throttled(timing: Timing) -> tuple[str, ...]:
-        if (state := timing.conditions) is None:
-            return ()
-        highest_mhz = state.max_sm_clock_mhz or seen_mhz
-        at_full_clock = timing.blocks_mhz and fmean(timing.blocks_mhz) >= HELD_BACK * highest_mhz
-        return () if at_full_clock else state.throttle_reasons
-
-    reasons = sorted({reason for timing in timings for reason in throttled(timing)})
-    return _doubt(
-        results, f"while the clocks were held back ({', '.join(reasons)})", lambda t: bool(throttled(t))
-    )
 
 
 def _unsteady(timing: Timing) -> bool:

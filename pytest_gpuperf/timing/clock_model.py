@@ -13,8 +13,6 @@ from pytest_gpuperf.records import ClockModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HELD_BACK = 0.97
-"""Of the highest SM clock: what settles below this is held back by the power limit, or by heat."""
 LEAST_BLOCKS = 6
 """A line has two parameters; fewer blocks say too little of the noise around it."""
 LEAST_NOISE = 0.002

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Timing
+from pytest_gpuperf.records import HELD_BACK, Timing
 from pytest_gpuperf.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.timing.burn import BURN_S, Burn, at_other_clocks
-from pytest_gpuperf.timing.clock_model import HELD_BACK, fit, normalise
+from pytest_gpuperf.timing.clock_model import fit, normalise
 from pytest_gpuperf.timing.estimate import interquartile_range, standard_error, trimmed_mean
 from pytest_gpuperf.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
 from pytest_gpuperf.timing.prepared import Prepared, prepare
