@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 from benchmarks.gate_power import pairs, rivals, screens
 from benchmarks.gate_power.analysis import DRAWS, PAIRED, Summary, analyse, encode, screen_name
 from benchmarks.gate_power.samples import Paired, Screened, read
+from benchmarks.gate_power.tuning import PAIRED_GRID, SCREEN_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from gate_samples import samples, screened
 from pytest_gpuperf.verdict.decision import Thresholds
@@ -124,7 +125,7 @@ def test_what_a_dose_does_is_measured(summary: Summary) -> None:
 
 
 def test_thresholds_are_tuned_on_the_half_that_is_not_reported() -> None:
-    """Where the tuning half is noisy and the other is not, the guess of the noise is left as it is."""
+    """Where the tuning half is noisy and the other is not, the guess of the noise is not made smaller."""
     quiet, noisy = (samples(sd_pct=sd_pct, restarts=0) for sd_pct in (0.02, 1.5))
     mixed = [
         line
@@ -132,9 +133,18 @@ def test_thresholds_are_tuned_on_the_half_that_is_not_reported() -> None:
         for line in lines
         if isinstance(line, Screened) and line.process % 2 == half
     ]
-    tuned = analyse(mixed).tuned["session_sd_pct"]
-    assert tuned == Thresholds().session_sd_pct
+    assert analyse(mixed).tuned["session_sd_pct"] >= Thresholds().session_sd_pct
     assert analyse(quiet).tuned["session_sd_pct"] < Thresholds().session_sd_pct
+
+
+def test_the_thresholds_as_shipped_are_tried_first_and_win_a_tie() -> None:
+    nothing = analyse([])
+    assert nothing.tuned == nothing.tuned_swapped == nothing.shipped
+
+
+def test_neighbours_of_the_thresholds_on_both_sides_are_tried() -> None:
+    for name, values in (SCREEN_GRID | PAIRED_GRID).items():
+        assert min(values) < getattr(Thresholds(), name) < max(values)
 
 
 def test_rounding_in_the_baseline_file_is_part_of_it() -> None:
@@ -160,7 +170,8 @@ def test_restarts_are_taken_until_it_can_be_told() -> None:
             for at, ratio in enumerate(ratios)
         ]
 
-    clear, unclear = [0.05] * 6, [0.0, 0.01, -0.005, 0.01, 0.012, 0.004]
+    # Two restarts can tell 9.6 %: t with 3 degrees of freedom at what the first look may spend, 8e-6.
+    clear, unclear = [0.11] * 6, [0.0, 0.01, -0.005, 0.01, 0.012, 0.004]
     assert pairs.judge(pairs.Restarts(lines(clear)), range(6), 1, Thresholds())[1] == [2.0]
     assert pairs.judge(pairs.Restarts(lines(unclear)), range(6), 1, Thresholds())[1] == [6.0]
 

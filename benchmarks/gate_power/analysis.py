@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
-from itertools import product
+from dataclasses import asdict
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarks.gate_power import pairs, rivals, screens
+from benchmarks.gate_power import pairs, rivals, screens, tuning
 from benchmarks.gate_power.samples import Began, Failed, Paired, Screened
-from benchmarks.gate_power.verdicts import SLOWER, Tally, Verdicts
+from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.json_files import decode_versioned
 from pytest_gpuperf.records import Environment
 from pytest_gpuperf.verdict.decision import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.gate_power.samples import Line
@@ -28,12 +27,6 @@ STORED = (1, 3, 5, 8)
 """Sessions of a baseline."""
 DRAWS = 8
 """Baselines for each new session, orders for each series of restarts."""
-TUNING_STORED = (3, 5)
-TUNING_DRAWS = 3
-SCREEN_GRID = {"session_sd_pct": (0.5, 0.35, 0.25), "session_df": (6, 3, 10)}
-"""What is tried of the guess about sessions; the thresholds as shipped come first, and win a tie."""
-PAIRED_GRID = {"restart_sd_pct": (0.3, 0.2, 0.1), "restart_df": (4, 2, 8)}
-
 PAIRED = "paired"
 
 
@@ -93,6 +86,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The thresholds that were tried, as they are in the package."""
     tuned: dict[str, float]
     """As the tuning half has them best."""
+    tuned_swapped: dict[str, float]
+    """As the half that is held out would have them best."""
+    tried: list[tuning.Tried]
     held_out: Figures
     """The half that tuned nothing, with the thresholds as shipped."""
     held_out_tuned: Figures
@@ -124,13 +120,14 @@ def analyse(lines: Iterable[Line]) -> Summary:
     sessions = screens.Sessions(line for line in lines if isinstance(line, Screened))
     restarts = pairs.Restarts(line for line in lines if isinstance(line, Paired))
     shipped = Thresholds()
-    tuning, held_out = sessions.halves()
+    tuning_sessions, held_out = sessions.halves()
     tuning_restarts, held_out_restarts = restarts.halves()
-    tuned = _tuned(sessions, tuning, restarts, tuning_restarts, shipped)
-    on_tuning = _judged(sessions, tuning, restarts, tuning_restarts, shipped)
+    choices = tuning.tried(sessions, restarts, shipped)
+    tuned = tuning.best(choices, lambda each: each.tuning)
+    on_tuning = _judged(sessions, tuning_sessions, restarts, tuning_restarts, shipped)
     on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, shipped)
-    tuned_on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, tuned, others=False)
-    tried = (*SCREEN_GRID, *PAIRED_GRID)
+    with_tuned = tuning.changed(shipped, tuned)
+    tuned_on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, with_tuned, others=False)
     return Summary(
         schema=SCHEMA,
         date=began[0].date if began else "",
@@ -140,8 +137,10 @@ def analyse(lines: Iterable[Line]) -> Summary:
         processes=len(sessions.lines),
         restarts=len(restarts.numbers),
         effects=_effects(sessions, restarts),
-        shipped={name: asdict(shipped)[name] for name in tried},
-        tuned={name: asdict(tuned)[name] for name in tried},
+        shipped={name: asdict(shipped)[name] for name in tuned},
+        tuned=tuned,
+        tuned_swapped=tuning.best(choices, lambda each: each.held_out),
+        tried=choices,
         held_out=_figures(held_out, held_out_restarts, on_held_out, by_kernel=True),
         held_out_tuned=_figures(held_out, held_out_restarts, tuned_on_held_out),
         everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),
@@ -201,45 +200,6 @@ def _figures(
                 )
             )
     return Figures(processes=len(new), restarts=len(restarts), rules=rules)
-
-
-def _tuned(
-    sessions: screens.Sessions,
-    new: Sequence[int],
-    restarts: pairs.Restarts,
-    chosen: Sequence[int],
-    shipped: Thresholds,
-) -> Thresholds:
-    """Those that find most without a false alarm, the screen's and the paired mode's each for themselves."""
-
-    def screened(thresholds: Thresholds) -> tuple[float, float]:
-        tallies = [screens.judge(sessions, new, stored, TUNING_DRAWS, thresholds) for stored in TUNING_STORED]
-        return _score(tallies)
-
-    def paired(thresholds: Thresholds) -> tuple[float, float]:
-        return _score([pairs.judge(restarts, chosen, TUNING_DRAWS, thresholds)[0]])
-
-    return _changed(shipped, _best(SCREEN_GRID, screened, shipped) | _best(PAIRED_GRID, paired, shipped))
-
-
-def _best(
-    grid: Mapping[str, Sequence[float]],
-    score: Callable[[Thresholds], tuple[float, float]],
-    shipped: Thresholds,
-) -> dict[str, float]:
-    tried = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    return max(tried, key=lambda each: score(_changed(shipped, each)))
-
-
-def _changed(thresholds: Thresholds, changes: Mapping[str, float]) -> Thresholds:
-    return replace(thresholds, **changes)  # type: ignore[arg-type]  # none of them is `looks`
-
-
-def _score(tallies: Sequence[Tally]) -> tuple[float, float]:
-    """First few false alarms, then many slowdowns found; the mean over the doses."""
-    alarms = sum(tally.verdicts(None).drawn.get(SLOWER, 0) for tally in tallies)
-    found = [tally.verdicts(dose).drawn_share(SLOWER) for tally in tallies for dose in tally.doses]
-    return -float(alarms), fmean(found) if found else 0.0
 
 
 def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effect]:

@@ -9,7 +9,7 @@ from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, PASS, SLOWER
 from benchmarks.markdown import provenance, table, us
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from benchmarks.gate_power.analysis import Figures, Rule, Summary
     from benchmarks.gate_power.verdicts import Verdicts
@@ -134,16 +134,31 @@ def summarised(summary: Summary) -> str:
         for rule in (_largest_screen(figures), _named(figures, PAIRED))
         if rule is not None
     )
-    changed = [
-        f"{name} {summary.shipped[name]:g} → {summary.tuned[name]:g}"
-        for name in summary.shipped
-        if summary.shipped[name] != summary.tuned[name]
-    ]
-    tuned = f"would change {', '.join(changed)}" if changed else "leaves the thresholds as they are"
-    parts.append(f"Tuning on the other half {tuned}.")
+    parts.append(f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}.")
+    parts.append(f"Tuning on the half that is held out {_would_change(summary, summary.tuned_swapped)}.")
     if summary.failed:
         parts.append(f"{len(summary.failed)} measurements failed or were cut short.")
     return " ".join(parts) + "\n"
+
+
+def tuned(summary: Summary) -> str:
+    """Every choice of thresholds that was tried, on each half."""
+    titles = (
+        "thresholds",
+        *(f"{half}: {what}" for half in ("tuning", "held out") for what in ("false", "found")),
+    )
+    rows = [
+        (
+            ", ".join(f"`{name}` {value:g}" for name, value in each.thresholds.items()),
+            *(
+                cell
+                for score in (each.tuning, each.held_out)
+                for cell in (str(score.false_alarms), f"{100 * score.found:.1f} %")
+            ),
+        )
+        for each in summary.tried
+    ]
+    return table(titles, rows)
 
 
 def report(summary: Summary) -> str:
@@ -154,6 +169,7 @@ def report(summary: Summary) -> str:
         ("Unchanged code, held out", unchanged(summary.held_out)),
         ("Slower code, held out", found(summary.held_out)),
         ("By kernel, held out", by_kernel(summary.held_out)),
+        ("Thresholds that were tried", tuned(summary)),
         (
             "Unchanged code, held out, thresholds as tuned on the other half",
             unchanged(summary.held_out_tuned),
@@ -176,6 +192,27 @@ def _against_targets(rule: Rule) -> str:
         met = "" if rate >= share else f" (the target is {100 * share:.0f} %)"
         parts.append(f"{100 * rate:.0f} % of slowdowns of {_pct(dose)} found{met}")
     return ", ".join([*parts, f"{rule.seconds:.2g} s of GPU a test"])
+
+
+def _would_change(summary: Summary, chosen: Mapping[str, float]) -> str:
+    changes = [
+        f"{name} {value:g} → {chosen[name]:g}"
+        for name, value in summary.shipped.items()
+        if value != chosen[name]
+    ]
+    return f"would change {', '.join(changes)}" if changes else "leaves the thresholds as they are"
+
+
+def _alarms_then(summary: Summary) -> str:
+    """What changed thresholds do to the false alarms of the half that did not choose them."""
+    if summary.tuned == summary.shipped:
+        return ""
+    rules = summary.held_out_tuned.rules
+    now = {rule.name: rule.unchanged.found(SLOWER) for rule in summary.held_out.rules}
+    then = sum(rule.unchanged.found(SLOWER) for rule in rules)
+    verdicts = sum(rule.unchanged.count for rule in rules)
+    before = sum(now[rule.name] for rule in rules)
+    return f" (false alarms of screen and paired, held out: {before} → {then} of {verdicts})"
 
 
 def _largest_screen(figures: Figures) -> Rule | None:

@@ -1,0 +1,96 @@
+"""Which thresholds find most without a false alarm, on each half of the samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby, product
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarks.gate_power import pairs, screens
+from benchmarks.gate_power.verdicts import SLOWER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from benchmarks.gate_power.verdicts import Tally
+    from pytest_gpuperf.verdict.decision import Thresholds
+
+STORED = (3, 5)
+DRAWS = 3
+SCREEN_GRID = {"session_sd_pct": (0.25, 0.5, 0.35, 0.18), "session_df": (3, 6, 1.5)}
+"""What is tried of the guess about sessions; the thresholds as shipped come first, and win a tie."""
+PAIRED_GRID = {"restart_sd_pct": (0.3, 0.42, 0.2), "restart_df": (2, 4, 1)}
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """What thresholds do on one half, all draws counted."""
+
+    false_alarms: int
+    """Unchanged code that is called slower."""
+    found: float
+    """Share of slowdowns that are called so, from 0 to 1: the mean over the doses."""
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice of the screen's thresholds, or of the paired mode's."""
+
+    thresholds: dict[str, float]
+    tuning: Score
+    held_out: Score
+
+
+def tried(sessions: screens.Sessions, restarts: pairs.Restarts, shipped: Thresholds) -> list[Tried]:
+    """Every choice of the grids, the screen's first.
+
+    Args:
+        sessions: All that there are.
+        restarts: All that there are.
+        shipped: What the thresholds are that are not tried.
+    """
+
+    def screened(new: Sequence[int], thresholds: Thresholds) -> Score:
+        return _score([screens.judge(sessions, new, stored, DRAWS, thresholds) for stored in STORED])
+
+    def paired(chosen: Sequence[int], thresholds: Thresholds) -> Score:
+        return _score([pairs.judge(restarts, chosen, DRAWS, thresholds)[0]])
+
+    return [
+        *_each(SCREEN_GRID, screened, sessions.halves(), shipped),
+        *_each(PAIRED_GRID, paired, restarts.halves(), shipped),
+    ]
+
+
+def best(choices: Iterable[Tried], on: Callable[[Tried], Score]) -> dict[str, float]:
+    """The screen's thresholds and the paired mode's with fewest false alarms, of those what finds most."""
+    chosen: dict[str, float] = {}
+    for _, alike in groupby(choices, key=lambda each: tuple(each.thresholds)):
+        chosen |= max(alike, key=lambda each: (-on(each).false_alarms, on(each).found)).thresholds
+    return chosen
+
+
+def changed(thresholds: Thresholds, changes: Mapping[str, float]) -> Thresholds:
+    """Thresholds with some replaced."""
+    return replace(thresholds, **changes)  # type: ignore[arg-type]  # none of them is `looks`
+
+
+def _each(
+    grid: Mapping[str, Sequence[float]],
+    score: Callable[[Sequence[int], Thresholds], Score],
+    halves: tuple[Sequence[int], Sequence[int]],
+    shipped: Thresholds,
+) -> Iterator[Tried]:
+    for values in product(*grid.values()):
+        choice = dict(zip(grid, values, strict=True))
+        on_tuning, on_held_out = (score(half, changed(shipped, choice)) for half in halves)
+        yield Tried(thresholds=choice, tuning=on_tuning, held_out=on_held_out)
+
+
+def _score(tallies: Sequence[Tally]) -> Score:
+    found = [tally.verdicts(dose).drawn_share(SLOWER) for tally in tallies for dose in tally.doses]
+    return Score(
+        false_alarms=sum(tally.verdicts(None).drawn.get(SLOWER, 0) for tally in tallies),
+        found=round(fmean(found), 4) if found else 0.0,
+    )
