@@ -189,10 +189,11 @@ def _recorded(
             torch.cuda.synchronize()
             clocks.append(_clock(stamps))
     kept = [activity for activity in activities if not any(own in activity.name for own in OWN_KERNELS)]
-    # Every block launches the same, and each of its calls too.
-    length = len(kept) // blocks
+    length, rest = divmod(len(kept), blocks)
     if not length:
         raise CuptiError("CUPTI recorded nothing", next_step="leave other profilers out of the process")
+    if rest or length % calls:
+        raise CuptiError(f"{len(kept)} kernels in {blocks * calls} calls: they do not all launch the same")
     of_blocks = [kept[begin : begin + length] for begin in range(0, length * blocks, length)]
     return [
         Block(_of_a_call(block, calls, flushed=flushed), clock)

@@ -123,10 +123,12 @@ class Timer:
         return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
 
     def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+        # What a first timing builds comes before its warm-up, which is to end where the blocks begin.
+        _ = self._launch_gap_us
+        if prepared.mode != "host":
+            _ = self._burn
         progress("warms up")
         warm_up = prepared.warm_up()
-        # A first timing builds these, and that is none of its budget.
-        _ = self._launch_gap_us, self._burn
         end = time.perf_counter() + self._budget_s
         progress("measures")
         steady = self._steady_blocks(prepared, self._budget_s / 2)

@@ -1,0 +1,78 @@
+"""Blocks of calls under CUPTI: from what ran to the time of one call."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from pytest_gpuperf.cupti.activity import Activity, busy_us
+from pytest_gpuperf.cupti.binding import CuptiError
+from pytest_gpuperf.timing import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_gpuperf.timing.batch import Block
+
+CALLS = 10
+
+
+def kernel(start_us: float, us: float, name: str = "k") -> Activity:
+    return Activity(round(start_us * 1e3), round((start_us + us) * 1e3), name)
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Block]]:
+    """Time calls of which CUPTI would record this."""
+
+    def timed(*activities: Activity, blocks: int = 1, flushed: bool = False) -> list[Block]:
+        @contextmanager
+        def recorded() -> Iterator[list[Activity]]:
+            found: list[Activity] = []
+            yield found
+            found.extend(activities)
+
+        monkeypatch.setattr(batch, "recorded", recorded)
+        monkeypatch.setattr(batch, "block_gpu", lambda us: None)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        return batch._recorded(lambda: None, blocks, CALLS, None, flushed=flushed)
+
+    return timed
+
+
+def test_disturbed_calls_do_not_count(time: Callable[..., list[Block]]) -> None:
+    durations = [5.0] * 8 + [9.0, 50.0]
+    (block,) = time(*(kernel(100 * at, us) for at, us in enumerate(durations)))
+    assert block.time_us == 5.0
+
+
+def test_a_call_of_two_kernels_is_both_and_a_flush_is_none_of_it(time: Callable[..., list[Block]]) -> None:
+    calls = [
+        kernel(100 * at + 20 * place, us, "fill" if place == 0 else "k")
+        for at in range(CALLS)
+        for place, us in enumerate((7.0, 2.0, 3.0))
+    ]
+    assert time(*calls, flushed=True)[0].time_us == 5.0
+    assert time(*calls)[0].time_us == 12.0
+
+
+def test_our_own_kernels_are_left_out(time: Callable[..., list[Block]]) -> None:
+    calls = [kernel(100 * at, 5.0) for at in range(CALLS)]
+    blocks = time(kernel(-500, 400, "spin_kernel"), kernel(-90, 4, "gpuperf_stamp"), *calls)
+    assert [block.time_us for block in blocks] == [5.0]
+
+
+def test_calls_that_launch_unlike_numbers_have_no_such_time(time: Callable[..., list[Block]]) -> None:
+    one_more = [kernel(100 * at, 10.0) for at in range(CALLS + 1)]
+    with pytest.raises(CuptiError, match="11 kernels in 10 calls: they do not all launch the same"):
+        time(*one_more)
+    with pytest.raises(CuptiError, match="recorded nothing"):
+        time()
+
+
+def test_what_overlaps_counts_for_the_first_call() -> None:
+    first, second = [kernel(0, 10), kernel(4, 3)], [kernel(8, 6)]
+    assert busy_us([first, second]) == [10.0, 4.0]
