@@ -60,7 +60,6 @@ def test_it_is_told_what_to_count_once_for_each_set_of_metrics() -> None:
         profiler.read(lambda: None, metrics, 1)
     assert cupti.called.count("ProfilerHostGetConfigImage") == 2
     assert cupti.called.count("ProfilerGetCounterAvailability") == 2
-    assert profiler.passes((TIME,)) == PASSES
 
 
 def test_the_call_runs_while_it_counts_once_for_each_pass() -> None:

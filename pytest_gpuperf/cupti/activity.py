@@ -104,6 +104,10 @@ class Activity(NamedTuple):
     """Grows from launch to launch; the nodes of one launch of a graph share it."""
 
 
+_RECORDERS: list[_Recorder] = []
+"""Whose callbacks CUPTI may still call."""
+
+
 class _Recorder:
     """Gives CUPTI its buffers and reads them."""
 
@@ -182,8 +186,12 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
     finally:
         for kind in kinds:
             library.functions.cuptiActivityDisable(kind)
-        if not stay:
+        if stay:
+            # CUPTI keeps the addresses of its callbacks until it is finalised.
+            _RECORDERS.append(recorder)
+        else:
             library.functions.cuptiFinalize()
+            _RECORDERS.clear()
 
 
 def attach(library: Cupti) -> None:

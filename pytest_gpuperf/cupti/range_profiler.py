@@ -58,8 +58,8 @@ class RangeProfiler:
         library.load_beside("libnvperf_host.so", "libnvperf_target.so")
         self._configurations: dict[tuple[str, ...], Configuration | None] = {}
         self._attached = False
-        self._enabled: tuple[int, Configuration] | None = None
-        """CUPTI's object, and what it counts."""
+        self._enabled: tuple[int, Configuration, int] | None = None
+        """CUPTI's object, what it counts, and in which context."""
         self.attach()
         try:
             device = torch.cuda.current_device()
@@ -80,11 +80,6 @@ class RangeProfiler:
         if not counted or self._configuration(counted) is not None:
             return tuple(counted)
         return tuple(name for name in counted if self._configuration([name]) is not None)
-
-    def passes(self, metrics: Sequence[str]) -> int:
-        """How often a kernel has to run for metrics that are known."""
-        found = self._configuration(metrics)
-        return found.passes if found else 0
 
     def read(
         self, call: Callable[[], object], metrics: Sequence[str], kernels: int
@@ -151,12 +146,11 @@ class RangeProfiler:
 
     def _enable(self, configuration: Configuration) -> int:
         """CUPTI's object; one that has counted something else goes on counting that, whatever it is told."""
-        if self._enabled is None or self._enabled[1] is not configuration:
+        context = _current_context()
+        if self._enabled is None or self._enabled[1:] != (configuration, context):
             self._disable()
-            profiler = self._cupti.ask(
-                "cuptiRangeProfilerEnable", Enable(ctx=_current_context())
-            ).pRangeProfilerObject
-            self._enabled = profiler, configuration
+            enabled = self._cupti.ask("cuptiRangeProfilerEnable", Enable(ctx=context))
+            self._enabled = enabled.pRangeProfilerObject, configuration, context
         return self._enabled[0]
 
     def _disable(self) -> None:
