@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks import clock_spread
+from benchmarks.counter_agreement import results as counter_agreement
+from benchmarks.counter_agreement import tables as counters
 from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.timing_accuracy import results
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
+COUNTERS = "counter_agreement.json"
 NOT_YET = "Not measured yet.\n"
 EXAMPLE = "suites/test_square.py::test_square_triton[8192]"
 EXAMPLE_COUNTERS = ("achieved_occupancy", "duration_us", "memory_throughput", "registers_per_thread")
@@ -208,6 +211,10 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "accuracy_others": _of_results(ACCURACY, results.read, accuracy.others_table),
     "clock_source": _of_results(CLOCKS, clock_spread.read, clock_spread.source),
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.spread_table),
+    "counters_source": _of_results(COUNTERS, counter_agreement.read, counters.source),
+    "counters_agreement": _of_results(COUNTERS, counter_agreement.read, counters.agreement_table),
+    "counters_traffic": _of_results(COUNTERS, counter_agreement.read, counters.traffic_table),
+    "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_effects": _of_results(GATE, analysis.read, gate.effects),
     "gate_unchanged": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.held_out)),
