@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,9 +16,15 @@ from benchmarks.timing_accuracy import tables as accuracy
 from pytest_gpuperf.counters.catalogue import METRICS, ncu_metric_names
 from pytest_gpuperf.counters.chips import CHIPS
 from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
+from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import PRESETS, PURPOSES
 from pytest_gpuperf.diagnosis import RULES
 from pytest_gpuperf.options import OPTIONS
+from pytest_gpuperf.records import SanitizerResult
+from pytest_gpuperf.sanitizer.assignment import assign
+from pytest_gpuperf.sanitizer.log_reader import read_log
+from pytest_gpuperf.sanitizer.sanitizing_pass import HITS_KEPT
+from pytest_gpuperf.sanitizer.wording import errors_of
 from pytest_gpuperf.static.occupancy import MULTIPROCESSORS
 
 if TYPE_CHECKING:
@@ -198,6 +205,31 @@ def token_reduction(_: Path) -> str:
     return _table(titles, rows)
 
 
+PLANTED = {
+    "memcheck": ("test_out_of_bounds", "test_trap"),
+    "racecheck": ("test_race",),
+    "initcheck": ("test_unwritten",),
+    "synccheck": ("test_divergent",),
+}
+"""Tests with errors in the captures of each tool."""
+
+
+def sanitizer_messages(root: Path) -> str:
+    """What tests say of errors that compute-sanitizer has found on a GPU."""
+    texts = []
+    for tool, tests in PLANTED.items():
+        folder = root / "tests" / "data" / "captures" / "sanitizer" / tool
+        marks = [event for event in PassFolder(folder).events() if event.range]
+        with gzip.open(folder / "sanitizer.log.gz", "rt", encoding="utf-8") as log:
+            hits = assign(marks, read_log(log)).hits
+        for test in tests:
+            found = hits[f"test_k.py::{test}"]
+            errors = errors_of(SanitizerResult(tool=tool, hits=found.first(HITS_KEPT), count=found.count))
+            lines = "\n".join(f"gpuperf: {error}".replace("\n", "\n    ") for error in errors)
+            texts.append(f"--- {test}\n{lines}\n")
+    return f"```text\n{''.join(texts)}```\n"
+
+
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
     "metrics": metrics,
@@ -222,6 +254,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_by_kernel": _of_results(GATE, analysis.read, lambda found: gate.by_kernel(found.held_out)),
     "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
     "multiprocessors": multiprocessors,
+    "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
 }
 """By the name in the marker; no text has an empty line."""
