@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks import clock_spread
+from benchmarks.counter_agreement import results as counter_agreement
+from benchmarks.counter_agreement import tables as counters
 from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.timing_accuracy import results
@@ -13,9 +16,15 @@ from benchmarks.timing_accuracy import tables as accuracy
 from pytest_gpuperf.counters.catalogue import METRICS, ncu_metric_names
 from pytest_gpuperf.counters.chips import CHIPS
 from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
+from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import PRESETS, PURPOSES
 from pytest_gpuperf.diagnosis import RULES
 from pytest_gpuperf.options import OPTIONS
+from pytest_gpuperf.records import SanitizerResult
+from pytest_gpuperf.sanitizer.assignment import assign
+from pytest_gpuperf.sanitizer.log_reader import read_log
+from pytest_gpuperf.sanitizer.sanitizing_pass import HITS_KEPT
+from pytest_gpuperf.sanitizer.wording import errors_of
 from pytest_gpuperf.static.occupancy import MULTIPROCESSORS
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
+COUNTERS = "counter_agreement.json"
 NOT_YET = "Not measured yet.\n"
 EXAMPLE = "suites/test_square.py::test_square_triton[8192]"
 EXAMPLE_COUNTERS = ("achieved_occupancy", "duration_us", "memory_throughput", "registers_per_thread")
@@ -195,6 +205,31 @@ def token_reduction(_: Path) -> str:
     return _table(titles, rows)
 
 
+PLANTED = {
+    "memcheck": ("test_out_of_bounds", "test_trap"),
+    "racecheck": ("test_race",),
+    "initcheck": ("test_unwritten",),
+    "synccheck": ("test_divergent",),
+}
+"""Tests with errors in the captures of each tool."""
+
+
+def sanitizer_messages(root: Path) -> str:
+    """What tests say of errors that compute-sanitizer has found on a GPU."""
+    texts = []
+    for tool, tests in PLANTED.items():
+        folder = root / "tests" / "data" / "captures" / "sanitizer" / tool
+        marks = [event for event in PassFolder(folder).events() if event.range]
+        with gzip.open(folder / "sanitizer.log.gz", "rt", encoding="utf-8") as log:
+            hits = assign(marks, read_log(log)).hits
+        for test in tests:
+            found = hits[f"test_k.py::{test}"]
+            errors = errors_of(SanitizerResult(tool=tool, hits=found.first(HITS_KEPT), count=found.count))
+            lines = "\n".join(f"gpuperf: {error}".replace("\n", "\n    ") for error in errors)
+            texts.append(f"--- {test}\n{lines}\n")
+    return f"```text\n{''.join(texts)}```\n"
+
+
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
     "metrics": metrics,
@@ -208,6 +243,10 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "accuracy_others": _of_results(ACCURACY, results.read, accuracy.others_table),
     "clock_source": _of_results(CLOCKS, clock_spread.read, clock_spread.source),
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.spread_table),
+    "counters_source": _of_results(COUNTERS, counter_agreement.read, counters.source),
+    "counters_agreement": _of_results(COUNTERS, counter_agreement.read, counters.agreement_table),
+    "counters_traffic": _of_results(COUNTERS, counter_agreement.read, counters.traffic_table),
+    "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_effects": _of_results(GATE, analysis.read, gate.effects),
     "gate_unchanged": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.held_out)),
@@ -216,6 +255,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_tuned": _of_results(GATE, analysis.read, gate.tuned),
     "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
     "multiprocessors": multiprocessors,
+    "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
 }
 """By the name in the marker; no text has an empty line."""

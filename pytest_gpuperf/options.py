@@ -58,8 +58,8 @@ OPTIONS = (
         "counters",
         "auto",
         "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the "
-        "same process, and both fail tests whose counters cannot be read; 'auto' is ncu where it is found "
-        "and warns otherwise; 'off' only times",
+        "same process, and both fail tests whose counters cannot be read; 'auto' is ncu where it is found, "
+        "else CUPTI, and warns where neither can; 'off' only times",
         choices=("auto", "ncu", "cupti", "off"),
     ),
     Option(

@@ -43,11 +43,18 @@ NO_CUPTI = "libcupti was not found"
 
 
 def run(
-    pytester: pytest.Pytester, counters: str, *, missing: str = "", refusals: dict[str, int] | None = None
+    pytester: pytest.Pytester,
+    counters: str,
+    *,
+    missing: str = "",
+    refusals: dict[str, int] | None = None,
+    **marker: object,
 ) -> pytest.RunResult:
+    """Run a test with more in its marker, where CUPTI is missing or refuses something."""
     tests = str(Path(__file__).parent)
     pytester.makeconftest(GPU.format(tests=tests, refusals=refusals or {}, missing=missing))
-    pytester.makepyfile(test_k=TEST)
+    more = "".join(f", {name}={value!r}" for name, value in marker.items())
+    pytester.makepyfile(test_k=TEST.replace('"})', f'"}}{more})'))
     return pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-counters={counters}", "-v")
 
 
@@ -74,14 +81,74 @@ def test_a_limit_is_broken_by_what_cupti_reads(pytester: pytest.Pytester) -> Non
     result.stdout.fnmatch_lines(["*achieved_occupancy 80 is below the limit >= 85*"])
 
 
-def test_auto_goes_on_without_ncu_and_says_why_and_that_cupti_needs_none(pytester: pytest.Pytester) -> None:
+def said(result: pytest.RunResult) -> str:
+    """What was printed, however its lines were broken."""
+    return " ".join(result.stdout.str().split())
+
+
+def test_auto_asks_cupti_where_there_is_no_ncu_and_says_so(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto")
     result.assert_outcomes(passed=1)
+    assert (profile(pytester)["source"], profile(pytester)["cache_control"]) == ("cupti", "none")
+    text = said(result)
+    assert "ncu was found neither on PATH nor in the CUDA installation: CUPTI has read the counters" in text
+    assert "no counters" not in text
+
+
+def test_auto_goes_on_without_either_and_says_why(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", missing=NO_CUPTI)
+    result.assert_outcomes(passed=1)
     assert "combined" not in profile(pytester)
-    text = " ".join(result.stdout.str().split())
-    assert "no counters: ncu was found neither on PATH nor in the CUDA installation" in text
-    assert "--gpuperf-counters=cupti" in text
+    text = said(result)
+    why = (
+        "no counters: ncu was found neither on PATH nor in the CUDA installation, and libcupti was not found;"
+    )
+    assert why in text
+    assert "CUPTI has read" not in text
     assert "achieved_occupancy was not measured, so the limit >= 75 of the test is not judged" in text
+
+
+def test_auto_goes_on_where_cupti_refuses_and_so_does_a_replay(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", refusals={"RangeProfilerEnable": 35})
+    result.assert_outcomes(passed=1)
+    assert "no counters for test_k: the driver denies hardware counters to this user" in said(result)
+    (recorded,) = (pytester.path / ".gpuperf" / "runs").iterdir()
+    replayed = pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-replay={recorded.name}", "-v")
+    replayed.assert_outcomes(passed=1)
+    assert "no counters for test_k: the driver denies" in said(replayed)
+
+
+def test_auto_goes_on_without_a_metric_that_only_ncu_has(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", metrics=["launch__uses_cdp"])
+    result.assert_outcomes(passed=1)
+    assert "no counters for test_k: CUPTI has no value for the metric 'launch__uses_cdp'" in said(result)
+
+
+def test_auto_fails_a_test_whose_regex_finds_nothing(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", kernels="gemm")
+    result.assert_outcomes(failed=1)
+    assert "for the regex 'gemm'; these ran: square_kernel" in said(result)
+
+
+def test_counters_that_hang_on_the_caches_are_not_compared_with_those_of_ncu(
+    pytester: pytest.Pytester,
+) -> None:
+    run(pytester, "cupti").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti", "--gpuperf-update=all")
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    text = path.read_text().replace('"achieved_occupancy": 80', '"achieved_occupancy": 40')
+    text = text.replace('"registers_per_thread": 28', '"registers_per_thread": 26')
+    found = []
+    for read_by in ("cupti/none", "ncu/all"):
+        path.write_text(text.replace('"cupti/none"', f'"{read_by}"'))
+        result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=auto", "-v")
+        result.assert_outcomes(failed=1)
+        found.append(said(result))
+    assert all("registers_per_thread 26 -> 28" in text for text in found)
+    assert ["achieved_occupancy 40 -> 80" in text for text in found] == [True, False]
+    assert (
+        "counters were read by cupti/none, the baseline's by ncu/all: only exact ones are judged" in found[1]
+    )
 
 
 def test_a_refusal_fails_the_test(pytester: pytest.Pytester) -> None:

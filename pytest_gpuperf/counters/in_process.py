@@ -17,7 +17,6 @@ from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.cupti.activity import recorded
 from pytest_gpuperf.cupti.binding import CuptiError, cupti
 from pytest_gpuperf.cupti.range_profiler import RangeProfiler
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
@@ -39,9 +38,11 @@ class InProcessCounters:
     Args:
         gpu: The current device.
         chip: Name of its chip, such as `gh100`; empty where it is not known.
+        insists: Whether a refusal of CUPTI's is raised; else the profile says it, and the test goes on.
     """
 
-    def __init__(self, gpu: GpuInfo, chip: str) -> None:
+    def __init__(self, gpu: GpuInfo, chip: str, *, insists: bool = True) -> None:
+        self._insists = insists
         self.unavailable = ""
         """Why no counters can be had in this session."""
         self._gpu = gpu
@@ -69,18 +70,23 @@ class InProcessCounters:
             launched: Not needed: the kernels are known.
 
         Raises:
-            GpuperfError: No kernel matched, a metric is unknown, or CUPTI refuses.
+            GpuperfError: No kernel matched, or CUPTI refuses or has no such metric, and that is insisted on.
         """
         if self.unavailable:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
+        wanted = self._wanted.get(call.nodeid)
         try:
             kernels = self._read(call, metrics)
+            chosen = choose(call, kernels, selection, wanted, lambda: [kernel.name for kernel in kernels])
+            _check_metrics(chosen, by_kind(metrics)[1])
+        except CuptiError as error:
+            self.let_go()
+            if self._insists:
+                raise
+            return Profile(regex=selection.regex or "", unavailable=str(error), tolerated=True)
         except BaseException:
             self.let_go()
             raise
-        wanted = self._wanted.get(call.nodeid)
-        chosen = choose(call, kernels, selection, wanted, lambda: [kernel.name for kernel in kernels])
-        _check_metrics(chosen, by_kind(metrics)[1])
         return profile_of(
             chosen,
             metrics,
@@ -141,7 +147,7 @@ def in_launch_order(kernels: Iterable[Activity]) -> list[Activity]:
 def _check_metrics(kernels: Iterable[RawKernel], metrics: Iterable[str]) -> None:
     for metric in metrics:
         if not any(metric in kernel.metrics for kernel in kernels):
-            raise GpuperfError(
+            raise CuptiError(
                 f"CUPTI has no value for the metric {metric!r}",
                 expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix; launch__* "
                 "and sampled ones are ncu's own",

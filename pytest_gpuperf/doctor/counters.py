@@ -88,13 +88,13 @@ def _no_ncu(machine: Machine) -> Finding:
     installed = sorted(packages.glob("*/ncu"), key=lambda path: _two(path.parent.name) or (0, 0))
     if installed:
         return warning(
-            "neither on PATH nor in the CUDA installation: a run has no counters",
+            "neither on PATH nor in the CUDA installation: a run reads its counters by CUPTI, if at all",
             f"pytest --gpuperf --gpuperf-ncu={NVIDIA_PACKAGES / installed[-1].parent.name / 'ncu'}",
         )
     if machine.gpu is None:
         return absent("not found; without a GPU there is nothing to profile")
     return warning(
-        "not found: a run has no counters",
+        "not found: a run reads its counters by CUPTI, if at all",
         "install Nsight Compute: https://developer.nvidia.com/nsight-compute",
     )
 

@@ -52,6 +52,8 @@ class Profile(Record, frozen=True, kw_only=True):
     did."""
     unavailable: str = ""
     """Why there are no counters (one sentence and what to do); empty where there are."""
+    tolerated: bool = False
+    """Whether the test went on without them: nobody had insisted on counters."""
 
     @property
     def read_by(self) -> str:

@@ -33,15 +33,19 @@ if TYPE_CHECKING:
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.paired_pass import PairedPass
-    from pytest_gpuperf.records import Environment, Timing
+    from pytest_gpuperf.records import Environment, GpuInfo, Timing
     from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
-NO_NCU = (
-    "ncu was found neither on PATH nor in the CUDA installation; install Nsight Compute or name it with "
-    "--gpuperf-ncu, read counters without it by --gpuperf-counters=cupti, or silence this with "
-    "--gpuperf-counters=off"
+NO_NCU = "ncu was found neither on PATH nor in the CUDA installation"
+MEND_NCU = (
+    "install Nsight Compute or name it with --gpuperf-ncu, read counters without it by "
+    "--gpuperf-counters=cupti, or silence this with --gpuperf-counters=off"
+)
+MEND_BOTH = "install one of them, name ncu with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
+BY_CUPTI = (
+    f"{NO_NCU}: CUPTI has read the counters, in the process of the tests and with the caches as they were"
 )
 
 
@@ -117,8 +121,10 @@ class LiveSession(KeepingSession):
             counters.unavailable = COUNTERS_OFF
         elif not isinstance(counters, ProfilingPass):
             counters.expect(map(self._wanted, states))
+            if asked == "auto" and states and not counters.unavailable:
+                self.notices.append(BY_CUPTI)
         elif self._ncu is None:
-            counters.unavailable = NO_NCU
+            counters.unavailable = f"{NO_NCU}; {MEND_NCU}"
         elif states:
             wanted = counters.recall([self._wanted(state) for state in states])
             if wanted:
@@ -136,27 +142,32 @@ class LiveSession(KeepingSession):
     def _source_of_counters(
         self, settings: Settings, where: Environment, ncu: Ncu | None, clocks: str
     ) -> ProfilingPass | InProcessCounters:
-        """What reads counters: CUPTI in this process where it is asked for by name, else ncu."""
+        """What reads counters: ncu, or CUPTI in this process where that is asked for or ncu is not there."""
         gpu = where.gpu
         known = chip_of(gpu.compute_capability)
         chip = known.name if known else ""
-        if settings.counters != "cupti":
-            kept = None
-            if settings.counter_cache != "off" and ncu is not None:
-                kept = KeptCounters(
-                    self.runs.folder.parent,
-                    settings.root,
-                    conditions_of(where, clocks),
-                    chip=chip,
-                    reads=settings.counter_cache == "auto",
-                )
-            folder = PassFolder(self.runs.folder / self.run_id / "ncu")
-            return ProfilingPass(folder, ncu, chip=chip, kept=kept)
+        if settings.counters == "cupti" or (settings.counters == "auto" and ncu is None):
+            return self._in_process(gpu, chip, insists=settings.counters == "cupti")
+        kept = None
+        if settings.counter_cache != "off" and ncu is not None:
+            kept = KeptCounters(
+                self.runs.folder.parent,
+                settings.root,
+                conditions_of(where, clocks),
+                chip=chip,
+                reads=settings.counter_cache == "auto",
+            )
+        folder = PassFolder(self.runs.folder / self.run_id / "ncu")
+        return ProfilingPass(folder, ncu, chip=chip, kept=kept)
+
+    def _in_process(self, gpu: GpuInfo, chip: str, *, insists: bool) -> InProcessCounters:
         from pytest_gpuperf.counters.in_process import InProcessCounters
         from pytest_gpuperf.cupti.range_profiler import why_no_range_profiler
 
-        counters = InProcessCounters(gpu, chip)
+        counters = InProcessCounters(gpu, chip, insists=insists)
         counters.unavailable = why_no_range_profiler()
+        if counters.unavailable and not insists:
+            counters.unavailable = f"{NO_NCU}, and {counters.unavailable}; {MEND_BOTH}"
         return counters
 
     def _sanitizing_pass(self, tool: str) -> SanitizingPass:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from profiled_kernels import METRICS, environment
 
+from benchmarks.children import ROOT
+from benchmarks.counter_agreement.kernels import METRICS
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.in_process import InProcessCounters
 from pytest_gpuperf.counters.ncu import find_ncu
@@ -177,7 +178,7 @@ def test_it_is_refused_under_ncu() -> None:
     ncu = find_ncu()
     assert ncu is not None
     command = [str(ncu.path), "--metrics", "gpu__time_duration.sum", sys.executable, "-c", UNDER_NCU]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "refused: another profiler holds CUPTI in this process" in done.stdout, done.stdout + done.stderr
 
 

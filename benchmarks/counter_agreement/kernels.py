@@ -1,22 +1,22 @@
 """Kernels of many kinds, profiled by CUPTI in this process or launched where ncu sees them.
 
-ncu … python profiled_kernels.py launch
-python profiled_kernels.py profile ROWS.jsonl [FIRST]
+ncu … python -m benchmarks.counter_agreement.kernels launch
+python -m benchmarks.counter_agreement.kernels profile ROWS.jsonl [FIRST]
 """
 
 from __future__ import annotations
 
 import faulthandler
-import json
-import os
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 
+from benchmarks.counter_agreement.results import Reading
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.in_process import InProcessCounters
 from pytest_gpuperf.counters.presets import PRESETS
@@ -31,20 +31,14 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import KernelProfile
 
-ROOT = Path(__file__).parent.parent.parent
-SCRIPT = Path(__file__)
 METRICS = tuple(
-    dict.fromkeys((*PRESETS["sol"], *PRESETS["occupancy"], *PRESETS["stalls"], "shared_memory.dynamic"))
+    dict.fromkeys(
+        (*PRESETS["sol"], *PRESETS["occupancy"], *PRESETS["stalls"], "dram_bytes", "shared_memory.dynamic")
+    )
 )
-"""Speed of light, occupancy and all stalls."""
-REPEATS = 2
+"""Speed of light, occupancy, all stalls, and DRAM traffic, which costs no pass more."""
+REPEATS = 3
 ONE_KERNEL_S = 20
-
-
-def environment() -> dict[str, str]:
-    """In which a process of its own finds what this one does."""
-    paths = [str(ROOT), str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "LC_ALL": "C"}
 
 
 def calls() -> dict[str, Callable[[], object]]:
@@ -70,7 +64,7 @@ def calls() -> dict[str, Callable[[], object]]:
         "sum_rows": lambda: x.sum(-1),
         "layer_norm": lambda: torch.nn.functional.layer_norm(x, (4096,), weight, weight),
         "gather": lambda: x.index_select(0, rows),
-        "exp_sin": lambda: torch.special.entr(x),
+        "entropy": lambda: torch.special.entr(x),
     }
 
 
@@ -103,27 +97,22 @@ def profile(path: Path, first: int) -> None:
     for index, (name, fn) in enumerate(calls().items()):
         if index < first:
             continue
-        row: dict[str, Any] = {"index": index, "name": name, "kernels": [], "seconds": []}
+        row: dict[str, Any] = {"cupti": [], "cupti_seconds": []}
         faulthandler.dump_traceback_later(ONE_KERNEL_S, exit=True)
         try:
             for _ in range(REPEATS):
                 began = time.perf_counter()
-                found = counters.lookup(Call("test_k.py::test_k", name, fn), Selection(), METRICS, list)
-                row["seconds"].append(time.perf_counter() - began)
+                found = counters.lookup(Call("counter_agreement", name, fn), Selection(), METRICS, list)
+                row["cupti_seconds"].append(time.perf_counter() - began)
                 kernel = longest(found.kernels)
-                row["kernels"].append(
-                    {
-                        "name": kernel.name,
-                        "grid": kernel.grid,
-                        "block": kernel.block,
-                        "metrics": kernel.metrics,
-                    }
+                row["cupti"].append(
+                    Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
                 )
         except Exception:
-            row["error"] = traceback.format_exc()
+            row["failure"] = traceback.format_exc()
         faulthandler.cancel_dump_traceback_later()
-        with path.open("a") as stream:
-            stream.write(json.dumps(row) + "\n")
+        with path.open("ab") as stream:
+            stream.write(msgspec.json.encode(row) + b"\n")
 
 
 if __name__ == "__main__":

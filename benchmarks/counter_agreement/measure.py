@@ -1,0 +1,109 @@
+"""Both read the kernels, each in processes of its own."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarks.children import ROOT
+from benchmarks.counter_agreement.kernels import METRICS, REPEATS, longest
+from benchmarks.counter_agreement.results import LEAST_BYTES, SCHEMA, Agreement, Reading, Results
+from pytest_gpuperf.counters.catalogue import ncu_metric_names
+from pytest_gpuperf.counters.chips import chip_of
+from pytest_gpuperf.counters.isolated_reader import read_report_isolated
+from pytest_gpuperf.counters.ncu import find_ncu
+from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
+from pytest_gpuperf.device.environment import environment
+from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.counters.ncu import Ncu
+
+NAMES = tuple(LEAST_BYTES)
+_CHILD = (sys.executable, "-m", "benchmarks.counter_agreement.kernels")
+
+
+def measure() -> Results:
+    """Have both read them on the current device.
+
+    Raises:
+        GpuperfError: ncu is not installed, or has read nothing.
+    """
+    ncu = find_ncu()
+    if ncu is None:
+        raise GpuperfError("ncu was not found", next_step="install Nsight Compute")
+    calls = _by_cupti()
+    plain_seconds = _run(_CHILD, "launch")[1]
+    readings, ncu_seconds = _by_ncu(ncu)
+    return Results(
+        schema=SCHEMA,
+        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        environment=environment(gpu_info(), ROOT, ncu.version),
+        calls={name: msgspec.structs.replace(calls[name], ncu=readings[name]) for name in NAMES},
+        ncu_seconds=ncu_seconds,
+        plain_seconds=plain_seconds,
+    )
+
+
+def _by_cupti() -> dict[str, Agreement]:
+    """A call that ends the process is a failure of its own, and the next process goes on after it."""
+    rows: list[Agreement] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        while len(rows) < len(NAMES):
+            done, _ = _run(_CHILD, "profile", str(path), str(len(rows)))
+            lines = path.read_bytes().splitlines() if path.exists() else []
+            rows = [msgspec.json.decode(line, type=Agreement) for line in lines]
+            if len(rows) < len(NAMES):
+                said = f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
+                rows.append(Agreement(failure=said))
+                with path.open("ab") as stream:
+                    stream.write(msgspec.json.encode(rows[-1]) + b"\n")
+    return dict(zip(NAMES, rows, strict=True))
+
+
+def _by_ncu(ncu: Ncu) -> tuple[Mapping[str, tuple[Reading, ...]], float]:
+    """Readings by call, and the seconds of the process."""
+    chip = chip_of(gpu_info().compute_capability)
+    names = ncu_metric_names(METRICS, chip.name if chip else "")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.ncu-rep"
+        command = (
+            *(str(ncu.path), "--config-file", "off", "--clock-control", "none", "--cache-control", "none"),
+            *("--profile-from-start", "off", "--nvtx", "--metrics", ",".join(names), "--export", str(report)),
+        )
+        done, seconds = _run((*command, *_CHILD), "launch")
+        if not report.exists():
+            raise GpuperfError(f"ncu wrote no report: {done.stdout}{done.stderr}")
+        kernels = read_report_isolated(report, names, search=ncu_python_dirs(ncu.path))
+    readings: dict[str, tuple[Reading, ...]] = {}
+    for name in NAMES:
+        found = [kernel.profile() for kernel in kernels if name in kernel.ranges]
+        each = len(found) // REPEATS
+        chosen = [longest(tuple(found[at * each : (at + 1) * each])) for at in range(REPEATS)] if each else []
+        readings[name] = tuple(
+            Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
+            for kernel in chosen
+        )
+    return readings, seconds
+
+
+def _run(child: Sequence[str], *arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    # torch.profiler's library would otherwise hold CUPTI once it has been used.
+    variables = {"TEARDOWN_CUPTI": "1", **os.environ, "LC_ALL": "C"}
+    began = time.perf_counter()
+    done = subprocess.run(
+        [*child, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    return done, time.perf_counter() - began

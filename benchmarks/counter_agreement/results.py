@@ -1,0 +1,86 @@
+"""What a run of the benchmark has found, as its JSON file holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf.json_files import decode_versioned
+from pytest_gpuperf.records import Environment, MetricValue, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = 1
+
+LEAST_BYTES = {
+    "square_torch": 2 * 8192 * 4096 * 4,
+    "square_triton": 2 * 8192 * 4096 * 4,
+    "square_small": 2 * 1823 * 781 * 4,
+    "cast": 4096 * 4096 * (2 + 4),
+    "transpose": 2 * 8192 * 4096 * 4,
+    "gemm_bf16": 3 * 4096 * 4096 * 2,
+    "gemm_triton": 3 * 4096 * 4096 * 2,
+    "gemm_fp32": 3 * 2048 * 2048 * 4,
+    "softmax": 2 * 8192 * 4096 * 4,
+    "sum_rows": (8192 * 4096 + 8192) * 4,
+    "layer_norm": (2 * 8192 * 4096 + 2 * 4096) * 4,
+    "gather": 0,
+    "entropy": 2 * 8192 * 4096 * 4,
+}
+"""The calls, with the bytes of their inputs and outputs, each once; 0 where those depend on the data."""
+
+
+class Reading(Record, frozen=True, kw_only=True):
+    """One kernel, profiled once."""
+
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    metrics: dict[str, MetricValue]
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """One call."""
+
+    cupti: tuple[Reading, ...] = ()
+    cupti_seconds: tuple[float, ...] = ()
+    """Wall-clock time of each lookup; the first of a session and the first of a kernel that is compiled have
+    their set-up in it."""
+    ncu: tuple[Reading, ...] = ()
+    failure: str = ""
+    """Why CUPTI has not read it; empty where it has."""
+
+
+class Results(Record, frozen=True, kw_only=True):
+    """All of a run."""
+
+    schema: int
+    date: str
+    """UTC, ISO 8601."""
+    environment: Environment
+    calls: dict[str, Agreement]
+    ncu_seconds: float | None = None
+    """Wall-clock time of the process under ncu; None where it was not taken."""
+    plain_seconds: float | None = None
+    """That of the same process without ncu; None where it was not taken."""
+    dram_peak_bytes_per_us: float = 0.0
+    """Of this model of GPU: `dram_bytes` over `duration_us` and `dram_throughput` of its recorded kernels.
+    For files without `dram_bytes`; else 0."""
+
+
+def encode(results: Results) -> bytes:
+    """The file."""
+    return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
+
+
+def read(path: Path) -> Results:
+    """Read the file.
+
+    Raises:
+        GpuperfError: It is broken or of a newer schema.
+        OSError: As the file system says.
+    """
+    decoder = msgspec.json.Decoder(Results)
+    return decode_versioned(path.read_bytes(), decoder, schema=SCHEMA, shown=path.name)
