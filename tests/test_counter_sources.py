@@ -71,6 +71,35 @@ def test_cupti_judges_limits_without_ncu(pytester: pytest.Pytester) -> None:
     assert found["combined"]["achieved_occupancy"] == 80
 
 
+LETS_GO = """
+from conftest import CUPTI
+
+def test_profile(gpuperf):
+    gpuperf.profile(print)
+    assert (CUPTI.state, CUPTI.finalised) == ("away", 1)
+    gpuperf.profile(print, label="again")
+    assert (CUPTI.state, CUPTI.finalised) == ("away", 2)
+
+def fails(*_):
+    raise ZeroDivisionError
+
+def test_a_call_that_fails(gpuperf):
+    CUPTI.finalised = 0
+    try:
+        gpuperf.profile(fails)
+    except ZeroDivisionError:
+        pass
+    assert CUPTI.state == "away"
+"""
+
+
+def test_cupti_is_held_by_nobody_after_a_profile(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(GPU.format(tests=str(Path(__file__).parent), refusals={}, missing=""))
+    pytester.makepyfile(test_k=LETS_GO)
+    result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2)
+
+
 def test_a_limit_is_broken_by_what_cupti_reads(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(conftest="", test_k="")
     result = run(pytester, "cupti")

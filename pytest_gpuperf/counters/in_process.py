@@ -61,7 +61,7 @@ class InProcessCounters:
         metrics: Sequence[str],
         launched: Callable[[], list[Activity]],  # noqa: ARG002
     ) -> Profile:
-        """Profile a call.
+        """Profile a call. CUPTI stays attached for the next one until `let_go`.
 
         Args:
             call: The call.
@@ -80,13 +80,9 @@ class InProcessCounters:
             chosen = choose(call, kernels, selection, wanted, lambda: [kernel.name for kernel in kernels])
             _check_metrics(chosen, by_kind(metrics)[1])
         except CuptiError as error:
-            self.let_go()
             if self._insists:
                 raise
             return Profile(regex=selection.regex or "", unavailable=str(error), tolerated=True)
-        except BaseException:
-            self.let_go()
-            raise
         return profile_of(
             chosen,
             metrics,

@@ -61,7 +61,6 @@ class LiveInstruments:
 
     def check(self, call: Call, reference: Reference) -> Correctness:
         """Run the call on poisoned memory and compare."""
-        self._counters.let_go()
         return correctness.check(
             call.fn,
             call.args,
@@ -75,12 +74,10 @@ class LiveInstruments:
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
-        self._counters.let_go()
         return self._timer.warm_up(call)
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time the call; one that differs from its baseline thrice, and the median counts."""
-        self._counters.let_go()
 
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: {text}")
@@ -104,13 +101,16 @@ class LiveInstruments:
         """Profile the call, or look it up in the report of the profiling pass."""
         if kernels.regex is not None:
             check_regex(kernels.regex, f"for {call}")
-        return self._counters.lookup(call, kernels, metrics, lambda: launched_kernels(call))
+        try:
+            return self._counters.lookup(call, kernels, metrics, lambda: launched_kernels(call))
+        finally:
+            # What comes next may be timed, or be another profiler's.
+            self._counters.let_go()
 
     def trace(self, call: Call) -> Trace:
         """Record the call, and keep torch.profiler's trace."""
         from pytest_gpuperf.trace.capture import capture
 
-        self._counters.let_go()
         self._progress(f"{call.nodeid}: traced")
         try:
             return capture(call, self._traces / trace_file_name(call.nodeid, call.label))

@@ -233,7 +233,6 @@ class LiveSession(KeepingSession):
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, with what it was compared with."""
-        self._counters.let_go()
         for label, measurement in state.measurements.items():
             compared = self._paired.lookup(state.nodeid, label) if self._paired is not None else None
             if measurement.timing is not None and compared is not None:
