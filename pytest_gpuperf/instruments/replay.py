@@ -108,8 +108,8 @@ class ReplayInstruments:
         if not isinstance(found, kind):
             gpu = run.environment.gpu.name
             pytest.skip(
-                f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on {gpu} "
-                f"(run {run.id}), so skipped there, or newer than the recording, to which `gpuperf recording "
+                f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
+                f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which `gpuperf recording "
                 "add` adds it after a run on a GPU"
             )
         return found
