@@ -109,7 +109,7 @@ class ReplayInstruments:
             gpu = run.environment.gpu.name
             pytest.skip(
                 f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
-                f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which `gpuperf recording "
-                "add` adds it after a run on a GPU"
+                f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which "
+                "`gpuperf recording add` adds it after a run on a GPU"
             )
         return found
