@@ -17,6 +17,7 @@ import msgspec
 
 from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.file_kinds import kind_of_content, refuse_trace
 from pytest_gpuperf.json_files import decode_versioned, show_path, write_files
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 
@@ -200,6 +201,7 @@ def load_run(path: Path) -> Run:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise GpuperfError(f"{shown} cannot be read: {reason}", expected="a run.json") from None
+    refuse_trace(kind_of_content(data), shown, "a run.json")
     run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
         if not SAFE_NAME.fullmatch(name):

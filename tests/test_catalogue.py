@@ -253,6 +253,11 @@ def test_names_of_the_chip_are_suggested_too() -> None:
     assert nearest("qqqq") == []
 
 
+def test_a_name_of_both_is_suggested_once() -> None:
+    found = nearest("occupancy_limit", ["occupancy_limit.warps"])
+    assert found.count("occupancy_limit.warps") == 1
+
+
 def test_top_stall_is_the_largest_share() -> None:
     metrics = {"stall.barrier": 12.0, "stall.long_scoreboard": 48.0, "sm_throughput": 90.0}
     assert top_stall(metrics) == ("stall.long_scoreboard", 48.0)

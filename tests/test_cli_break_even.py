@@ -71,12 +71,18 @@ def vit(
     *,
     host_launches: int = 0,
     gap_us: float = 0.0,
+    traced_gap_us: float = 0.0,
 ) -> TestRecord:
     return record(
         VIT + name,
         main=Measurement(
             timing=replace(timing(time_us, mode), launch_gap_us=gap_us),
-            trace=Trace(launches=launches, host_launches=host_launches, gpu_time_us=gpu_us),
+            trace=Trace(
+                launches=launches,
+                host_launches=host_launches,
+                gpu_time_us=gpu_us,
+                launch_gap_us=traced_gap_us,
+            ),
         ),
     )
 
@@ -132,15 +138,55 @@ def test_a_cost_can_be_given(project: Path) -> None:
     assert "cost of a launch: 100 µs, as given" in shown("--launch", "100")
 
 
-def test_a_graph_is_one_launch_of_the_host(project: Path) -> None:
+def graphs(project: Path) -> None:
+    """Timed by the host, which launches each as one."""
     store(
         project,
-        vit("full[224]", 700.0, 600.0, 100, host_launches=1),
-        vit("full[448]", 6100.0, 6000.0, 100, host_launches=1),
-        vit("reduced[224]", 650.0, 500.0, 150, host_launches=1),
-        vit("reduced[448]", 3100.0, 3000.0, 150, host_launches=1),
+        vit("full[224]", 650.0, 600.0, 100, host_launches=1, traced_gap_us=0.5),
+        vit("full[448]", 6050.0, 6000.0, 100, host_launches=1, traced_gap_us=0.5),
+        vit("reduced[224]", 575.0, 500.0, 150, host_launches=2, traced_gap_us=0.5),
+        vit("reduced[448]", 3075.0, 3000.0, 150, host_launches=2, traced_gap_us=0.5),
     )
-    assert [size["cost_us"] for size in as_json()["series"][0]["sizes"]] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--launch", "graph")])
+def test_of_graphs_timed_by_the_host_the_nodes_count_and_the_gap_that_was_traced(
+    project: Path, arguments: tuple[str, ...]
+) -> None:
+    graphs(project)
+    found = as_json(*arguments)
+    assert (found["launch"], found["launch_us"]) == ("graph", 0.5)
+    # 50 nodes of 0.5 µs are 25 µs; 100 and 3000 are saved, as the times say too.
+    assert [(size["launches_with"], size["net_us"]) for size in found["series"][0]["sizes"]] == [
+        (150, 75.0),
+        (150, 2975.0),
+    ]
+    assert [size["measured_us"] for size in found["series"][0]["sizes"]] == [75.0, 2975.0]
+
+
+def test_a_cost_that_is_given_is_that_of_each_node_where_all_are_graphs(project: Path) -> None:
+    graphs(project)
+    assert [size["cost_us"] for size in as_json("--launch", "2")["series"][0]["sizes"]] == [100.0, 100.0]
+
+
+def test_a_graph_does_not_tell_what_a_launch_costs_the_host(project: Path) -> None:
+    graphs(project)
+    assert "no test here has a time by the host and its launches, kernel by kernel" in refused(
+        "--launch", "host"
+    )
+
+
+@pytest.mark.parametrize(("given", "cost_us"), [((), -990.0), (("--launch", "8"), -792.0)])
+def test_beside_calls_launched_kernel_by_kernel_a_graph_is_one_launch(
+    project: Path, given: tuple[str, ...], cost_us: float
+) -> None:
+    store(
+        project,
+        *(vit(f"full[{size}]", 1000.0, 600.0, 100, host_launches=100) for size in (1, 2)),
+        # The least of time over launches were this, if it counted.
+        *(vit(f"reduced[{size}]", 7.0, 6.0, 100, host_launches=1) for size in (1, 2)),
+    )
+    assert [size["cost_us"] for size in as_json(*given)["series"][0]["sizes"]] == [cost_us, cost_us]
 
 
 def test_other_parameters_make_series_of_their_own(project: Path) -> None:
@@ -158,19 +204,20 @@ def test_other_parameters_make_series_of_their_own(project: Path) -> None:
 
 
 def test_without_a_trace_a_profile_of_all_kernels_counts_the_launches(project: Path) -> None:
-    def counted(name: str, time_us: float, launches: int, regex: str = "") -> TestRecord:
+    def counted(name: str, time_us: float, launches: int, *, regex: str = "", only: str = "") -> TestRecord:
         kernels = (KernelProfile(name="k"),) * launches
-        profile = Profile(kernels=kernels, regex=regex)
+        profile = Profile(kernels=kernels, regex=regex, launches=only)
         return record(VIT + name, main=Measurement(timing=timing(time_us), profile=profile))
 
     sizes = [counted("full[1]", 10.0, 2), counted("full[2]", 40.0, 2)]
     store(project, *sizes, counted("reduced[1]", 9.0, 4), counted("reduced[2]", 20.0, 4))
     # 2 launches of 5 µs are 10 µs; 1 and 20 are saved: 1 + 9 / 19.
     assert as_json("--launch", "5")["series"][0]["pays_above"] == pytest.approx(1 + 9 / 19)
-    store(project, *sizes, counted("reduced[1]", 9.0, 4, regex="top"), counted("reduced[2]", 20.0, 4))
-    lines = shown("--launch", "5")
-    assert "left out: the launches of t/test_vit.py::test_reduced[1] are not known" in lines
-    assert "calculated: pays in all of the measured range (2)" in lines
+    for some in (counted("reduced[1]", 9.0, 4, regex="top"), counted("reduced[1]", 9.0, 1, only="first")):
+        store(project, *sizes, some, counted("reduced[2]", 20.0, 4))
+        lines = shown("--launch", "5")
+        assert "left out: the launches of t/test_vit.py::test_reduced[1] are not known" in lines
+        assert "calculated: pays in all of the measured range (2)" in lines
 
 
 def test_a_wrong_result_counts_neither_as_a_size_nor_for_the_cost(project: Path) -> None:

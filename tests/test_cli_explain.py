@@ -77,6 +77,10 @@ def test_a_test_is_chosen_by_a_part_of_its_name_or_by_a_kernel(project: Path) ->
     store(project, measured(FAST, 50.0), measured(FAST, 50.0, name="other_kernel"))
     assert [text for text in shown("latest", "::test_sq") if "::" in text] == [NODEID]
     assert [text for text in shown("latest", "^other_k") if "::" in text] == ["t/test_a.py::test_other"]
+    assert [text for text in shown("::test_square") if "::" in text] == [NODEID]
+    assert [text for text in shown("::test_other", "^other_k") if "::" in text] == ["t/test_a.py::test_other"]
+    (error,) = shown("::test_square", "^other_k", status=2)
+    assert "has no counters of a test or kernel '^other_k'" in error
     (error,) = shown("latest", "coffee", status=2)
     assert "has no counters of a test or kernel 'coffee'" in error
 

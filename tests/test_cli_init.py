@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 SUITE = "perf/test_perf_example.py"
+CONFTEST = "perf/conftest.py"
 WORKFLOWS = [".github/workflows/gpuperf.yml", ".github/workflows/replay.yml"]
 OURS = "pytest-gpuperf\ntorch\n" + "".join(
     f'{name}; sys_platform == "linux"\n' for name in ("triton", "ncu-report")
@@ -62,6 +63,7 @@ def tox(key: str, *arguments: str) -> str:
 def test_what_was_written_and_what_to_type_next_is_said(repository: Path) -> None:
     assert init() == [
         f"wrote     {SUITE}: a suite to put your kernels into",
+        f"wrote     {CONFTEST}: leaves it out where the plugin or torch is missing",
         "wrote     tox.ini: the tox environment gpuperf",
         f"wrote     {WORKFLOWS[0]}: measures on your runner with a GPU",
         f"wrote     {WORKFLOWS[1]}: judges the recording again on a hosted runner",
@@ -71,10 +73,12 @@ def test_what_was_written_and_what_to_type_next_is_said(repository: Path) -> Non
         "  gpuperf doctor                              is it ready to measure?",
         "  pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline",
         "  gpuperf recording add                       what machines without a GPU replay",
-        "Commit what these write into baselines/; from then on, with a GPU or without:",
+        "Commit what these write into baselines/, and the workflows not before: replay.yml",
+        "fails as long as there is no recording. From then on, with a GPU or without:",
         "  pytest --gpuperf perf",
     ]
-    assert content(repository).keys() == {SUITE, *WORKFLOWS, "tox.ini", ".gitignore", "pyproject.toml"}
+    written = {SUITE, CONFTEST, *WORKFLOWS, "tox.ini", ".gitignore"}
+    assert content(repository).keys() == {*written, "pyproject.toml"}
 
 
 def test_typed_again_it_changes_nothing_and_says_so(repository: Path) -> None:
@@ -105,8 +109,10 @@ def test_a_file_that_differs_is_never_overwritten(repository: Path, name: str) -
 def test_a_suite_of_ones_own_needs_no_example(repository: Path) -> None:
     init()
     (repository / SUITE).rename(repository / "perf" / "test_mine.py")
+    (repository / CONFTEST).unlink()
     assert init()[0] == "kept      perf/test_mine.py: your suite is there, so no example is needed"
     assert not (repository / SUITE).exists()
+    assert not (repository / CONFTEST).exists()
 
 
 @pytest.mark.parametrize("there", ["", "build/\n", "build/", "build/\r\n*.so\r\n"])
@@ -130,7 +136,7 @@ def test_workflows_are_left_out_where_github_does_not_look(repository: Path) -> 
     below = repository / "packages" / "kernels"
     below.mkdir(parents=True)
     assert any("kept      packages/kernels/.github/workflows: left out" in line for line in init(str(below)))
-    assert content(below).keys() == {SUITE, "tox.ini", ".gitignore"}
+    assert content(below).keys() == {SUITE, CONFTEST, "tox.ini", ".gitignore"}
 
 
 def test_no_repository_is_no_obstacle_and_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,3 +327,29 @@ def test_the_suite_says_in_one_line_what_to_do_where_there_is_neither_gpu_nor_re
 def test_the_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
     CliRunner().invoke(main, ["init", str(pytester.path)])
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(skipped=2)
+
+
+def with_another_test(pytester: pytest.Pytester) -> None:
+    CliRunner().invoke(main, ["init", str(pytester.path)])
+    pytester.makepyfile(test_mine="def test_mine():\n    pass\n")
+
+
+def test_plain_pytest_without_the_plugin_passes_the_suite_by(pytester: pytest.Pytester) -> None:
+    with_another_test(pytester)
+    result = pytester.runpytest_subprocess("-p", "no:gpuperf", "--strict-markers")
+    result.assert_outcomes(passed=1)
+    assert "perf" not in result.stdout.str().partition("collected")[2]
+
+
+def test_plain_pytest_without_torch_passes_the_suite_by(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_another_test(pytester)
+    # Neither found nor imported.
+    (pytester.path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    # Who asks for it is told.
+    result = pytester.runpytest_subprocess("--gpuperf", "perf")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*import of torch halted*"])

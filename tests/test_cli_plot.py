@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.configurations.choosing import choose
 from pytest_gpuperf.configurations.curves import Curves, curves_of
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.runs import RunStore
 from run_builders import measured, record, run, timing
@@ -19,7 +20,7 @@ from run_builders import measured, record, run, timing
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.records import MetricValue, Run, TestRecord
 
 SQUARE = "t/test_square.py::test_"
 
@@ -166,3 +167,11 @@ def test_a_metric_that_nothing_has_is_named(project: Path) -> None:
     result = plot("latest", "--y", "gb_per", "-o", "a.svg")
     assert result.exit_code == 2
     assert "did you mean gb_per_s" in result.stderr
+
+
+def test_of_other_metrics_only_measured_numbers_are_offered() -> None:
+    counters: dict[str, MetricValue] = {"occupancy_limiter": "registers", "occupancy_limit.warps": 16.0}
+    tests = [record(f"{SQUARE}a[{n}]", main=measured(5.3, counters)) for n in (1, 2)]
+    with pytest.raises(GpuperfError) as refused:
+        curves(run(*tests), y="occupancy_limiter")
+    assert str(refused.value).endswith("; did you mean occupancy_limit.warps?")

@@ -52,6 +52,12 @@ def test_a_minus_of_a_number_separates_nothing(ids: str, parameters: tuple[str, 
         ("(1823, 781)", ("", 1823 * 781)),
         ("128x256x64", ("", 128 * 256 * 64)),
         ("topk", None),
+        ("int4096", ("int", 4096)),
+        ("fp12", ("fp", 12)),
+        *(
+            (name, None)
+            for name in ("fp16", "FP32", "bf16", "f16", "float64", "tf32", "int8", "uint4", "mxfp4")
+        ),
         ("sm_90a", None),
         ("", None),
     ],
@@ -115,6 +121,11 @@ def test_an_axis_goes_by_its_name_wherever_it_stands() -> None:
 
 def test_a_name_that_no_id_has_is_the_title_of_the_only_axis() -> None:
     assert find_axis(names("test_a[1024]", "test_a[2048]"), "N").title == "N"
+
+
+def test_names_of_types_are_no_axis() -> None:
+    both = names("test_a[N1024-fp16]", "test_a[N2048-fp32]", "test_a[N1024-int8]", "test_a[N1024-int4]")
+    assert find_axis(both).title == "N"
 
 
 def test_several_axes_have_to_be_chosen_from() -> None:

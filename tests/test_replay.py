@@ -70,7 +70,10 @@ def test_a_test_that_is_in_no_recording_is_skipped_with_the_way_out(
     result = pytester.runpytest("--gpuperf", "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
-        ["SKIPPED*no recorded correctness of test_other.py::test_k*gpuperf recording add*"]
+        [
+            "SKIPPED*no recorded correctness of test_other.py::test_k (main): not measured on NVIDIA H200 "
+            "(run 20261120-173012-3f9a), so skipped there, or newer than the recording*gpuperf recording add*"
+        ]
     )
 
 

@@ -251,13 +251,27 @@ def test_the_command_shows_the_tables_of_a_run(project: Path) -> None:
     assert "NVIDIA H200, the whole trace" in chosen.stdout
 
 
+def test_a_test_is_named_as_other_commands_take_it(project: Path) -> None:
+    one = Measurement(trace=BLOCK)
+    tests = [record("t.py::test_a", main=one, cold=one), record("t.py::test_a_too", main=one)]
+    path = RunStore(project / ".gpuperf").write(run(*tests))
+
+    def named(*arguments: object) -> list[str]:
+        rows = json.loads(trace(*arguments, "--json").stdout)
+        return [f"{row['nodeid']} {row['label']}" for row in rows]
+
+    assert named("::test_a") == ["t.py::test_a main", "t.py::test_a cold"]
+    assert named(f"{path}::test_a (cold)") == ["t.py::test_a cold"]
+    assert named("t.py::test_a_too") == ["t.py::test_a_too main"]
+    assert named("latest", "test_a_too") == ["t.py::test_a_too main"]
+
+
 def test_the_command_shows_a_saved_trace(project: Path) -> None:
     (project / "x.pt.trace.json.gz").write_bytes(gzip.compress(attention_block().data()))
     result = trace("x.pt.trace.json.gz", "--kernel", "softmax")
     assert result.exit_code == 0, result.output
     assert "softmax_warp_forward" in result.stdout
     assert "ampere_sgemm_128x128" not in result.stdout
-    assert trace("x.pt.trace.json.gz", "--kernel", "nvjet").stdout.endswith("\n\nno such kernel\n")
 
 
 def test_the_command_shows_what_could_be_fused(project: Path) -> None:
@@ -310,6 +324,16 @@ def test_chrome_and_tensorboard_get_what_the_profiler_wrote(project: Path) -> No
         (["latest", "--kernel", "("], "is broken"),
         (["latest", "--annotation", "x"], "is for a trace file"),
         (["nothing.json"], "there is no run 'nothing.json'"),
+        (["test_a"], "a test of the newest run is '::test_a'"),
+        (["::test_c"], "has measured nothing of a test 'test_c'"),
+        (
+            ["::test_a", "--kernel", "zzz"],
+            "no kernel of t.py::test_a matches 'zzz'; expected a regex found in",
+        ),
+        (["--kernel", "zzz", "--csv"], "no kernel of the 2 traces matches 'zzz'"),
+        (["::test_a", "--kernel", "gemm", "--chrome", "out.json"], "write all that the profiler wrote"),
+        (["::test_a", "--csv", "--tensorboard", "logs"], "write all that the profiler wrote"),
+        (["run.json", "--annotation", "a", "--chrome", "out.json"], "write all that the profiler wrote"),
         (["latest", "--csv", "--json"], "exclude each other"),
     ],
 )

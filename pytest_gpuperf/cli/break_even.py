@@ -20,8 +20,9 @@ from pytest_gpuperf.cli.project import Project, project_options
 @click.option(
     "--launch",
     metavar="COST",
-    help="What a launch costs: host (the least of host time over launches), graph (an empty kernel inside a "
-    "graph), or microseconds (default: host where the times are by the host's clock, else graph).",
+    help="What a launch costs: host (the least of host time over launches), graph (from a node of a graph to "
+    "the next), or microseconds (default: host where the times are by the host's clock and not all calls are "
+    "graphs, else graph).",
 )
 @output_format
 @project_options

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +10,12 @@ import click
 
 from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.configurations.choosing import choose
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.diagnosis.changes import change_lines
 from pytest_gpuperf.diagnosis.explain import diagnose_call, diagnose_kernel, lines_of, shares_of_time
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.file_kinds import kind_of
 from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.report.rows import header_lines, show_time
 from pytest_gpuperf.static.kernel import is_static
@@ -37,51 +37,42 @@ def explain(project: Project, source: str | None, test: str | None) -> None:
     """Say what bounds each call and kernel, why, and what to try next.
 
     RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if left
-    out. What moved since the baseline is shown too, the largest mover first. FILE is a report (.ncu-rep) or
-    CSV that ncu wrote, gzipped or not. TEST is a part of the names of tests; what no test has in its name is
-    a regex for the names of kernels.
+    out; or tests of one, RUN::TEST and ::TEST. What moved since the baseline is shown too, the largest mover
+    first. FILE is a report (.ncu-rep) or CSV that ncu wrote, gzipped or not. TEST is a part of the names of
+    tests; what no test has in its name is a regex for the names of kernels.
     """
     from pytest_gpuperf.counters.report_file import read_report
 
     path = None if source is None else Path(source)
-    if path is not None and path.is_file() and not _is_run(path):
+    if path is not None and path.is_file() and kind_of(path) == "other":
         if test is not None:
             check_regex(test, "asked for")
         lines = list(_of_kernels(read_report(path, test)))
     else:
-        lines = _of_run(project, project.load(source), test)
+        lines = _of_run(project, source or "latest", test)
     for line in lines:
         echo(line)
 
 
-def _is_run(path: Path) -> bool:
-    try:
-        with gzip.open(path) as packed:
-            return packed.read(1) == b"{"
-    except (OSError, EOFError, zlib.error):
-        with path.open("rb") as file:
-            return file.read(1) == b"{"
-
-
-def _of_run(project: Project, run: Run, wanted: str | None) -> list[str]:
+def _of_run(project: Project, source: str, wanted: str | None) -> list[str]:
+    choice = choose(source, project.load)
+    run = choice.run
     lines = header_lines(run.environment, None)
     if run.counters_unavailable:
         lines.append(f"no counters: {run.counters_unavailable}")
     changes = _Changes(project, run)
     chip = _chip(run.environment.gpu.compute_capability)
-    tests = [test for test in run.tests if wanted is None or wanted in test.nodeid]
+    entries = [entry for entry in choice.entries if wanted is None or wanted in entry.test.nodeid]
     kernels = None
-    if wanted is not None and not tests:
+    if wanted is not None and not entries:
         check_regex(wanted, "asked for")
-        tests, kernels = list(run.tests), wanted
+        entries, kernels = list(choice.entries), wanted
     found = [
-        line
-        for test in tests
-        for label in test.measurements
-        for line in _of_measurement(test, label, kernels, chip, changes)
+        line for entry in entries for line in _of_measurement(entry.test, entry.label, kernels, chip, changes)
     ]
     if not found:
-        what = "of any test" if wanted is None else f"of a test or kernel {wanted!r}"
+        named = f"of {source!r}" if "::" in source else "of any test"
+        what = named if wanted is None else f"of a test or kernel {wanted!r}"
         raise GpuperfError(
             f"the run {run.id} has no counters {what}, and no kernel table",
             expected="a part of a test's name, or a regex found in a kernel's",

@@ -19,7 +19,8 @@ Next, on a machine with a GPU:
   gpuperf doctor                              is it ready to measure?
   pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline
   gpuperf recording add                       what machines without a GPU replay
-Commit what these write into baselines/; from then on, with a GPU or without:
+Commit what these write into baselines/, and the workflows not before: replay.yml
+fails as long as there is no recording. From then on, with a GPU or without:
   pytest --gpuperf perf"""
 
 

@@ -15,7 +15,9 @@ import msgspec
 
 from pytest_gpuperf.cli.output import terminal
 from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.configurations.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.file_kinds import kind_of
 from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.json_files import show_path, write_files
 from pytest_gpuperf.runs import load_run
@@ -24,10 +26,10 @@ from pytest_gpuperf.verdict.result import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.records import Trace
+    from pytest_gpuperf.records import Run, Trace
 
-_HEAD_BYTES = 4096
-"""A run file has its date in these."""
+_NAMES_SHOWN = 8
+"""So many tests or kernels are named in an error."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,20 @@ def trace(
     """Show what ran on the GPU: SOURCE is a run, or a trace that torch.profiler has saved.
 
     A run is named by its id, the start of one, a run.json, or a folder that holds one; the newest run if left
-    out. TEST is a part of a node id. A trace is a file of export_chrome_trace or tensorboard_trace_handler,
-    gzipped or not. No GPU is needed.
+    out; tests of one as RUN::TEST and ::TEST. TEST alone is a part of a node id. A trace is a file of
+    export_chrome_trace or tensorboard_trace_handler, gzipped or not. No GPU is needed.
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
+    if (chrome or tensorboard) and (kernel is not None or annotation is not None or as_json or as_csv):
+        raise click.UsageError(
+            "--chrome and --tensorboard write all that the profiler wrote; --kernel, --annotation, --json "
+            "and --csv are for the table"
+        )
     if kernel is not None:
         check_regex(kernel, "of --kernel")
     path = Path(source) if source else None
-    of_run = path is None or not path.is_file() or _is_run(path)
+    of_run = path is None or not path.is_file() or kind_of(path) == "run"
     if path is not None and not of_run:
         if test is not None:
             raise click.UsageError("TEST chooses among the tests of a run; a trace file has none")
@@ -100,14 +107,14 @@ def trace(
     elif annotation is not None:
         raise click.UsageError("--annotation is for a trace file; a run holds the table of one call")
     else:
-        found = _of_run(project, source, test)
+        found = _of_run(project, source or "latest", test)
     if chrome is not None:
         _write_chrome(found, chrome)
     if tensorboard is not None:
         _write_tensorboard(found, tensorboard)
     if chrome is not None or tensorboard is not None:
         return
-    chosen = [_only(one, kernel) for one in found]
+    chosen = found if kernel is None else _with_kernel(found, kernel)
     if as_json:
         content = [{"nodeid": one.nodeid, "label": one.label, "trace": one.trace} for one in chosen]
         click.echo(msgspec.json.format(msgspec.json.encode(content), indent=1))
@@ -118,17 +125,6 @@ def trace(
         _show(chosen, explained=of_run and kernel is None)
 
 
-def _is_run(path: Path) -> bool:
-    try:
-        head = path.read_bytes()[:_HEAD_BYTES]
-        if head.startswith(b"\x1f\x8b"):
-            with gzip.open(path) as stream:
-                head = stream.read(_HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return b'"started_at"' in head
-
-
 def _of_file(path: Path, annotation: str | None) -> _Found:
     from pytest_gpuperf.trace.chrome import read_chrome_trace
     from pytest_gpuperf.trace.summary import summarise
@@ -136,28 +132,48 @@ def _of_file(path: Path, annotation: str | None) -> _Found:
     return _Found("", "", summarise(read_chrome_trace(path), annotation=annotation), path)
 
 
-def _of_run(project: Project, ref: str | None, test: str | None) -> list[_Found]:
-    path = project.runs.resolve(ref)
-    run = load_run(path)
-    traced = [
-        _Found(record.nodeid, label, measured.trace, path.parent / measured.trace.file)
-        for record in run.tests
-        for label, measured in record.measurements.items()
-        if measured.trace is not None
+def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
+    path = Path()
+
+    def load(run_ref: str | None) -> Run:
+        nonlocal path
+        path = project.runs.resolve(run_ref)
+        return load_run(path)
+
+    choice = choose(ref, load)
+    found = [
+        _Found(entry.test.nodeid, entry.label, trace, path.parent / trace.file)
+        for entry in choice.entries
+        if (trace := entry.measurement.trace) is not None and (test is None or test in entry.test.nodeid)
     ]
-    found = [one for one in traced if test is None or test in one.nodeid]
     if not found:
-        known = ", ".join(dict.fromkeys(one.nodeid for one in traced))
+        records = choice.run.tests
+        known = ", ".join(one.nodeid for one in records if any(m.trace for m in one.measurements.values()))
+        what = f" of a test with {test!r} in its name" if test else f" of {ref!r}" if "::" in ref else ""
         raise GpuperfError(
-            f"{show_path(path)} has no trace" + (f" of a test with {test!r} in its name" if test else ""),
+            f"{show_path(path)} has no trace{what}",
             expected=f"a part of one of {known}" if known else "a run whose tests call gpuperf.trace()",
         )
     return found
 
 
-def _only(one: _Found, kernel: str | None) -> _Found:
-    if kernel is None:
-        return one
+def _with_kernel(found: Sequence[_Found], regex: str) -> list[_Found]:
+    """What of each table is of kernels in whose names the regex is found; one at least has some."""
+    from pytest_gpuperf.report.trace_table import short_name
+
+    chosen = [_only(one, regex) for one in found]
+    if not any(one.trace.kernels for one in chosen):
+        names = list(dict.fromkeys(short_name(row.name) for one in found for row in one.trace.kernels))
+        shown = ", ".join([*names[:_NAMES_SHOWN], *(["…"] if len(names) > _NAMES_SHOWN else [])])
+        where = found[0].title if len(found) == 1 else f"the {len(found)} traces"
+        raise GpuperfError(
+            f"no kernel of {where} matches {regex!r}",
+            expected=f"a regex found in the name of one of {shown}" if names else "a trace of kernels",
+        )
+    return chosen
+
+
+def _only(one: _Found, kernel: str) -> _Found:
     kernels = tuple(row for row in one.trace.kernels if re.search(kernel, row.name))
     fusion = tuple(
         row for row in one.trace.fusion_candidates if any(re.search(kernel, name) for name in row.kernels)
@@ -210,7 +226,7 @@ def _chrome_of(one: _Found) -> bytes:
 
 def _write_chrome(found: Sequence[_Found], target: Path) -> None:
     if len(found) > 1:
-        names = ", ".join(one.title for one in found[:8])
+        names = ", ".join(one.title for one in found[:_NAMES_SHOWN])
         raise GpuperfError(f"there are {len(found)} traces: {names}", next_step="name one of the tests")
     data = _chrome_of(found[0])
     _write({target: gzip.compress(data) if target.suffix == ".gz" else data})

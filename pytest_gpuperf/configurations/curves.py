@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.configurations.axis import find_axis
 from pytest_gpuperf.configurations.names import Name, told_apart, varying
 from pytest_gpuperf.configurations.values import MODE, unit_of, values_of
-from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.verdict.limits import TIME_UNITS
 
@@ -110,7 +110,8 @@ def _metric(entries: Iterable[Entry], wanted: str | None) -> str:
     )
     metric = wanted or next((name for name in USUAL if name in numbers), "")
     if metric not in numbers:
-        near = catalogue.nearest(wanted or "", numbers)
+        # A word, or what was not measured, cannot be drawn.
+        near = difflib.get_close_matches(wanted or "", numbers)
         raise GpuperfError(
             f"no test here has measured a number {wanted!r}" if wanted else "no test here has a time",
             expected="a metric by its short or raw name",

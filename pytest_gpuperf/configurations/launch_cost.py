@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["host", "graph", "given"]
 """Whose cost of a launch counts: the host's, that of a node inside a CUDA graph, or a number given."""
+_NODES_A_GRAPH = 2
+"""Kernels for each launch of the host from which on a call is a CUDA graph; kernel by kernel it is 1."""
 
 
 class LaunchCost(NamedTuple):
@@ -28,6 +30,8 @@ class LaunchCost(NamedTuple):
     kind: Kind
     source: str
     """How it was found, for the reader."""
+    of_nodes: bool
+    """Whether it is that of each node of a graph; else the launches that the host makes are counted."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ def find(without: Choice, with_: Choice, *, x: str | None = None, launch: str | 
         with_: Those with it; their names differ in one part only.
         x: The parameter that is the size; see `axis.find_axis`.
         launch: Which cost of a launch counts: `host`, `graph` or microseconds; None for the host's where
-            the times are the host's, else that of a graph.
+            the times are the host's and not all calls are CUDA graphs, else that of a graph. Microseconds are
+            for each launch of the host or each node of a graph, by the same rule.
 
     Raises:
         GpuperfError: The names do not belong together, launches or times of one side are not known, or the
@@ -136,7 +141,7 @@ def _pair(size: float, old: Entry, new: Entry, cost: LaunchCost) -> Pair:
         size,
         old,
         new,
-        (_launches(old, cost.kind), _launches(new, cost.kind)),
+        (_launches(old, cost), _launches(new, cost)),
         (_gpu_us(old, cost.kind), _gpu_us(new, cost.kind)),
         measured,
     )
@@ -159,8 +164,8 @@ def _series(name: str, pairs: list[Pair], cost: LaunchCost) -> Series:
     return Series(name, tuple(pairs), modes.pop() if measured else "", calculated, measured)
 
 
-def _launches(entry: Entry, kind: Kind) -> float:
-    found = _known_launches(entry, kind)
+def _launches(entry: Entry, cost: LaunchCost) -> float:
+    found = _known_launches(entry, of_nodes=cost.of_nodes)
     if found is None:
         raise GpuperfError(
             f"the launches of {entry.shown} are not known",
@@ -169,19 +174,21 @@ def _launches(entry: Entry, kind: Kind) -> float:
     return found
 
 
-def _known_launches(entry: Entry, kind: Kind) -> float | None:
+def _known_launches(entry: Entry, *, of_nodes: bool) -> float | None:
     figures = trace_figures(entry.measurement)
-    timing = entry.measurement.timing
-    by_host = kind == "host" or (kind == "given" and timing is not None and timing.mode == "host")
     # The host launches a whole graph at once.
-    if by_host and figures.get("host_launches"):
-        return figures["host_launches"]
     if figures:
-        return figures["launches"]
+        return figures["launches"] if of_nodes else figures["host_launches"] or figures["launches"]
     profile = entry.measurement.profile
-    if profile is not None and not profile.unavailable and not profile.regex and profile.kernels:
-        return float(len(profile.kernels))
-    return None
+    if profile is None or profile.unavailable or profile.regex or profile.launches:
+        return None
+    return float(len(profile.kernels)) or None
+
+
+def _is_graph(entry: Entry) -> bool:
+    """Whether most of what a call launches is nodes of CUDA graphs."""
+    figures = trace_figures(entry.measurement)
+    return bool(figures) and 0 < figures["host_launches"] <= figures["launches"] / _NODES_A_GRAPH
 
 
 def _gpu_us(entry: Entry, kind: Kind) -> float:
@@ -202,9 +209,10 @@ def _gpu_us(entry: Entry, kind: Kind) -> float:
 
 
 def _cost(entries: Sequence[Entry], launch: str | None) -> LaunchCost:
+    modes = {timing.mode for entry in entries if (timing := entry.measurement.timing)}
+    of_nodes = modes != {"host"} or all(map(_is_graph, entries))
     if launch is None:
-        modes = {timing.mode for entry in entries if (timing := entry.measurement.timing)}
-        launch = "host" if modes == {"host"} else "graph"
+        launch = "graph" if of_nodes else "host"
     if launch == "host":
         return _cost_on_the_host(entries)
     if launch == "graph":
@@ -215,27 +223,35 @@ def _cost(entries: Sequence[Entry], launch: str | None) -> LaunchCost:
         raise GpuperfError(
             f"the cost of a launch is given as {launch!r}", expected="host, graph or microseconds"
         ) from None
-    return LaunchCost(given, "given", "as given")
+    return LaunchCost(given, "given", "as given", of_nodes)
 
 
 def _cost_on_the_host(entries: Iterable[Entry]) -> LaunchCost:
-    """The least of host time over launches: a launch costs at most that, and just that if the GPU waits."""
+    """The least of host time over launches: a launch costs at most that, and just that if the GPU waits.
+
+    The time of a graph is its nodes': it says nothing of the launch.
+    """
     found = [
         (timing.time_us / launches, entry.shown)
         for entry in entries
-        if (timing := entry.measurement.timing) and timing.mode == "host"
-        if (launches := _known_launches(entry, "host"))
+        if (timing := entry.measurement.timing) and timing.mode == "host" and not _is_graph(entry)
+        if (launches := _known_launches(entry, of_nodes=False))
     ]
     if not found:
         raise GpuperfError(
-            "what a launch costs the host is not known: no test here has a time by the host and its launches",
+            "what a launch costs the host is not known: no test here has a time by the host and its "
+            "launches, kernel by kernel",
             next_step="time with mode='host' and call gpuperf.trace(), or give --launch=MICROSECONDS",
         )
     cost, shown = min(found)
-    return LaunchCost(cost, "host", f"the least of host time over launches, that of {shown}")
+    return LaunchCost(cost, "host", f"the least of host time over launches, that of {shown}", of_nodes=False)
 
 
-def _cost_in_a_graph(entries: Iterable[Entry]) -> LaunchCost:
+def _cost_in_a_graph(entries: Sequence[Entry]) -> LaunchCost:
+    traced = [trace_figures(entry.measurement)["launch_gap"] for entry in entries if _is_graph(entry)]
+    if traced:
+        source = "the idle time from a node to the next in the graphs that were traced"
+        return LaunchCost(median(traced), "graph", source, of_nodes=True)
     gaps = [
         timing.launch_gap_us
         for entry in entries
@@ -244,6 +260,8 @@ def _cost_in_a_graph(entries: Iterable[Entry]) -> LaunchCost:
     if not gaps:
         raise GpuperfError(
             "what a launch costs inside a graph is not known: no time here has a launch gap",
-            next_step="time with mode='hot' where Triton is installed, or give --launch=MICROSECONDS",
+            next_step="time with mode='hot' where Triton is installed, trace the call as a CUDA graph, or "
+            "give --launch=MICROSECONDS",
         )
-    return LaunchCost(median(gaps), "graph", "an empty kernel inside a graph, the most that a node adds")
+    source = "an empty kernel inside a graph, the most that a node adds"
+    return LaunchCost(median(gaps), "graph", source, of_nodes=True)

@@ -2,7 +2,7 @@
 
 A run keeps no arguments of a test but those in its id: `test_square[4096-bf16]` has the parameters `4096`
 and `bf16`. A parameter is a number where it is one (`4096`), has a name in front (`N4096`, `N=4096`), or is a
-shape (`1823x781`, `(1823, 781)`), which counts as its number of elements.
+shape (`1823x781`, `(1823, 781)`), which counts as its number of elements. A type (`fp16`, `int8`) is none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ _T = TypeVar("_T")
 # A minus sign and the exponent of a number are no separators.
 _SEPARATOR = re.compile(r"(?<!^)(?<!-)(?<![\d.]e)-")
 _NUMBER = re.compile(r"(?P<name>[^\W\d]*?)[=_]?(?P<number>-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)", re.ASCII)
+# Of one letter only the floats: i8 and u8 are as likely to be a count.
+_TYPE = re.compile(
+    r"(?:mx|nv)?fp(?:4|6|8|16|32|64)|(?:f|float)(?:8|16|32|64)|tf32|bf16|bfloat16|u?int(?:1|2|4|8|16|32|64)"
+    r"|mxint8|complex(?:32|64|128)",
+    re.IGNORECASE,
+)
 _SHAPE = re.compile(r"(?P<name>[^\W\d]*?)=?\(?(?P<extents>\d+(?:(?:x|, ?)\d+)+),?\)?", re.ASCII)
 
 
@@ -50,6 +56,8 @@ def name_of(nodeid: str, label: str) -> Name:
 
 def number_of(parameter: str) -> tuple[str, float] | None:
     """Name and value of a parameter that is a number, the name empty where it has none; else None."""
+    if _TYPE.fullmatch(parameter):
+        return None
     found = _NUMBER.fullmatch(parameter) or _SHAPE.fullmatch(parameter)
     if found is None:
         return None

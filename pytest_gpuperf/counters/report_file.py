@@ -19,6 +19,7 @@ from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.counters.ncu_rules import Rule  # noqa: TC001
 from pytest_gpuperf.counters.weights import weight_names
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.file_kinds import kind_of, refuse_trace
 from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.records import KernelProfile
 
@@ -83,6 +84,7 @@ def read_report(
     if kernels is not None:
         check_regex(kernels, "asked for")
     _check_metric_names(metrics)
+    refuse_trace(kind_of(path), str(path), "a report or CSV that ncu wrote")
     try:
         with _unpacked(path) as plain:
             return _read_chosen(path, plain, kernels, metrics)

@@ -28,13 +28,14 @@ class ReplayInstruments:
     """Finds each call in recorded runs by its test and label.
 
     Args:
-        runs: Recorded runs of one GPU model; where two hold a test, the first counts.
+        runs: Recorded runs of one GPU model, one at least; where two hold a test, the first counts.
         compiles: Whether kernels are compiled here, for which there need be no GPU; otherwise the recorded
             ones count.
     """
 
     def __init__(self, runs: Sequence[Run], *, compiles: bool) -> None:
         self._compiles = compiles
+        self._newest = runs[0]
         self._tests: dict[str, tuple[TestRecord, Run]] = {}
         for run in runs:
             for test in run.tests:
@@ -98,7 +99,7 @@ class ReplayInstruments:
         return recorded
 
     def _recorded(self, call: Call, part: str, kind: type[Part]) -> Part:
-        test, _ = self._tests.get(call.nodeid, (None, None))
+        test, run = self._tests.get(call.nodeid, (None, self._newest))
         measured = test.measurements.get(call.label) if test else None
         found = getattr(measured, part, None)
         if found is None and test is not None and test.failure:
@@ -106,8 +107,10 @@ class ReplayInstruments:
                 f"the recorded test was ended by {test.failure} before its {part.replace('_', '-')}"
             )
         if not isinstance(found, kind):
+            gpu = run.environment.gpu.name
             pytest.skip(
-                f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}); "
-                "run it with --gpuperf on a GPU and store that run with `gpuperf recording add`"
+                f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
+                f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which "
+                "`gpuperf recording add` adds it after a run on a GPU"
             )
         return found

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SUITE = "perf"
 EXAMPLE = "test_perf_example.py"
 """A name that no other test is likely to have: pytest cannot import two of one name from plain folders."""
+CONFTEST = "conftest.py"
 WORKFLOWS = {
     "gpuperf.yml": "measures on your runner with a GPU",
     "replay.yml": "judges the recording again on a hosted runner",
@@ -31,7 +32,7 @@ def plan(root: Path) -> list[Piece]:
     Raises:
         GpuperfError: A file that is to be added to is broken.
     """
-    return [_suite(root), tox_environment(root, SUITE), *_workflows(root), _gitignore(root)]
+    return [*_suite(root), tox_environment(root, SUITE), *_workflows(root), _gitignore(root)]
 
 
 def git_top(folder: Path) -> Path | None:
@@ -45,12 +46,17 @@ def packaged(name: str) -> str:
     return (files("pytest_gpuperf.starter") / "files" / name).read_text(encoding="utf-8")
 
 
-def _suite(root: Path) -> Piece:
+def _suite(root: Path) -> list[Piece]:
     folder = root / SUITE
     others = sorted(path for path in folder.glob("test_*.py") if path.name != EXAMPLE)
     if others and not (folder / EXAMPLE).exists():
-        return Piece(others[0], "your suite is there, so no example is needed")
-    return new_file(folder / EXAMPLE, packaged(f"{EXAMPLE}.txt"), "a suite to put your kernels into")
+        # It may need neither the plugin nor torch, so it is collected as before.
+        return [Piece(others[0], "your suite is there, so no example is needed")]
+    news = {
+        EXAMPLE: "a suite to put your kernels into",
+        CONFTEST: "leaves it out where the plugin or torch is missing",
+    }
+    return [new_file(folder / name, packaged(f"{name}.txt"), what) for name, what in news.items()]
 
 
 def _workflows(root: Path) -> list[Piece]:

@@ -65,7 +65,7 @@ def nearest(name: str, extra: Iterable[str] = ()) -> list[str]:
         name: What the user wrote.
         extra: Names to look through beside the catalogue's, such as all raw ones of a report.
     """
-    return difflib.get_close_matches(name, [*METRICS, *extra])
+    return difflib.get_close_matches(name, dict.fromkeys([*METRICS, *extra]))
 
 
 def ncu_metric_names(names: Iterable[str], chip: str = "") -> tuple[str, ...]:

@@ -1,0 +1,53 @@
+"""What a file that someone names is, told by its first bytes."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Kind: TypeAlias = Literal["run", "trace", "json", "other"]
+"""A run file, a Chrome trace of torch.profiler, other JSON, or none."""
+
+HEAD_BYTES = 1 << 16
+"""By then a run has its date, and a trace of a host with many GPUs has begun its events."""
+
+
+def kind_of(path: Path) -> Kind:
+    """What a file is, gzipped or not; `other` where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            if file.read(2) != b"\x1f\x8b":
+                file.seek(0)
+                return kind_of_content(file.read(HEAD_BYTES))
+        with gzip.open(path) as packed:
+            return kind_of_content(packed.read(HEAD_BYTES))
+    except (OSError, EOFError, zlib.error):
+        return "other"
+
+
+def kind_of_content(content: bytes) -> Kind:
+    """What a file is, by its content or the first `HEAD_BYTES` of it."""
+    head = content[:HEAD_BYTES].lstrip()
+    if not head.startswith((b"{", b"[")):
+        return "other"
+    if b'"started_at"' in head:
+        return "run"
+    return "trace" if b'"traceEvents"' in head else "json"
+
+
+def refuse_trace(kind: Kind, shown: str, expected: str) -> None:
+    """Name the command that reads traces to those who give one to another.
+
+    Raises:
+        GpuperfError: It is a trace.
+    """
+    if kind == "trace":
+        raise GpuperfError(
+            f"{shown} is a trace of torch.profiler", expected=expected, next_step=f"gpuperf trace {shown}"
+        )
