@@ -20,6 +20,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.file_kinds import kind_of_content, refuse_trace
 from pytest_gpuperf.json_files import decode_versioned, show_path, write_files
 from pytest_gpuperf.records import RUN_SCHEMA, Run
+from pytest_gpuperf.trace.recorded import run_judged_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -182,7 +183,7 @@ def _spelled(value: Any) -> Any:
 
 
 def load_run(path: Path) -> Run:
-    """Read a run file, gzipped or not.
+    """Read a run file, gzipped or not; kernels of its traces have the classes that they have today.
 
     Raises:
         GpuperfError: The file cannot be read, is no run, was written by a newer version, or holds a number
@@ -214,7 +215,7 @@ def load_run(path: Path) -> Run:
             raise GpuperfError(f"{shown} has two records of {test.nodeid}", expected="one record a test")
         seen.add(test.nodeid)
         _check_numbers(test, shown)
-    return run
+    return run_judged_anew(run)
 
 
 def _check_numbers(test: TestRecord, shown: str) -> None:

@@ -67,7 +67,8 @@ def measure(
         "tensor_core_share <= 0",
         "tensor_active <= 1",
         "class.large_core > 0",
-        "class.small_frequent > 0",
+        # More than what cuBLAS adds to each product of a head where it cuts K: the products themselves.
+        "class.small_frequent >= 20",
         "class.medium_auxiliary > 0",
     ],
 )

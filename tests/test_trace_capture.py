@@ -48,6 +48,14 @@ def test_without_cupti_the_profiler_and_the_events_are_left() -> None:
     assert with_shortest(profiled(), None, 25.0).span_by == "events"
 
 
+def test_events_do_not_count_where_work_runs_on_another_stream() -> None:
+    trace = TraceBuilder()
+    trace.kernel("k", 100.0, 5.0)
+    trace.kernel("k", 150.0, 50.0, stream=8)
+    found = with_shortest(summarise(trace.read()), Span(90.0, 55.0, "cupti"), 10.0)
+    assert (found.span_by, found.span_us) == ("cupti", 90.0)
+
+
 def test_events_never_make_the_gpu_busy_for_longer_than_the_span() -> None:
     assert with_shortest(profiled(), None, 14.9).gpu_busy_pct == 100.0
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpuperf.records import TracedKernel
+from pytest_gpuperf.records import FusionCandidate, TracedKernel
 from pytest_gpuperf.trace.classes import THRESHOLDS, classify
-from pytest_gpuperf.trace.fusion import Launch, fusion_candidates
+from pytest_gpuperf.trace.fusion import Launch, fusion_candidates, split_again
 from pytest_gpuperf.trace.kernel_names import kind_of, tensor_cores_of
 
 
@@ -62,10 +62,25 @@ NAMES: dict[tuple[str, bool | None], tuple[str, ...]] = {
         "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)",
         "triton_red_fused_mean_1",
         "triton_per_fused_native_layer_norm_2",
+        "triton_per_fused__softmax__to_copy_amax_div_mul_sub_view_6",
+        "triton_per_fused_add_cat_expand_gather_native_layer_norm_slice_unsqueeze_view_8",
+        "triton_red_fused_convolution_backward_5",
+        "triton_red_fused__scaled_dot_product_flash_attention_mm_3",
+        "attention_softmax",
+        "scaled_masked_softmax_warp_forward<float, float, float, 11>",
+        "void pytorch_flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<64, 128>>(Params)",
+        "void pytorch_flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 64>>(Params)",
+        "void cutlass::device_kernel<flash::FlashAttnFwdCombine<cute::tuple<cute::C<16>>>>(Params)",
     ),
     ("elementwise", False): (
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
         "triton_poi_fused_add_gelu_0",
+        "triton_poi_fused_convolution_relu_3",
+        "triton_poi_fused_mm_2",
+        "triton_poi_fused_cat_gelu_view_25",
+        "triton_for_fused_0",
+        "conv_bias_add",
+        "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, c10::BFloat16*)",
     ),
     ("data_movement", False): (
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)",
@@ -77,7 +92,7 @@ NAMES: dict[tuple[str, bool | None], tuple[str, ...]] = {
     ),
     ("communication", False): ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",),
     ("", None): ("square_kernel",),
-    ("matrix", None): ("matmul_persistent",),
+    ("matrix", None): ("matmul_persistent", "triton_tem_fused_addmm_gelu_4"),
 }
 CASES = [(name, kind, tensor) for (kind, tensor), names in NAMES.items() for name in names]
 
@@ -97,6 +112,30 @@ def test_a_small_kernel_is_frequent_only_where_it_is_launched_often() -> None:
     assert classify(rows) == ["large_core", "other"]
     rows[1] = row("gemm_s", calls=30, mean_us=5.0, blocks_per_sm=0.5, waves=0.1)
     assert classify(rows) == ["large_core", "small_frequent"]
+
+
+def test_small_kernels_of_many_names_are_frequent_together() -> None:
+    rows = [row(f"nvjet_{n}", calls=2, mean_us=5.0 + n / 2, blocks_per_sm=0.7, waves=0.7) for n in range(3)]
+    assert classify(rows) == ["small_frequent"] * 3
+    assert "small_frequent" not in classify(rows[:1])
+
+
+def test_short_kernels_that_leave_places_empty_are_small_though_no_sm_is() -> None:
+    rows = [row("gemm", 8), row("gemm_of_a_head", 36, 9.0, blocks_per_sm=1.94, waves=0.48)]
+    assert classify(rows) == ["large_core", "small_frequent"]
+    # Without waves it is not known how many places there are.
+    rows[1] = row("gemm_of_a_head", 36, 9.0, blocks_per_sm=1.94, waves=None)
+    assert classify(rows) == ["large_core", "other"]
+
+
+def test_a_long_kernel_of_few_blocks_is_not_frequent_because_short_ones_are() -> None:
+    rows = [row("gemm"), row("gemm_s", 36, 9.0, 0.5, 0.1), row("gemm_l", 1, 77.0, 0.73, 0.36)]
+    assert classify(rows) == ["large_core", "small_frequent", "medium_auxiliary"]
+
+
+def test_a_grid_that_was_to_fill_the_gpu_is_not_small_for_lack_of_a_few_blocks() -> None:
+    rows = [row("nvjet_a", 12, 20.0, 1.0, 1.0), row("nvjet_b", 12, 12.0, 128 / 132, 128 / 132)]
+    assert classify(rows) == ["medium_auxiliary", "medium_auxiliary"]
 
 
 def test_one_rare_long_kernel_does_not_make_the_others_short() -> None:
@@ -153,6 +192,24 @@ def test_copies_large_kernels_and_other_streams_end_a_row() -> None:
     copy = Launch("Memcpy DtoD", 2.0, None)
     core = Launch("gemm", 90.0, "large_core")
     assert fusion_candidates([[small("a"), copy, small("b"), core], [small("c")]], 2.0) == ()
+
+
+def test_a_product_begins_a_row_and_has_none_in_it() -> None:
+    product = Launch("gemm_of_a_head", 9.0, "small_frequent")
+    [found] = fusion_candidates([[small("norm"), product, small("bias"), product, small("bias")]], 2.0)
+    assert (found.kernels, found.times, found.saved_launches) == (("gemm_of_a_head", "bias"), 2, 2)
+    assert (found.saved_us, found.at_most_us) == (4.0, 10.0)
+
+
+def test_a_recorded_row_of_products_is_split_as_one_of_today() -> None:
+    products = ("norm", *("gemm_of_a_head", "bias") * 3)
+    long = FusionCandidate(kernels=products, times=2, saved_launches=12, saved_us=24.0, at_most_us=99.0)
+    pair = FusionCandidate(kernels=("a", "b"), times=1, saved_launches=1, saved_us=2.0, at_most_us=5.0)
+    rows = [row("gemm_of_a_head", 6, 9.0), row("bias", 1, 50.0), row("bias", 6, 3.0)]
+    [found, same] = split_again([long, pair], rows)
+    assert (found.kernels, found.times, found.saved_launches) == (("gemm_of_a_head", "bias"), 6, 6)
+    assert (found.saved_us, found.at_most_us) == (12.0, 30.0)
+    assert same == pair
 
 
 def test_where_nothing_waits_the_memory_that_could_be_spared_decides() -> None:

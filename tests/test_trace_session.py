@@ -18,6 +18,7 @@ from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.instruments.child import ChildInstruments
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.report.junit import properties
+from pytest_gpuperf.report.trace_table import kernel_lines, short_name
 from pytest_gpuperf.runs import RunStore, encode_run, load_run
 from pytest_gpuperf.trace.summary import summarise
 from pytest_gpuperf.verdict.judge import Hints, judge
@@ -129,6 +130,17 @@ def test_a_baseline_takes_the_figures_that_stay_the_same(tmp_path: Path) -> None
     assert found[1]["tests"][NODEID]["measurements"]["main"] == {
         "trace": {"launches": 202, "copies": 0, "synchronizations": 0}
     }
+
+
+def test_a_recorded_trace_has_the_classes_of_today(tmp_path: Path) -> None:
+    kernels = tuple(replace(kernel, kernel_class="other") for kernel in BLOCK.kernels)
+    older = replace(BLOCK, kernels=kernels, class_shares_pct={"other": 100.0})
+    file = tmp_path / "run.json"
+    file.write_bytes(encode_run(run(record(main=Measurement(trace=older)))))
+    found = load_run(file).tests[0].measurements["main"].trace
+    assert found is not None
+    assert found.kernels == BLOCK.kernels
+    assert found.class_shares_pct == pytest.approx(BLOCK.class_shares_pct)
 
 
 def test_a_run_file_keeps_the_trace_and_older_ones_have_none(tmp_path: Path) -> None:
@@ -274,14 +286,51 @@ def test_the_command_shows_a_saved_trace(project: Path) -> None:
     assert "ampere_sgemm_128x128" not in result.stdout
 
 
+def test_copies_and_fills_have_rows_of_their_own(project: Path) -> None:
+    copying = TraceBuilder()
+    copying.kernel("square_kernel", 100.0, 10.0)
+    for start in (200.0, 300.0):
+        copying.copy(start, 35.0, 4096)
+    copying.copy(400.0, 12.0, 64, "DtoH (Device -> Pinned)")
+    copying.copy(500.0, 8.0, 64, "memset")
+    (project / "x.json").write_bytes(copying.data())
+    rows = [line.split() for line in trace("x.json").stdout.splitlines() if "data_movement  " in line]
+    assert [row[:4] for row in rows] == [
+        ["Memcpy", "HtoD", "data_movement", "2"],
+        ["Memcpy", "DtoH", "data_movement", "1"],
+        ["Memset", "data_movement", "1", "8.00"],
+    ]
+    assert rows[0][-3:] == ["70.0", "%", "no"]
+    assert "Memset" not in trace("x.json", "--kernel", "Memcpy|square").stdout
+
+
+def test_copies_of_a_run_that_has_but_their_sum_are_one_row() -> None:
+    copies = Trace(copies=3, copy_us=30.0, copy_kinds={"DtoH": 1, "HtoD": 2}, gpu_time_us=40.0)
+    [row] = kernel_lines(copies, width=200, colour=False)[2:]
+    assert row.split()[:5] == ["Memcpy", "DtoH,", "HtoD", "data_movement", "3"]
+
+
+def test_products_that_differ_in_their_tiles_look_different() -> None:
+    name = (
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize{}_stage3_warpsize2x2x1_ffma_aligna4_alignc4"
+        "_execute_{}"
+    )
+    shown = {
+        short_name(name.format(tile, end))
+        for tile in ("128x32x8", "128x64x8")
+        for end in ("kernel__5x_cublas", "split_k_kernel__5x_cublas")
+    }
+    assert len(shown) == 4
+    assert short_name("std::enable_if<!(false), void>::type gemvx::kernel<int>(P)") == "gemvx::kernel<int>(P)"
+
+
 def test_the_command_shows_what_could_be_fused(project: Path) -> None:
     chain = TraceBuilder()
     for start in range(100, 140, 10):
         chain.kernel("void at::native::vectorized_elementwise_kernel<4, Add>(int)", start, 4.0)
     (project / "x.json").write_bytes(chain.data())
     assert (
-        "18.0 µs, 30.0 µs; 3 launches; 1 times vectorized_elementwise_kernel<4, Add>"
-        in trace("x.json").stdout
+        "18.0 µs, 30.0 µs; 3 launches; once vectorized_elementwise_kernel<4, Add>" in trace("x.json").stdout
     )
     assert "could be one kernel" not in trace("x.json", "--kernel", "gemm").stdout
 

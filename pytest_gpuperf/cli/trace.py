@@ -122,7 +122,7 @@ def trace(
         click.echo(_csv(chosen), nl=False)
     else:
         # What bounds a call is said of all its kernels; a file is more than a call, as slow as its profiler.
-        _show(chosen, explained=of_run and kernel is None)
+        _show(chosen, kernel or "", explained=of_run and kernel is None)
 
 
 def _of_file(path: Path, annotation: str | None) -> _Found:
@@ -194,7 +194,7 @@ def _csv(found: Sequence[_Found]) -> str:
     return str(pd.concat(frames).to_csv(index=False, lineterminator="\n"))
 
 
-def _show(found: Sequence[_Found], *, explained: bool) -> None:
+def _show(found: Sequence[_Found], kernel: str, *, explained: bool) -> None:
     from pytest_gpuperf.diagnosis.explain import diagnose_call, lines_of
     from pytest_gpuperf.report.layout import wrapped
     from pytest_gpuperf.report.trace_table import fusion_lines, kernel_lines, region_line, trace_line
@@ -203,7 +203,8 @@ def _show(found: Sequence[_Found], *, explained: bool) -> None:
     blocks = []
     for one in found:
         lines = [one.title, *wrapped([region_line(one.trace), trace_line(one.trace)], width)]
-        lines += ["", *(kernel_lines(one.trace, width=width, colour=colour) or ["no such kernel"])]
+        rows = kernel_lines(one.trace, width=width, colour=colour, matching=kernel)
+        lines += ["", *(rows or ["no such kernel"])]
         fusion = fusion_lines(one.trace.fusion_candidates, width)
         lines += ["", *fusion] if fusion else []
         bounds = wrapped(lines_of(diagnose_call(one.trace)), width) if explained else []

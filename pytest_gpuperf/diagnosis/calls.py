@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.trace.kernel_names import kind_of
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import Trace, TracedKernel
+    from pytest_gpuperf.records import Trace
 
 OFF_TENSOR_CORES = "products_off_tensor_cores"
 """Share of the GPU's time in products of matrices that tensor cores could do and do not, in %."""
@@ -22,14 +22,19 @@ def evidence_of(trace: Trace) -> tuple[dict[str, float], str]:
     Returns:
         The figures of the call by name, and the names of its products that could be on tensor cores.
     """
-    products = [kernel for kernel in trace.kernels if _could_be_on_tensor_cores(kernel)]
+    products = [
+        kernel
+        for kernel in trace.kernels
+        if kernel.tensor_cores is False and is_for_tensor_cores(kernel.name)
+    ]
     share_pct = sum(kernel.share_pct for kernel in products)
     return {**trace.figures, OFF_TENSOR_CORES: share_pct}, " ".join(kernel.name for kernel in products)
 
 
-def _could_be_on_tensor_cores(kernel: TracedKernel) -> bool:
-    return (
-        kernel.tensor_cores is False
-        and kind_of(kernel.name) == "matrix"
-        and not _NOT_FOR_THEM.search(kernel.name)
-    )
+def is_for_tensor_cores(name: str) -> bool:
+    """Whether a kernel's name says that it computes products that tensor cores could do.
+
+    Args:
+        name: Demangled; other spellings of it may follow.
+    """
+    return kind_of(name) == "matrix" and not _NOT_FOR_THEM.search(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.diagnosis.calls import OFF_TENSOR_CORES
+from pytest_gpuperf.diagnosis.calls import OFF_TENSOR_CORES, is_for_tensor_cores
 
 if TYPE_CHECKING:
     from pytest_gpuperf.diagnosis.bounds import Said
@@ -16,10 +16,7 @@ LAUNCH_US = 5.0
 """What warps of a shorter kernel wait for is mostly its own beginning and end."""
 CALL_SHARE_PCT = 10.0
 """Of a call's time: what would hardly be seen if it took none is not worth another type."""
-MATRIX_PRODUCT = r"gemm|matmul|xmma|bmm|attention|fmha|conv(olution|[23]d|_?[fdw](prop|grad))"
-"""Found in the names of kernels that tensor cores could do; a naive one has it as well as a library's."""
 _HALF = r"hgemm|[^a-z]b?f16|_bf16|_fp16|float16|half"
-_FLOAT64 = r"dgemm|f64|fp64|double"
 _NO_TF32 = ("gv100", "tu102")
 _FLOAT32 = r"sgemm|f32|fp32|ffma|\bfloat\b"
 
@@ -142,15 +139,13 @@ def _product(evidence: Evidence, busy_pct: float) -> str:
     busy = evidence.number("tensor_active")
     if busy is None:
         busy = evidence.number("pipe.tensor")
-    if busy is None or busy >= busy_pct or not evidence.matches(MATRIX_PRODUCT):
+    if busy is None or busy >= busy_pct or not is_for_tensor_cores(evidence.name):
         return ""
     return f"tensor cores are busy {busy:.1f} % of the time in a product of matrices"
 
 
 def _type_of_product(evidence: Evidence) -> str:
-    """As the name says, else as the operations do; empty where tensor cores would not take it, or unknown."""
-    if evidence.matches(_FLOAT64):
-        return ""
+    """As the name says, else as the operations do; empty where that is unknown, or tensor cores lack it."""
     half, single = evidence.number("flops.fp16") or 0.0, evidence.number("flops.fp32") or 0.0
     by = "name"
     if evidence.matches(_HALF):

@@ -75,7 +75,7 @@ class TracedKernel(Record, frozen=True, kw_only=True):
 
 
 class FusionCandidate(Record, frozen=True, kw_only=True):
-    """Small kernels that run one after the other on one stream, and what launching them as one would save."""
+    """Small kernels that run one after the other on one stream, and what one in their place could save."""
 
     kernels: tuple[str, ...]
     """Names, in launch order."""
@@ -84,7 +84,8 @@ class FusionCandidate(Record, frozen=True, kw_only=True):
     saved_launches: int
     """Over all those times."""
     saved_us: float
-    """`saved_launches` times the usual launch gap, in microseconds; without memory that is read again."""
+    """`saved_launches` times the usual launch gap, in microseconds: an upper bound, as the gap is one. Memory
+    that is read again comes on top."""
     at_most_us: float
     """That, and the time of all kernels but the longest of each row: if those came for nothing."""
 
@@ -117,6 +118,8 @@ class Trace(Record, frozen=True, kw_only=True):
     copy_us: float = 0.0
     copy_kinds: dict[str, int] = {}
     """How many there are of each: `HtoD`, `DtoD` …"""
+    copy_kinds_us: dict[str, float] = {}
+    """Time of each in microseconds; empty in runs of versions that did not keep it."""
     memsets: int = 0
     memset_us: float = 0.0
     synchronizations: int = 0

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.records import TracedKernel
 from pytest_gpuperf.report.kernel_table import show_extent
 from pytest_gpuperf.report.layout import Column, cut_middle, lay_out, wrapped
 from pytest_gpuperf.report.rows import show_time, three_digits
+from pytest_gpuperf.trace.kernel_names import RETURNS
 from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.records import FusionCandidate, Trace, TracedKernel
+    from pytest_gpuperf.records import FusionCandidate, Trace
     from pytest_gpuperf.records.trace import SpanSource
 
 NAME_COLUMNS = 44
@@ -27,7 +29,11 @@ _SOURCES: dict[SpanSource, str] = {
     "cupti": "by CUPTI's records",
     "events": "between CUDA events",
 }
-_COMMON = re.compile(r"^(?:static )?void |\(anonymous namespace\)::|at::native::|\bcutlass::Kernel<")
+_COMMON = re.compile(
+    RETURNS.pattern + r"|\(anonymous namespace\)::|at::native::|\bcutlass::Kernel<"
+    # Behind its tile size, by which cuBLAS's kernels differ, what they share.
+    r"|_stage\d+|_warpsize[\dx]+|_align[a-c]\d+|_execute(?=_)|_kernel__5x_cublas"
+)
 _ANSWERS = {True: "yes", False: "no", None: "?"}
 
 
@@ -60,16 +66,23 @@ def region_line(trace: Trace) -> str:
     return printable(", ".join(filter(None, (trace.gpu, of, span, f"{show_time(trace.busy_us)} of it busy"))))
 
 
-def kernel_lines(trace: Trace, *, width: int, colour: bool, shown: int | None = None) -> list[str]:
-    """The table, the most time first.
+def kernel_lines(
+    trace: Trace, *, width: int, colour: bool, shown: int | None = None, matching: str = ""
+) -> list[str]:
+    """The table, the most time first: kernels, copies by direction, and fills.
 
     Args:
         trace: The trace.
         width: Columns of the terminal.
         colour: Whether ANSI colours may be used.
-        shown: How many kernels; all by default.
+        shown: How many rows; all by default.
+        matching: Regex that is found in the names of the copies and fills to show: `Memcpy HtoD`, `Memset`.
     """
-    kernels = trace.kernels[:shown]
+    rows = sorted(
+        [*trace.kernels, *(row for row in _transfers(trace) if re.search(matching, row.name))],
+        key=lambda row: -row.total_us,
+    )
+    kernels = rows[:shown]
     if not kernels:
         return []
     facts = [
@@ -97,24 +110,48 @@ def kernel_lines(trace: Trace, *, width: int, colour: bool, shown: int | None = 
         colour=colour,
     )
     lines = [*titles, *(line for entry in entries for line in entry)]
-    left = trace.kernels[len(kernels) :]
+    left = rows[len(kernels) :]
     if left:
         share = sum(kernel.share_pct for kernel in left)
-        lines.append(f"… {_counted(len(left), 'more kernel', 'more kernels')} ({share:.1f} %)")
+        lines.append(f"… {len(left)} more ({share:.1f} %)")
     return lines
 
 
+def _transfers(trace: Trace) -> list[TracedKernel]:
+    """A row for each direction of copies, and one for fills."""
+    # Where only the time of all copies was recorded, they are one row.
+    copies_us = trace.copy_kinds_us or {", ".join(trace.copy_kinds): trace.copy_us}
+    found = [
+        (f"Memcpy {kind}", trace.copy_kinds.get(kind, trace.copies), time_us)
+        for kind, time_us in copies_us.items()
+    ]
+    return [
+        TracedKernel(
+            name=name,
+            kernel_class="data_movement",
+            calls=calls,
+            total_us=time_us,
+            mean_us=time_us / calls,
+            share_pct=100 * time_us / trace.gpu_time_us if trace.gpu_time_us else 0.0,
+            tensor_cores=False,
+        )
+        for name, calls, time_us in (*found, ("Memset", trace.memsets, trace.memset_us))
+        if calls
+    ]
+
+
 def fusion_lines(candidates: Sequence[FusionCandidate], width: int) -> list[str]:
-    """What could be one kernel, and what that saves at least; nothing where there is nothing."""
+    """What could be one kernel, and what that saves at most; nothing where there is nothing."""
     if not candidates:
         return []
-    lines = ["could be one kernel (saves at least, at most):"]
+    lines = ["could be one kernel (saves idle time up to, with memory traffic up to):"]
     for one in candidates:
         names = [short_name(name) for name in one.kernels[:ROW_NAMES]]
         more = f" + {len(one.kernels) - ROW_NAMES} more" if len(one.kernels) > ROW_NAMES else ""
         saved = f"{show_time(one.saved_us)}, {show_time(one.at_most_us)}"
         launches = _counted(one.saved_launches, "launch", "launches")
-        lines.append(f"{saved}; {launches}; {one.times:,} times {' + '.join(names)}{more}")
+        times = "once" if one.times == 1 else f"{one.times:,} times"
+        lines.append(f"{saved}; {launches}; {times} {' + '.join(names)}{more}")
     return wrapped(lines, width)
 
 

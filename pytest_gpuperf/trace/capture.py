@@ -4,9 +4,11 @@ torch.profiler tells what ran, but slows the host down while it does, so that a 
 waits for looks worse than it is. The durations on the GPU stay the same. So the call's span on the GPU is
 measured three times: by torch.profiler, by CUPTI's activity records alone, which cost the host much less, and
 by a pair of CUDA events without any profiler. The first two can only be too long, because what records them
-delays the host and the nodes of a graph; the third can only be too long, because an event before the first
-kernel and one after the last enclose the span. The shortest is the closest, and what follows from it is a
-bound: the GPU is busy for at least `gpu_busy_pct`, and a launch leaves it idle for at most `launch_gap_us`.
+delays the host and the nodes of a graph. So can the third, because an event before the first kernel and one
+after the last enclose the span, where all is on the stream of the events: a call that leaves work on another
+stream goes on behind the second event, and of calls with several streams the third is not taken. The shortest
+is the closest, and what follows from it is a bound: the GPU is busy for at least `gpu_busy_pct`, and a launch
+leaves it idle for at most `launch_gap_us`.
 """
 
 from __future__ import annotations
@@ -83,12 +85,10 @@ def with_shortest(trace: Trace, recorded: Span | None, event_us: float) -> Trace
         recorded: By CUPTI alone; None where that did not work.
         event_us: Between two events around the call, in microseconds.
     """
-    busy = recorded.busy_us if recorded else trace.busy_us
-    spans = [
-        Span(trace.span_us, trace.busy_us, "profiler"),
-        *([recorded] if recorded else []),
-        Span(max(event_us, busy), busy, "events"),
-    ]
+    spans = [Span(trace.span_us, trace.busy_us, "profiler"), *([recorded] if recorded else [])]
+    if trace.streams == 1:
+        busy = recorded.busy_us if recorded else trace.busy_us
+        spans.append(Span(max(event_us, busy), busy, "events"))
     return with_span(trace, *min(spans, key=lambda span: span.span_us))
 
 

@@ -2,9 +2,9 @@
 
 Three of the classes are those that people find when they read a table of TensorBoard by eye: a large core
 (long, many blocks for each SM), small kernels launched again and again (short, too few blocks to fill the
-GPU), and auxiliary ones of medium size (as long as the core, fewer blocks). Every threshold compares a kernel
-with the GPU or with the other kernels of the same call, never with a time in microseconds, so that a class
-does not change with the GPU's speed.
+GPU), and auxiliary ones of medium size (about as long as the core, fewer blocks, fewer launches). Every
+threshold compares a kernel with the GPU or with the other kernels of the same call, never with a time in
+microseconds, so that a class does not change with the GPU's speed.
 
 Occupancy is no criterion: a GEMM on tensor cores has little of it by intent, a naive one has all of it, and
 either can be the core.
@@ -29,14 +29,22 @@ class Thresholds:
     """Where one class ends and the next begins."""
 
     frequent_calls: int = 4
-    """A small kernel is frequent from so many launches in a call on,"""
+    """Small kernels are frequent from so many launches in a call on,"""
     frequent_pct: float = 5.0
     """where these are this share of all launches, in per cent: then what a launch costs is felt."""
-    small_blocks_per_sm: float = 1.0
-    """Fewer blocks than SMs: some of these have nothing to do, however short the kernel is."""
+    alike: float = 0.5
+    """Ratio of two durations from which on small kernels count as one kind: where a library picks another
+    kernel for each shape, each is launched a few times and all together often; one long kernel among many
+    short ones stays one launch."""
+    small_blocks_per_sm: float = 0.9
+    """A tenth of the SMs have nothing to do, however long that takes. Not 1, because a grid made to fill the
+    GPU may lack a few blocks: 128 tiles on 132 SMs are no small kernel."""
+    small_waves: float = 1.0
+    """A short kernel is small below this too: with several blocks on an SM its grid is over in one go, and
+    leaves places empty. A long one of so few blocks is limited by what a block does, not by its launch."""
     long: float = 0.5
     """Of the typical duration among the kernels classed by size, which is their mean weighted by total time,
-    so that one rare long kernel does not make all others short."""
+    so that one rare long kernel does not make all others short. What is not long is short."""
     medium: float = 0.25
     """The same for an auxiliary kernel; what is shorter and not frequent is `other`."""
     many_waves: float = 2.0
@@ -71,24 +79,48 @@ def classify(kernels: Sequence[TracedKernel], limits: Thresholds = THRESHOLDS) -
     sized = [kernel for kernel, name in zip(kernels, named, strict=True) if name is None]
     time_us = sum(kernel.total_us for kernel in sized)
     typical_us = sum(kernel.total_us * kernel.mean_us for kernel in sized) / time_us if time_us else 0.0
+    small = [kernel for kernel in sized if _is_small(kernel, typical_us, limits)]
     launches = sum(kernel.calls for kernel in kernels)
-    return [
-        name or _by_size(kernel, typical_us, launches, limits)
-        for kernel, name in zip(kernels, named, strict=True)
-    ]
+
+    def by_size(kernel: TracedKernel) -> KernelClass:
+        many = _has_many_blocks(kernel, limits) or _is_persistent(kernel, limits)
+        if many and kernel.mean_us >= limits.long * typical_us:
+            return "large_core"
+        if _is_small(kernel, typical_us, limits) and _is_frequent(kernel, small, launches, limits):
+            return "small_frequent"
+        return "medium_auxiliary" if kernel.mean_us >= limits.medium * typical_us else "other"
+
+    return [name or by_size(kernel) for kernel, name in zip(kernels, named, strict=True)]
 
 
-def _by_size(kernel: TracedKernel, typical_us: float, launches: int, limits: Thresholds) -> KernelClass:
-    is_long = kernel.mean_us >= limits.long * typical_us
-    often = kernel.calls >= limits.frequent_calls and 100 * kernel.calls >= limits.frequent_pct * launches
-    small = 0 < kernel.blocks_per_sm < limits.small_blocks_per_sm
-    if is_long and (_has_many_blocks(kernel, limits) or _is_persistent(kernel, limits)):
-        return "large_core"
-    if small and often:
-        return "small_frequent"
-    if kernel.mean_us >= limits.medium * typical_us and not small:
-        return "medium_auxiliary"
-    return "other"
+def class_shares_pct(kernels: Sequence[TracedKernel], moved_pct: float) -> dict[str, float]:
+    """The share of the GPU time of each class that there is, in per cent, the largest first.
+
+    Args:
+        kernels: The rows of the table, with their classes.
+        moved_pct: Share of copies and fills that are no kernels, which are data movement.
+    """
+    shares: dict[str, float] = {"data_movement": moved_pct} if moved_pct else {}
+    for kernel in kernels:
+        shares[kernel.kernel_class] = shares.get(kernel.kernel_class, 0.0) + kernel.share_pct
+    return dict(sorted(shares.items(), key=lambda share: -share[1]))
+
+
+def _is_small(kernel: TracedKernel, typical_us: float, limits: Thresholds) -> bool:
+    if 0 < kernel.blocks_per_sm < limits.small_blocks_per_sm:
+        return True
+    is_short = kernel.mean_us < limits.long * typical_us
+    return is_short and kernel.waves is not None and kernel.waves < limits.small_waves
+
+
+def _is_frequent(
+    kernel: TracedKernel, small: Sequence[TracedKernel], launches: int, limits: Thresholds
+) -> bool:
+    calls = 0
+    for other in small:
+        shorter, longer = sorted((kernel.mean_us, other.mean_us))
+        calls += other.calls if shorter >= limits.alike * longer else 0
+    return calls >= limits.frequent_calls and 100 * calls >= limits.frequent_pct * launches
 
 
 def _has_many_blocks(kernel: TracedKernel, limits: Thresholds) -> bool:

@@ -12,20 +12,26 @@ from typing import Literal, TypeAlias
 
 NameKind: TypeAlias = Literal["matrix", "data_movement", "reduction", "elementwise", "communication", ""]
 
-_RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
+RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
 _ARGUMENTS = re.compile(r"[<(]")
 
 _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern))  # type: ignore[misc]
     for kind, pattern in (
         ("communication", r"(?i)^(?:nccl|rccl|nvshmem)"),
-        # Parts of a matrix product or a convolution that are none themselves.
+        # Inductor's prefix tells what kind of loop it is; behind it are all operations that were fused.
+        ("reduction", r"^triton_(?:red|per|spl)_"),
+        ("elementwise", r"^triton_(?:poi|for)_"),
+        ("matrix", r"^triton_tem_"),
+        # Parts of a matrix product, a convolution or attention that are none themselves.
         ("reduction", r"splitK_?[rR]educe|reduce_wgrad|[tT]op_?[kK]"),
+        ("reduction", r"(?i)attention_?softmax|masked_?softmax"),
+        ("elementwise", r"(?i)rotary|(?<![a-z])rope(?![a-z])|conv_bias|bias_?add"),
         ("data_movement", r"(?i)nchw_?to|nhwc_?to|im2col|col2im"),
         (
             "matrix",
             r"(?i)gemm|gemv|nvjet|xmma|wgmma|cutlass|fprop|dgrad|wgrad|conv\dd|conv_|convol|winograd|fmha|flash"
-            r"|[sh]\d*cudnn|attention|sdpa|matmul|_mm_|_mma_|dot_kernel|^cijk_",
+            r"|[sh]\d*cudnn|attention|sdpa|matmul|bmm|_mm_|_mma_|dot_kernel|^cijk_",
         ),
         (
             "data_movement",
@@ -34,15 +40,18 @@ _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
         ),
         (
             "reduction",
-            r"(?i)reduce|softmax|_norm|layernorm|rmsnorm|rowwisemoments|triton_(?:red|per)_|arg(?:max|min)"
-            r"|scan|cumsum|histogram|bn_[bf]w|pool",
+            r"(?i)reduce|softmax|_norm|layernorm|rmsnorm|rowwisemoments|arg(?:max|min)|scan"
+            r"|cumsum|histogram|bn_[bf]w|pool",
         ),
         (
             "elementwise",
-            r"(?i)elementwise|triton_poi_|pointwise|activation|dropout|gelu|silu|relu|multi_tensor",
+            r"(?i)elementwise|pointwise|activation|dropout|gelu|silu|relu|multi_tensor",
         ),
     )
 )
+_AROUND_FLASH = re.compile(r"(?i)flash\w*(?:combine|dot_do_o|convert_?dq|preprocess|postprocess)")
+"""FlashAttention's kernels before and behind its products, which add up and convert; those of version 3 are
+template arguments."""
 _COPIES = re.compile(r"copy_kernel|CopyFunctor|FillFunctor")
 """Functors of ATen's elementwise kernels that compute nothing."""
 
@@ -61,7 +70,7 @@ _NO_TENSOR = re.compile(
     r"|(?:maxwell|pascal|volta|turing|ampere)_[hs]gemm|(?<![a-z\d])sgemm",
     re.IGNORECASE,
 )
-_NEVER_TENSOR = re.compile(r"^(?:at::native|at_cuda_detail|cub|thrust)::|^triton_(?:poi|red|per)_")
+_NEVER_TENSOR = re.compile(r"^(?:at::native|at_cuda_detail|cub|thrust)::|^triton_(?:poi|for|red|per|spl)_")
 
 
 @lru_cache(maxsize=4096)
@@ -71,6 +80,8 @@ def kind_of(name: str) -> NameKind:
     Args:
         name: Demangled, with or without template arguments.
     """
+    if _AROUND_FLASH.search(name):
+        return "reduction"
     head, arguments = _split(name)
     for kind, pattern in _KINDS:
         if pattern.search(head):
@@ -81,6 +92,8 @@ def kind_of(name: str) -> NameKind:
 @lru_cache(maxsize=4096)
 def tensor_cores_of(name: str) -> bool | None:
     """Whether a kernel of this name multiplies on tensor cores; None where the name does not tell."""
+    if _AROUND_FLASH.search(name):
+        return False
     if _TENSOR.search(name):
         return True
     head, _ = _split(name)
@@ -91,6 +104,6 @@ def tensor_cores_of(name: str) -> bool | None:
 
 def _split(name: str) -> tuple[str, str]:
     """A name's own part, and its template arguments and parameters."""
-    plain = _RETURNS.sub("", name.replace("(anonymous namespace)::", ""))
+    plain = RETURNS.sub("", name.replace("(anonymous namespace)::", ""))
     found = _ARGUMENTS.search(plain)
     return (plain[: found.start()], plain[found.start() :]) if found else (plain, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.records import Trace, TracedKernel
 from pytest_gpuperf.static.occupancy import occupancy
 from pytest_gpuperf.trace.chrome import Device
-from pytest_gpuperf.trace.classes import classify
+from pytest_gpuperf.trace.classes import class_shares_pct, classify
 from pytest_gpuperf.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.trace.kernel_names import tensor_cores_of
 
@@ -44,7 +44,7 @@ class Region(NamedTuple):
     @property
     def gpu_time_us(self) -> float:
         """Sum of the activities' durations, in microseconds."""
-        return sum(one.end_us - one.start_us for one in self.activities)
+        return _time_us(self.activities)
 
 
 def summarise(
@@ -188,13 +188,10 @@ def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bo
 
     copies = [one for one in activities if one.kind == "memcpy"]
     memsets = [one for one in activities if one.kind == "memset"]
-    copy_us, memset_us = (sum(one.end_us - one.start_us for one in some) for some in (copies, memsets))
-    shares: dict[str, float] = defaultdict(float)
-    for kernel in kernels:
-        shares[kernel.kernel_class] += kernel.share_pct
-    if copies or memsets:
-        shares["data_movement"] += _share(copy_us + memset_us, gpu_time_us)
-
+    copy_us, memset_us = _time_us(copies), _time_us(memsets)
+    directions: dict[str, list[Activity]] = defaultdict(list)
+    for one in copies:
+        directions[_direction(one.name)].append(one)
     span_us = max(one.end_us for one in activities) - activities[0].start_us
     busy = busy_us((one.start_us, one.end_us) for one in activities)
     gap_us = (span_us - busy) / (len(activities) - 1) if len(activities) > 1 else 0.0
@@ -215,11 +212,12 @@ def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bo
         copies=len(copies),
         copy_bytes=sum(one.bytes for one in copies),
         copy_us=copy_us,
-        copy_kinds=dict(sorted(Counter(_direction(one.name) for one in copies).items())),
+        copy_kinds={kind: len(some) for kind, some in sorted(directions.items())},
+        copy_kinds_us={kind: _time_us(some) for kind, some in sorted(directions.items())},
         memsets=len(memsets),
         memset_us=memset_us,
         synchronizations=region.synchronizations,
-        class_shares_pct=dict(sorted(shares.items(), key=lambda share: -share[1])),
+        class_shares_pct=class_shares_pct(kernels, _share(copy_us + memset_us, gpu_time_us)),
         tensor_core_share_pct=_sum_of_shares(kernels, known=True),
         tensor_cores_unknown_pct=_sum_of_shares(kernels, known=None),
         fusion_candidates=fusion_candidates(list(streams.values()), _usual_gap_us(activities)),
@@ -247,7 +245,7 @@ def _row(
     tensor_cores: Callable[[Activity], bool | None] | None,
 ) -> TracedKernel:
     first = group[0]
-    total_us = sum(one.end_us - one.start_us for one in group)
+    total_us = _time_us(group)
     x, y, z = first.grid
     blocks = x * y * z
     blocks_per_sm = blocks / device.multiprocessors if device.multiprocessors else first.blocks_per_sm
@@ -285,6 +283,10 @@ def _fits(kernel: Activity, device: Device) -> tuple[float, int] | None:
     except GpuperfError:
         return None
     return (found.theoretical_occupancy_pct, found.blocks_per_sm) if found.blocks_per_sm else None
+
+
+def _time_us(activities: Iterable[Activity]) -> float:
+    return sum(one.end_us - one.start_us for one in activities)
 
 
 def _direction(name: str) -> str:
