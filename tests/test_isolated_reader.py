@@ -6,6 +6,7 @@ import gzip
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 import fake_ncu
 from pytest_gpuperf.counters.isolated_reader import read_report_isolated
@@ -40,9 +41,10 @@ def test_rules_come_along_where_they_are_asked_for(tmp_path: Path) -> None:
     packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
     report.write_bytes(gzip.decompress(packed.read_bytes()))
     kernels = read_report_isolated(report, None, rules=True)
-    for kernel, here in zip(kernels, read_report(report, None, rules=True), strict=True):
-        assert kernel.metrics == here.metrics
-        assert kernel == here
+    # Where CUPTI's host library is loaded in the process, ncu_report calls the unit of derived counts `inst`
+    # that is `thread` elsewhere.
+    here = read_report(report, None, rules=True)
+    assert [replace(kernel, units={}) for kernel in kernels] == [replace(kernel, units={}) for kernel in here]
     assert all(kernel.rules for kernel in kernels)
 
 
