@@ -171,7 +171,7 @@ def recording(*activities: Activity) -> Any:
     """Stands for `activity.recorded`."""
 
     @contextmanager
-    def recorded(*, stay: bool) -> Iterator[list[Activity]]:
+    def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
         found: list[Activity] = []
         yield found
         found.extend(activities)
