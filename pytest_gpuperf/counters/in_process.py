@@ -22,6 +22,7 @@ from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from pytest_gpuperf.counters.choosing import Wanted
     from pytest_gpuperf.counters.selection import Selection
@@ -52,6 +53,24 @@ class InProcessCounters:
     def expect(self, wanted: Iterable[Wanted]) -> None:
         """Learn what the tests want."""
         self._wanted = {test.nodeid: test for test in wanted}
+
+    def read_ahead(
+        self,
+        wanted: Iterable[Wanted],
+        arguments: Sequence[str],  # noqa: ARG002
+        cwd: Path,  # noqa: ARG002
+        progress: object,  # noqa: ARG002
+    ) -> str:
+        """Read nothing yet, and learn what the tests want."""
+        self.expect(wanted)
+        return ""
+
+    def has(self, nodeid: str) -> bool:  # noqa: ARG002
+        """Whether a test has counters whatever is unavailable: none was kept."""
+        return False
+
+    def keep(self, read_at: str) -> None:
+        """Keep nothing: it is read as quickly as it is checked."""
 
     def lookup(
         self,
