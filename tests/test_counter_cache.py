@@ -155,6 +155,17 @@ def test_other_launches_fail_the_test_where_counters_are_asked_for(project: pyte
     assert "are not those of now" in said(result)
 
 
+def test_an_option_of_the_project_has_counters_of_its_own(project: pytest.Pytester) -> None:
+    conftest = project.path / "conftest.py"
+    conftest.write_text(
+        f"{conftest.read_text()}\ndef pytest_addoption(parser): parser.addoption('--dtype', default='fp32')\n"
+    )
+    assert run(project, "test_other.py", "--dtype=fp32")[1]
+    assert run(project, "test_other.py", "--dtype=fp16")[1]
+    assert run(project, "test_other.py", "--dtype=fp16", "-q", "--gpuperf-strict")[1] == []
+    assert run(project, "test_other.py")[1] == []
+
+
 def test_a_test_that_profiled_nothing_has_its_counters_once_it_asks(project: pytest.Pytester) -> None:
     (project.path / "asks.txt").touch()
     project.makepyfile(

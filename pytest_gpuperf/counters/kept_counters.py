@@ -24,6 +24,7 @@ from pytest_gpuperf.counters.choosing import names_to_read
 from pytest_gpuperf.counters.csv_reader import function_name
 from pytest_gpuperf.counters.imported_code import ImportedCode, installed
 from pytest_gpuperf.counters.ncu import CACHE_CONTROL, CLOCK_CONTROL
+from pytest_gpuperf.counters.other_options import other_options
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.runs import make_state_folder
@@ -240,12 +241,13 @@ class KeptCounters:
         return self._folder / f"{of_test[:16]}-{of_all[:32]}.json"
 
 
-def conditions_of(environment: Environment, clocks: str) -> tuple[str, ...]:
-    """What the counters of all tests hang on, beside their code: GPU, clocks, versions, ncu's settings.
+def conditions_of(environment: Environment, clocks: str, options: Mapping[str, object]) -> tuple[str, ...]:
+    """What the counters of all tests hang on, beside their code: GPU, clocks, versions, settings, options.
 
     Args:
         environment: Where the tests run.
         clocks: How the GPU's clocks are set.
+        options: All options of the command line, by `dest`.
     """
     toolchain = environment.toolchain
     versions = (f"{name} {getattr(toolchain, name)}" for name in toolchain.__struct_fields__)
@@ -253,7 +255,7 @@ def conditions_of(environment: Environment, clocks: str) -> tuple[str, ...]:
     gpu = environment.gpu
     return (
         *(str(SCHEMA), gpu.name, gpu.uuid, clocks, CLOCK_CONTROL, CACHE_CONTROL),
-        *(*versions, installed(), *sorted(variables)),
+        *(*versions, installed(), *sorted(variables), *other_options(options)),
     )
 
 

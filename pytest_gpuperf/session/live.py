@@ -139,7 +139,7 @@ class LiveSession(KeepingSession):
                 kept = KeptCounters(
                     self.runs.folder.parent,
                     settings.root,
-                    conditions_of(where, clocks),
+                    conditions_of(where, clocks, settings.command_line),
                     chip=chip,
                     reads=settings.counter_cache == "auto",
                 )
