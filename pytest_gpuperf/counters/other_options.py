@@ -21,7 +21,7 @@ def other_options(values: Mapping[str, object]) -> tuple[str, ...]:
     Args:
         values: All options of the command line, by `dest`.
     """
-    # Nothing tells who has declared an option, but a pytest without any plugin knows its own. `-q` leaves two.
+    # Nothing tells who has declared an option, but a pytest without plugins knows its own; `-q` adds one.
     own = vars(get_config()._parser.parse_known_args(["-q"])).keys() | _DRAWN
     others = sorted(name for name in values if name not in own and not name.startswith("gpuperf"))
     return tuple(f"{name}={_shown(values[name])}" for name in others)
