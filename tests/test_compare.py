@@ -192,7 +192,9 @@ def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, 
     counted: dict[str, MetricValue] = {"registers_per_thread": 32, "instructions": 100}
     known = expected(counters=counted, kernels=("square",))
     now = msgspec.structs.replace(
-        profile({"registers_per_thread": 64.0, "instructions": 200.0}, "cube"), launches=launches, regex=regex
+        profile({"registers_per_thread": 64.0, "instructions": 200.0}, "square"),
+        launches=launches,
+        regex=regex,
     )
     of_first = msgspec.structs.replace(known, launches="first", regex="gemm")
     comparison = compare(Measurement(profile=now), of_first)
@@ -200,6 +202,16 @@ def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, 
     assert comparison.moved == comparison.counters_compared == (not said)
     # It is not known of what a file of before is.
     assert compare(Measurement(profile=now), known).moved
+
+
+def test_kernels_that_another_regex_finds_are_shown_beside_those_of_before() -> None:
+    known = expected(counters={"registers_per_thread": 32}, kernels=("square",))
+    of_square = msgspec.structs.replace(known, launches="all", regex="square")
+    now = msgspec.structs.replace(profile({"registers_per_thread": 64.0}, "square_v2"), regex="square_v2")
+    comparison = compare(Measurement(profile=now), of_square)
+    assert comparison.kernels == "now runs square_v2; no longer runs square"
+    assert [change.metric for change in comparison.counters] == ["registers_per_thread"]
+    assert not comparison.worse_exact
 
 
 def test_unavailable_counters_are_not_compared() -> None:

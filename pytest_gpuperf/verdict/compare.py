@@ -156,15 +156,18 @@ def _read_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
 
 
 def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
-    """How the launches of a profile and of a baseline were chosen differently; else empty."""
+    """How the launches of a profile and of a baseline were chosen differently; else empty.
+
+    Where another regex finds kernels of other names there is nothing to say here: they show as exchanged.
+    """
     if not baseline.counters or not baseline.launches:
         return ""
     now, then = (profile.launches or "all", profile.regex), (baseline.launches, baseline.regex)
-    if now == then:
+    if now == then or (now[0] == then[0] and _compare_kernels(profile, baseline)):
         return ""
     shown = (
-        f"launches={which} of " + (f"kernels={regex!r}" if regex else "all kernels")
-        for which, regex in (now, then)
+        f"launches={launches} of " + (f"kernels={regex!r}" if regex else "all kernels")
+        for launches, regex in (now, then)
     )
     return "counters are of {}, the baseline's of {}".format(*shown)
 
