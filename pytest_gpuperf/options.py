@@ -229,6 +229,8 @@ class Settings:
     """In a child that is timed in turn with another: the file of its plan."""
     sanitizing_pass: Path | None
     """In the child under compute-sanitizer: the folder of its plan."""
+    command_line: Mapping[str, object]
+    """All options of the command line, also pytest's and other plugins', by `dest`."""
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> Settings:
@@ -272,6 +274,7 @@ class Settings:
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
             worker=Path(worker) if worker else None,
             sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
+            command_line=vars(config.option),
         )
 
 

@@ -69,6 +69,8 @@ def test_first_run_makes_the_file(store: BaselineStore) -> None:
                         "counters": {"sm_throughput": 77},
                         "counters_run": "20261120-173012-3f9a",
                         "counters_by": "ncu/all",
+                        "launches": "all",
+                        "regex": "",
                     }
                 }
             }
@@ -294,3 +296,53 @@ def test_what_a_person_wrote_survives_an_update(
 def test_a_test_that_only_checks_or_warms_up_needs_no_baseline(store: BaselineStore) -> None:
     result = accept(run(record(main=measured(None))), store, "all", 5.0, environ=NO_CI)
     assert (result.entries, result.files) == ((), {})
+
+
+def kept_from_earlier(time_us: float | None = 5.3, registers: float = 40.0) -> Measurement:
+    found = measured(time_us, {"registers_per_thread": registers})
+    assert found.profile is not None
+    old = msgspec.structs.replace(found.profile, read_at="2026-11-19T10:00:00Z")
+    return msgspec.structs.replace(found, profile=old)
+
+
+def test_counters_of_an_earlier_run_do_not_become_those_of_this_one(store: BaselineStore) -> None:
+    accepted(store, run(record(main=measured(5.3, {"registers_per_thread": 32})), id="a"))
+    later = run(record(main=kept_from_earlier()), id="b", started_at="2026-11-21T10:00:00Z")
+    assert plan(later, store, "all", 0).kept == (NODEID,)
+    content = accepted(store, later)
+    known = content["tests"][NODEID]["measurements"]["main"]
+    assert (known["counters"], known["counters_run"]) == ({"registers_per_thread": 32}, "a")
+    assert [session["run"] for session in known["time"]["sessions"]] == ["a", "b"]
+
+
+def test_of_several_runs_the_one_that_has_read_counters_gives_them(store: BaselineStore) -> None:
+    fresh = run(record(main=measured(5.3, {"registers_per_thread": 32})), id="a")
+    later = run(record(main=kept_from_earlier()), id="b", started_at="2026-11-21T10:00:00Z")
+    made = plan([fresh, later], store, "all", 0)
+    (content,) = made.files.values()
+    assert content["tests"][NODEID]["measurements"]["main"]["counters_run"] == "a"
+    assert made.kept == ()
+
+
+def test_counters_of_an_earlier_run_alone_are_refused(store: BaselineStore) -> None:
+    made = plan(run(record(main=kept_from_earlier(None))), store, "all", 0)
+    (entry,) = made.entries
+    assert (entry.kind, entry.lines) == (
+        "refused",
+        ("neither a time nor counters were measured, but counters kept",),
+    )
+    assert made.kept == (NODEID,)
+
+
+@pytest.mark.parametrize("which", ["new", "changed", "all"])
+def test_counters_of_other_launches_are_new(store: BaselineStore, which: Which) -> None:
+    def of(launches: str, counters: dict[str, float]) -> Run:
+        found = msgspec.structs.replace(profile(counters), launches=launches, regex="gemm", preset="launch")
+        return run(record(main=Measurement(profile=found)), id=launches or "all")
+
+    accepted(store, of("first", {"registers_per_thread": 32.0, "waves": 1.0}))
+    content = accepted(store, of("", {"registers_per_thread": 64.0}), which)
+    known = content["tests"][NODEID]["measurements"]["main"]
+    assert (known["launches"], known["regex"]) == ("all", "gemm")
+    # What is of the first launch is not mixed with what is of all.
+    assert known["counters"] == {"registers_per_thread": 64}

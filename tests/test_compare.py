@@ -167,6 +167,53 @@ def test_those_that_were_read_in_the_same_way_are_compared() -> None:
     assert comparison.read_otherwise == ""
 
 
+def test_counters_of_an_earlier_run_are_no_evidence_of_what_the_gpu_does_now() -> None:
+    known = expected(counters={"instructions": 100})
+    now = profile({"instructions": 100.0})
+    kept = msgspec.structs.replace(now, read_at="2026-11-20T10:00:00Z")
+    assert compare(Measurement(profile=now), known).same_work
+    assert not compare(Measurement(profile=kept), known).same_work
+
+
+@pytest.mark.parametrize(
+    ("launches", "regex", "said"),
+    [
+        (
+            "last",
+            "gemm",
+            "counters are of launches=last of kernels='gemm', the baseline's of launches=first of ",
+        ),
+        ("first", "", "counters are of launches=first of all kernels, the baseline's of launches=first of k"),
+        ("", "gemm", "counters are of launches=all of kernels='gemm', the baseline's of launches=first of "),
+        ("first", "gemm", ""),
+    ],
+)
+def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, said: str) -> None:
+    counted: dict[str, MetricValue] = {"registers_per_thread": 32, "instructions": 100}
+    known = expected(counters=counted, kernels=("square",))
+    now = msgspec.structs.replace(
+        profile({"registers_per_thread": 64.0, "instructions": 200.0}, "square"),
+        launches=launches,
+        regex=regex,
+    )
+    of_first = msgspec.structs.replace(known, launches="first", regex="gemm")
+    comparison = compare(Measurement(profile=now), of_first)
+    assert comparison.chosen_otherwise.startswith(said)
+    assert comparison.moved == comparison.counters_compared == (not said)
+    # It is not known of what a file of before is.
+    assert compare(Measurement(profile=now), known).moved
+
+
+def test_kernels_that_another_regex_finds_are_shown_beside_those_of_before() -> None:
+    known = expected(counters={"registers_per_thread": 32}, kernels=("square",))
+    of_square = msgspec.structs.replace(known, launches="all", regex="square")
+    now = msgspec.structs.replace(profile({"registers_per_thread": 64.0}, "square_v2"), regex="square_v2")
+    comparison = compare(Measurement(profile=now), of_square)
+    assert comparison.kernels == "now runs square_v2; no longer runs square"
+    assert [change.metric for change in comparison.counters] == ["registers_per_thread"]
+    assert not comparison.worse_exact
+
+
 def test_unavailable_counters_are_not_compared() -> None:
     now = Measurement(profile=profile({}, unavailable="no ncu"))
     assert not compare(now, expected(counters={"kernels": 1}, kernels=("square",))).moved

@@ -27,7 +27,8 @@ OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 
 def read(report, names, **_):
     ranges = [event.range for event in PassFolder(report.parent).events() if event.range]
-    return [RawKernel("square_kernel", ranges=(name,), metrics={{OCCUPANCY: 80.0}}) for name in ranges]
+    known = {{"grid": (blocks, 1, 1), "block": (256, 1, 1), "metrics": {{OCCUPANCY: 80.0}}}}
+    return [RawKernel("square_kernel", ranges=(name,), **known) for name in ranges]
 
 class Runtime:
     cudaProfilerStart = cudaProfilerStop = staticmethod(lambda: None)
@@ -121,8 +122,10 @@ def test_other_launches_of_the_same_code_are_not_judged_by_old_counters(project:
     (project.path / "blocks.txt").write_text("64")
     result, ran = run(project, "test_k.py", "-k", "1")
     assert ran == []
-    result.assert_outcomes(failed=1, deselected=1)
+    result.assert_outcomes(passed=1, deselected=1)
+    assert "no counters for test_k[1]: its counters, kept on 20" in said(result)
     assert "it launched square_kernel with 8192x1x1 blocks" in said(result)
+    assert "with counters of" not in said(result)
     result, ran = run(project, "test_k.py", "-k", "1")
     result.assert_outcomes(passed=1, deselected=1)
     assert ran == ["test_k.py::test_k[1]"]
@@ -144,12 +147,41 @@ def test_who_wants_new_counters_gets_them(
     assert ran == ["test_other.py::test_other"]
 
 
-def test_a_test_that_profiles_nothing_is_not_run_under_ncu_again(project: pytest.Pytester) -> None:
-    project.makepyfile(test_other="def test_other(gpuperf):\n    assert gpuperf.device\n")
-    assert run(project, "test_other.py")[1] == ["test_other.py::test_other"]
-    result, ran = run(project, "test_other.py")
+def test_other_launches_fail_the_test_where_counters_are_asked_for(project: pytest.Pytester) -> None:
+    run(project, "test_other.py")
+    (project.path / "blocks.txt").write_text("64")
+    result, _ = run(project, "test_other.py", "--gpuperf-counters=ncu")
+    result.assert_outcomes(failed=1)
+    assert "are not those of now" in said(result)
+
+
+def test_an_option_of_the_project_has_counters_of_its_own(project: pytest.Pytester) -> None:
+    conftest = project.path / "conftest.py"
+    conftest.write_text(
+        f"{conftest.read_text()}\ndef pytest_addoption(parser): parser.addoption('--dtype', default='fp32')\n"
+    )
+    assert run(project, "test_other.py", "--dtype=fp32")[1]
+    assert run(project, "test_other.py", "--dtype=fp16")[1]
+    assert run(project, "test_other.py", "--dtype=fp16", "-q", "--gpuperf-strict")[1] == []
+    assert run(project, "test_other.py")[1] == []
+
+
+def test_a_test_that_profiled_nothing_has_its_counters_once_it_asks(project: pytest.Pytester) -> None:
+    (project.path / "asks.txt").touch()
+    project.makepyfile(
+        test_other="""
+        import pathlib
+
+        def test_other(gpuperf):
+            if pathlib.Path("asks.txt").read_text():
+                gpuperf.profile(print)
+        """
+    )
+    run(project, "test_other.py")
+    (project.path / "asks.txt").write_text("yes")
+    result, _ = run(project, "test_other.py")
     result.assert_outcomes(passed=1)
-    assert ran == []
+    assert profiles(project)[0]["combined"]
 
 
 def test_ci_keeps_nothing(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 CHAIN = Wanted("suites/test_chain.py::test_chain", None, ("duration_us", "sm_throughput"))
 CALL = Call(CHAIN.nodeid, "both", print)
-TWO = [activity("square_kernel", 1), activity("square_kernel", 2)]
+SHAPE: dict[str, Any] = {"grid": (1823, 1, 1), "block": (128, 1, 1)}
+TWO = [activity("square_kernel", launch, **SHAPE) for launch in (1, 2)]
+"""As in the report that the stand-in of ncu writes."""
 DATES = ("2026-11-20T10:00:00Z", "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z")
 
 
@@ -46,6 +49,7 @@ class Project:
     conditions: tuple[str, ...] = ("NVIDIA H200", "ncu 2025.3.1")
     reads: bool = True
     refused: bool = False
+    required: bool = False
 
     def session(self, date: str = DATES[0]) -> tuple[Profile, bool]:
         """What a run reads, and whether it needed ncu for it."""
@@ -62,7 +66,7 @@ class Project:
     def counters(self) -> ProfilingPass:
         kept = KeptCounters(self.root / ".gpuperf", self.root, self.conditions, reads=self.reads)
         ncu = find_ncu(str(fake_ncu.install(self.root)))
-        return ProfilingPass(PassFolder(self.root / "pass"), ncu, kept=kept)
+        return ProfilingPass(PassFolder(self.root / "pass"), ncu, kept=kept, required=self.required)
 
     def _launches(self) -> list[Activity]:
         if self.refused:
@@ -129,7 +133,7 @@ def test_what_is_read_anew_takes_the_place_of_what_was_kept(project: Project) ->
     [
         (
             [TWO[0], activity("square_kernel", 2, grid=(64, 1, 1))],
-            "it launched square_kernel with 8192x1x1 blocks .*; now it launches square_kernel with 64x1x1 ",
+            "it launched square_kernel with 1823x1x1 blocks .*; now it launches square_kernel with 64x1x1 ",
         ),
         (TWO[:1], "it had 2 launches, and has 1 now"),
     ],
@@ -137,14 +141,42 @@ def test_what_is_read_anew_takes_the_place_of_what_was_kept(project: Project) ->
 def test_other_launches_drop_what_was_kept(project: Project, launched: list[Activity], why: str) -> None:
     project.session()
     changed = replace(project, launched=launched)
-    with pytest.raises(GpuperfError, match=rf"counters of print \(both\), kept on 2026-11-20, .*{why}"):
-        changed.session()
-    assert changed.session()[1]
+    profile, ran = changed.session()
+    assert (ran, profile.kernels, profile.read_at) == (False, (), DATES[0])
+    assert re.match(rf"its counters, kept on 2026-11-20, are not those of now: .*{why}", profile.unavailable)
+    assert changed.session()[0].combined
     # What it launches hangs on something that is not known here.
     assert changed.session()[1]
     (project.root / "suites" / "test_chain.py").write_text("def test_chain(gpuperf): pass\n")
-    assert changed.session(DATES[1])[1]
-    assert changed.session()[0].read_at == DATES[1]
+    assert project.session(DATES[1])[1]
+    assert project.session()[0].read_at == DATES[1]
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        [TWO[0], activity("square_kernel", 2, **{**SHAPE, "grid": (64, 1, 1)})],
+        [TWO[0], activity("square_kernel", 2, **{**SHAPE, "block": (64, 1, 1)})],
+        [TWO[0], activity("cube_kernel", 2, **SHAPE)],
+        TWO[:1],
+    ],
+)
+def test_what_ncu_saw_launched_otherwise_is_not_kept(project: Project, launched: list[Activity]) -> None:
+    otherwise = replace(project, launched=launched)
+    assert otherwise.session()[0].combined
+    assert otherwise.session()[1]
+    assert project.session(DATES[1])[1]
+    assert project.session()[0].read_at == DATES[1]
+
+
+def test_counters_that_have_to_be_there_are_an_error_where_what_was_kept_does_not_fit(
+    project: Project,
+) -> None:
+    project.session()
+    counters = replace(project, required=True).counters()
+    assert counters.recall([CHAIN]) == []
+    with pytest.raises(GpuperfError, match=r"kept on 2026-11-20, are not those of now: .*reads them anew"):
+        counters.lookup(CALL, Selection(), CHAIN.metrics, lambda: TWO[:1])
 
 
 def test_the_order_of_launches_and_what_the_marker_leaves_out_do_not_matter(project: Project) -> None:
@@ -159,9 +191,10 @@ def test_launches_that_cannot_be_seen_are_neither_kept_nor_trusted(project: Proj
     assert blind.session()[0].combined
     assert project.files == []
     project.session()
-    with pytest.raises(CuptiError, match="another profiler holds CUPTI"):
-        blind.session()
-    assert not project.session()[1]
+    profile, ran = blind.session()
+    assert not ran
+    assert "cannot be checked: another profiler holds CUPTI; --gpuperf-counter-cache" in profile.unavailable
+    assert project.session()[0].read_at == DATES[0]
 
 
 def test_a_call_that_was_not_kept_is_not_made_up(project: Project) -> None:
@@ -169,10 +202,9 @@ def test_a_call_that_was_not_kept_is_not_made_up(project: Project) -> None:
     counters = project.counters()
     assert counters.recall([CHAIN]) == []
     other = Call(CHAIN.nodeid, "third", print)
-    with pytest.raises(
-        GpuperfError, match=r"print \(third\), .* not those of now: the test did not make this call"
-    ):
-        counters.lookup(other, Selection(), CHAIN.metrics, lambda: TWO)
+    profile = counters.lookup(other, Selection(), CHAIN.metrics, lambda: TWO)
+    assert "are not those of now: the test did not make this call" in profile.unavailable
+    assert project.session()[1]
 
 
 def test_a_test_is_kept_only_when_all_its_calls_have_been_seen(project: Project) -> None:

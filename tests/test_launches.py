@@ -108,7 +108,9 @@ def test_launches_that_were_not_recorded_are_skipped(
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print, launches='last')\n")
     result = pytester.runpytest("--gpuperf", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*recording of*has launches=first, the test asks for last*"])
+    result.stdout.fnmatch_lines(
+        ["*has launches=first of all kernels, the test asks for launches=last of all kernels*"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,3 +133,67 @@ def test_launches_that_cannot_be_fail_the_test_at_its_end(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"*{message}"])
     assert "went on" in result.stdout.str()
+
+
+COPY_AND_GEMM = tuple(
+    KernelProfile(name=name, demangled=demangled, metrics={"duration_us": us})
+    for name, demangled, us in (
+        ("copy", "", 100.0),
+        ("gemm", "gemm<half>", 7.0),
+        ("gemm", "gemm<float>", 9.0),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "durations"),
+    [
+        ("kernels='gemm', launches='first'", [7.0]),
+        ("kernels='float'", [9.0]),
+        ("launches='first'", [100.0]),
+    ],
+)
+def test_a_launch_of_those_that_were_recorded_is_counted_among_those_of_the_kernels_that_match(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], asked: str, durations: list[float]
+) -> None:
+    recorded = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM))
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
+    pytester.makepyfile(
+        test_k=f"""
+        def test_k(gpuperf):
+            profile = gpuperf.profile(print, {asked})
+            assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == {durations}
+            assert profile.combined["duration_us"] == {sum(durations)}
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "why"),
+    [
+        ("gemm", "kernels='copy'", "has launches=all of kernels='gemm', *asks for *kernels='copy'*"),
+        ("gemm", "launches='first'", "has launches=all of kernels='gemm', *launches=first of all kernels*"),
+        ("", "kernels='softmax'", "has no kernel for the regex 'softmax', but copy, gemm*"),
+    ],
+)
+def test_kernels_that_were_not_recorded_are_skipped(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], recorded: str, asked: str, why: str
+) -> None:
+    profile = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM), regex=recorded)
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=profile))))
+    pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.profile(print, {asked})\n")
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines([f"*recording of test_k.py::test_k {why}"])
+
+
+def test_counters_that_were_kept_and_did_not_fit_are_missing_in_a_replay_too(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    unfit = Profile(read_at="2026-11-20T10:00:00Z", unavailable="its counters are not those of now")
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=unfit))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print)\n")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*no counters for test_k: its counters are not those of now*"])

@@ -37,7 +37,7 @@ def run(project: Path, *arguments: str, tests: tuple[str, ...] = ("test_k",)) ->
     (project / "torch.py").write_text(TORCH)
     done = ProfilingPass(folder(project), find_ncu(str(fake_ncu.install(project, "runs the program"))))
     wanted = [Wanted(f"test_k.py::{test}", None, ()) for test in tests]
-    done.run(wanted, ["--gpuperf", *arguments], project, lambda _done, _total: None)
+    done.run(done.recall(wanted), ["--gpuperf", *arguments], project, lambda _done, _total: None)
     return done
 
 

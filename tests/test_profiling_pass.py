@@ -37,7 +37,7 @@ def run(
     ncu = find_ncu(str(fake_ncu.install(tmp_path, behaviour)))
     done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu)
     tests = wanted or [Wanted(SQUARE, None, PRESETS["default"])]
-    done.run(tests, ["suites"], tmp_path, lambda _done, _total: None)
+    done.run(done.recall(tests), ["suites"], tmp_path, lambda _done, _total: None)
     return done
 
 
@@ -143,7 +143,7 @@ def test_a_chip_is_asked_by_its_own_names_and_kept_in_the_record(tmp_path: Path)
     ncu = find_ncu(str(fake_ncu.install(tmp_path)))
     done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, chip="gb202")
     wanted = Wanted(SQUARE, None, ("dram_read_bytes", "stall.gmma", "waves"))
-    done.run([wanted], ["suites"], tmp_path, lambda _done, _total: None)
+    done.run(done.recall([wanted]), ["suites"], tmp_path, lambda _done, _total: None)
     found = arguments(tmp_path)
     assert found[found.index("--metrics") + 1].split(",") == [
         "dram__bytes_op_read.sum",

@@ -190,7 +190,7 @@ def test_the_parts_are_fixtures_of_their_own(
             assert gpu_timer(print, bytes=5300).gb_per_s == 1.0
 
         def test_ncu(ncu):
-            assert ncu(print, kernels="square").combined["registers_per_thread"] == 32
+            assert ncu(print).combined["registers_per_thread"] == 32
         """
     )
     pytester.runpytest("--gpuperf").assert_outcomes(passed=2)
@@ -215,7 +215,7 @@ def test_ten_thousand_tests_cost_under_a_millisecond_each(
         def plain(): return None
 
         @pytest.mark.parametrize("i", range({count}))
-        @pytest.mark.gpuperf(kernels="x", limits=["memory_throughput >= 60"])
+        @pytest.mark.gpuperf(limits=["memory_throughput >= 60"])
         def test_k({fixture}, i):
             {statement}
         """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.baseline.schema import same_quantity
-from pytest_gpuperf.verdict.compare import is_exact
+from pytest_gpuperf.verdict.compare import chosen_otherwise, is_exact
 from pytest_gpuperf.verdict.result import show_pair, show_value
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def make_entry(
     lines = [*_time_lines(taken, known), *filter(None, [sessions]), *map(str, comparison.counters)]
     if comparison.kernels:
         lines.append(comparison.kernels)
-    if comparison.read_otherwise:
-        lines.append(comparison.read_otherwise)
+    lines += filter(None, (comparison.chosen_otherwise, comparison.read_otherwise))
     added = _added(taken, known)
     if added:
         lines.append(f"new: {', '.join(added)}")
@@ -85,9 +84,13 @@ def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
     return replace(
         taken,
         times=() if judged else taken.times,
-        profile=None if known.counters else taken.profile,
+        profile=None if known.counters and not _of_other_launches(taken, known) else taken.profile,
         trace=None if known.trace else taken.trace,
     )
+
+
+def _of_other_launches(taken: Taken, known: MeasurementBaseline) -> bool:
+    return taken.profile is not None and taken.has_counters and bool(chosen_otherwise(taken.profile, known))
 
 
 def other_code(comparison: Comparison) -> str:

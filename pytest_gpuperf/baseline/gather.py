@@ -22,10 +22,12 @@ class Taken:
     times: tuple[tuple[Run, Timing], ...] = ()
     """In the order of the runs; all of one mode and by one instrument."""
     profile: Profile | None = None
-    """Of the newest run that has counters."""
+    """Of the newest run that has read counters; those of before stay in the baseline."""
     profile_run: str = ""
     trace: Trace | None = None
     """Of the newest run that has one."""
+    kept: bool = False
+    """Whether there is no `profile` because all counters had been kept from an earlier run."""
 
     @property
     def measurement(self) -> Measurement:
@@ -60,6 +62,8 @@ class Gathered:
     labels: Mapping[str, Taken] = field(default_factory=dict)
     tolerance_pct: float = 0.0
     """The test's own; 0 where it says none."""
+    kept: bool = False
+    """Whether counters were left out that no run had read: they were kept from an earlier one."""
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
@@ -103,6 +107,7 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
         return Gathered(nodeid, (("", f"the output is wrong{_share(wrong, records)}"),))
     failed = [test for _, test in records if _has_failed(test)]
     refused: list[tuple[str, str]] = []
+    kept = False
     if failed:
         why = f"the test failed: {failed[0].failure}" if failed[0].failure else "nothing was measured"
         refused.append(("", f"{why}{_share(failed, records)}"))
@@ -116,11 +121,12 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
     labels = {}
     for label, measurements in by_label.items():
         taken, why = _taken(measurements)
+        kept = kept or taken.kept
         if why:
             refused.append((label, why))
         if taken.has_values:
             labels[label] = taken
-    return Gathered(nodeid, tuple(refused), labels, good[0][1].tolerance_pct if good else 0.0)
+    return Gathered(nodeid, tuple(refused), labels, good[0][1].tolerance_pct if good else 0.0, kept)
 
 
 def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
@@ -131,16 +137,19 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     times = [(run, (first and timing.by(first.figure)) or timing) for run, timing in times]
     same = [(run, timing) for run, timing in times if first is not None and same_quantity(timing, first)]
     others = [timing for _, timing in times if first is not None and not same_quantity(timing, first)]
-    profiled = [(run, found.profile) for run, found in measurements if found.profile is not None]
+    profiles = [(run, found.profile) for run, found in measurements if found.profile is not None]
+    # What an earlier run has read says nothing of the card, the clocks and the versions of this one.
+    profiled = [(run, profile) for run, profile in profiles if not profile.read_at]
     # A profile without counters still says that some were asked for.
     run, profile = next(
         ((run, profile) for run, profile in reversed(profiled) if profile.combined),
         profiled[0] if profiled else (None, None),
     )
     traces = [found.trace for _, found in measurements if found.trace is not None]
-    taken = Taken(tuple(same), profile, run.id if run else "", traces[-1] if traces else None)
+    kept = bool(profiles) and not profiled and any(profile.combined for _, profile in profiles)
+    taken = Taken(tuple(same), profile, run.id if run else "", traces[-1] if traces else None, kept)
     if not taken.has_values:
-        return taken, "neither a time nor counters were measured"
+        return taken, "neither a time nor counters were measured" + (", but counters kept" if kept else "")
     if others and first is not None:
         how = f"{others[0].mode} by {others[0].figure}, not {first.mode} by {first.figure}"
         return taken, f"the time was taken {how}{_share(others, times)}"

@@ -33,6 +33,8 @@ class Plan:
     """The whole new content of each file that changes."""
     entries: tuple[Entry, ...]
     """In the order in which the tests ran."""
+    kept: tuple[str, ...] = ()
+    """Tests whose counters were not taken, for they had been kept from an earlier run."""
 
     def of_kind(self, *kinds: str) -> list[Entry]:
         """The entries of these kinds."""
@@ -71,7 +73,8 @@ def plan(
     compiled = [part for part in parts if part.environment.gpu.slug == NO_GPU.slug]
     plans = [_plan(group, store, which, tolerance_pct, sessions) for group in (of_gpus, compiled) if group]
     files = {path: content for part in plans for path, content in part.files.items()}
-    return Plan(files, tuple(entry for part in plans for entry in part.entries))
+    entries = tuple(entry for part in plans for entry in part.entries)
+    return Plan(files, entries, tuple(nodeid for part in plans for nodeid in part.kept))
 
 
 def _plan(
@@ -107,7 +110,8 @@ def _plan(
                 entry = update.apply(files[path], which)
                 entries += [] if entry is None else [entry]
     contents = {path: file.changed() for path, file in files.items()}
-    return Plan({path: content for path, content in contents.items() if content}, tuple(entries))
+    kept = tuple(test.nodeid for test in tests if test.kept)
+    return Plan({path: content for path, content in contents.items() if content}, tuple(entries), kept)
 
 
 def accept(

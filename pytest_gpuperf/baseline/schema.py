@@ -115,6 +115,11 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters_run: str = ""
     counters_by: str = "ncu/all"
     """Who read them and what was done to the caches, as `Profile.read_by` says it."""
+    launches: str = ""
+    """Which launches they are of: `all`, `first`, `last` or an index; empty in files of before it was kept,
+    and of what a compiler knows."""
+    regex: str = ""
+    """Of which kernels; empty for all of a call, and where `launches` is empty."""
     trace: dict[str, int] = {}
     """Figures of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 

@@ -11,7 +11,8 @@ from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.schema import BASELINE_SCHEMA, round_counter, same_quantity
 from pytest_gpuperf.baseline.sessions import merged_time, told
-from pytest_gpuperf.verdict.compare import compare, distinct_kernels
+from pytest_gpuperf.static.kernel import SOURCE
+from pytest_gpuperf.verdict.compare import chosen_otherwise, compare, distinct_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,12 +130,15 @@ class Update:
             for name, value in profile.combined.items()
             if isinstance(value, str) or math.isfinite(value)
         }
-        if profile.preset and self.known is not None:
+        if profile.preset and self.known is not None and not chosen_otherwise(profile, self.known):
             # Few were asked for, which takes none of the others back.
             counters = {**self.known.counters, **counters}
-        return {
+        part = {
             "kernels": list(distinct_kernels(profile)),
             "counters": counters,
             "counters_run": self.taken.profile_run,
             "counters_by": profile.read_by,
         }
+        # A compiler's kernels are all there are.
+        chosen = {"launches": profile.launches or "all", "regex": profile.regex}
+        return part if profile.source == SOURCE else {**part, **chosen}

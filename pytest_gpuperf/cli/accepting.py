@@ -77,6 +77,17 @@ def show_plan(project: Project, runs: Sequence[Run], plan: Plan) -> None:
     echo(", ".join(counts) or "nothing to accept")
     for line, number in Counter(entry.sessions for entry in within if entry.sessions).items():
         echo(f"  of these {number}: {line}")
+    show_kept(plan.kept, "are not taken")
+
+
+def show_kept(nodeids: Sequence[str], what: str) -> None:
+    """Print which tests have counters that were kept from an earlier run, and what becomes of these."""
+    if not nodeids:
+        return
+    echo(f"counters of {count_tests(nodeids)} were kept from an earlier run and {what}:")
+    for nodeid in nodeids:
+        echo(f"  {nodeid}")
+    echo("  pytest --gpuperf --gpuperf-counter-cache=refresh reads them anew")
 
 
 def show_written(plan: Plan) -> None:

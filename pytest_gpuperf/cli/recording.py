@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pytest_gpuperf.cli.accepting import show_kept
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import show_path, write_files
@@ -40,6 +41,7 @@ def add_command(project: Project, run: str | None, replace: bool) -> None:
         older = [old for old in recordings(project.baselines) if _is_superseded(old, path, measured)]
         write_files({path: encode_run(measured)})
         echo(f"wrote {show_path(path)} ({count_tests(measured.tests)})")
+        show_kept([test.nodeid for test in measured.tests if _has_kept(test)], "recorded with their dates")
         for old in older:
             if replace:
                 old.unlink()
@@ -82,6 +84,11 @@ def _check(run: Run) -> None:
 def _is_wrong(test: TestRecord) -> bool:
     measured = test.measurements.values()
     return bool(test.failure) or any(m.correctness is not None and not m.correctness.passed for m in measured)
+
+
+def _has_kept(test: TestRecord) -> bool:
+    profiles = (measured.profile for measured in test.measurements.values())
+    return any(profile is not None and profile.combined and profile.read_at for profile in profiles)
 
 
 def _is_superseded(path: Path, new_path: Path, new: Run) -> bool:

@@ -1,19 +1,22 @@
 """The code that a test runs, as one hash: its file, the conftest files above it, and what they import.
 
-Followed are import statements, wherever in a file they stand, and texts that name an imported module, as in
-`pytest.importorskip("kernels.square")`. What is installed is not read but known by its versions, and sources
-of other languages below the root are taken as they are, whoever reads them.
+Followed are import statements, wherever in a file they stand, modules that are named in a text, as in
+`pytest.importorskip("kernels.square")`, and all modules of a package that computes which of them it imports.
+What is installed is not read but known by its versions, and sources of other languages below the root are
+taken as they are, whoever reads them. With the code go the variables of the environment that it names.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.util
 import os
 import sys
 import sysconfig
+from contextlib import suppress
 from functools import cached_property
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 NATIVE = frozenset(
-    (".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".fatbin", ".h", ".hpp", ".inl", ".ptx", ".so")
+    f".{ending}"
+    for ending in "c cc cpp cu cubin cuh cxx fatbin h hh hip hpp hxx inc inl ptx so".split()  # noqa: SIM905
 )
 """What else than Python kernels are made of."""
 
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
+_IMPORTERS = frozenset(("__import__", "import_module", "importorskip"))
+"""Functions that import what their first argument, or the one of these names, says."""
+_NAMES = frozenset(("name", "modname"))
+_COMPUTERS = frozenset(("__getattr__", "__path__", "iter_modules", "walk_packages"))
+"""What code names that looks for its package's modules, or imports them when they are asked for."""
+_ALL_BELOW = "*"
 _PACKAGE = Path(__file__).parents[1]
 """This plugin: what of it matters to counters is known by its version."""
 
@@ -72,11 +82,25 @@ class ImportedCode:
                 source = path.read_bytes()
             except OSError:
                 source = b""
-            names = _imported(source, self._module_of(path)) if path.suffix == ".py" else ()
-            found = (self._file(name) for name in names)
-            imported = frozenset(file for file in found if file is not None and self._is_ours(file))
-            self._files[path] = hashlib.sha256(source).hexdigest(), imported
+            tree = _parsed(source) if path.suffix == ".py" else None
+            package = self._module_of(path)
+            names = (*_with_parents(package), *(_imported(tree, package) if tree is not None else ()))
+            found = (file for name in dict.fromkeys(names) for file in self._files_of(name))
+            imported = frozenset(file for file in found if self._is_ours(file))
+            variables = "\n".join(_variables(tree) if tree is not None else ())
+            self._files[path] = hashlib.sha256(source + variables.encode()).hexdigest(), imported
         return self._files[path]
+
+    def _files_of(self, name: str) -> Iterable[Path]:
+        """The file of a module; of `package.*` those of all modules below the package."""
+        package, _, last = name.rpartition(".")
+        file = self._file(package if last == _ALL_BELOW else name)
+        if file is None:
+            return ()
+        if last != _ALL_BELOW:
+            return (file,)
+        # What is imported when it is asked for may not have been: the folder knows it all the same.
+        return file.parent.rglob("*.py") if file.name == "__init__.py" and self._is_ours(file) else ()
 
     def _is_ours(self, path: Path) -> bool:
         installed = _INSTALLED.intersection(path.parts) or path.is_relative_to(self._python)
@@ -121,41 +145,80 @@ class ImportedCode:
             for name in sorted(files):
                 if Path(name).suffix in NATIVE:
                     path = Path(folder, name)
-                    about = path.stat()
-                    found.append(f"{path.relative_to(self._root)} {about.st_size} {about.st_mtime_ns}")
+                    # A link may lead nowhere, as Emacs' locks do, and a file may be gone since.
+                    with suppress(OSError):
+                        about = path.stat()
+                        found.append(f"{path.relative_to(self._root)} {about.st_size} {about.st_mtime_ns}")
         return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
 def installed() -> str:
     """A hash of which distributions are installed, in which version and when."""
     folders = [Path(entry) for entry in dict.fromkeys(sys.path) if Path(entry).name in _INSTALLED]
-    found = sorted(
-        f"{about.name} {about.stat().st_mtime_ns}"
-        for folder in folders
-        for about in folder.glob("*.dist-info")
-    )
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+    found = []
+    for about in (about for folder in folders for about in folder.glob("*.dist-info")):
+        with suppress(OSError):
+            found.append(f"{about.name} {about.stat().st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
 
 
-def _imported(source: bytes, package: Sequence[str]) -> Iterator[str]:
-    """Names of the modules that a file may import, those of the packages around them and its own included."""
-    yield from _with_parents(package)
+def _parsed(source: bytes) -> ast.Module | None:
     try:
-        tree = ast.parse(source)
+        return ast.parse(source)
     except (SyntaxError, ValueError):
-        return
+        return None
+
+
+def _imported(tree: ast.Module, package: Sequence[str]) -> Iterator[str]:
+    """Names of the modules that a file may import, those of the packages around them included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _with_parents(alias.name.split("."))
         elif isinstance(node, ast.ImportFrom):
-            around = list(package[: len(package) - node.level + 1]) if node.level else []
-            base = around + (node.module.split(".") if node.module else [])
+            base = _from(package, node.level, node.module or "")
             yield from _with_parents(base)
-            # What is imported from a package may be a module of it.
+            # What is imported from a package may be a module of it; of `*` its `__all__` decides.
             yield from (".".join([*base, alias.name]) for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in sys.modules:
             yield from _with_parents(node.value.split("."))
+        elif isinstance(node, ast.Call) and _name_of(node.func) in _IMPORTERS:
+            for given in (*node.args[:1], *(word.value for word in node.keywords if word.arg in _NAMES)):
+                if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                    module = given.value.lstrip(".")
+                    yield from _with_parents(_from(package, len(given.value) - len(module), module))
+                elif package:
+                    yield ".".join([*package, _ALL_BELOW])
+        if package and _name_of(node) in _COMPUTERS:
+            yield ".".join([*package, _ALL_BELOW])
+
+
+def _variables(tree: ast.Module) -> Iterator[str]:
+    """Variables of the environment that a text of a file names, with their values."""
+    texts = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    # Shells put into `_` what was typed.
+    return (f"{name}={os.environ[name]}" for name in sorted(texts.intersection(os.environ) - {"_"}))
+
+
+def _from(package: Sequence[str], level: int, module: str) -> list[str]:
+    """The module that dots and a name stand for, seen from a package."""
+    around = list(package[: len(package) - level + 1]) if level else []
+    return around + (module.split(".") if module else [])
+
+
+def _name_of(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    # As a method it is of a class.
+    if isinstance(node, ast.FunctionDef) and not node.col_offset:
+        return node.name
+    return node.name if isinstance(node, ast.alias) else ""
 
 
 def _with_parents(parts: Sequence[str]) -> Iterable[str]:
@@ -176,8 +239,15 @@ def _searched(name: str) -> Path | None:
         if module is not None:
             locations = list(getattr(module, "__dict__", {}).get("__path__") or ()) or None
         else:
-            spec = PathFinder.find_spec(part, locations)
+            spec = PathFinder.find_spec(part, locations) if locations is not None else _top_level(part)
             locations = list(spec.submodule_search_locations or ()) if spec else None
         if locations is None and part != name:
             return None
     return Path(spec.origin).resolve() if spec is not None and spec.origin and spec.has_location else None
+
+
+def _top_level(name: str) -> ModuleSpec | None:
+    """Of a package that is installed in the way of `pip install -e` only a finder of its own knows."""
+    with suppress(ImportError, ValueError):
+        return importlib.util.find_spec(name)
+    return None

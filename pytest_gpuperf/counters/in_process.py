@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.counters.choosing import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.counters.csv_reader import function_name
 from pytest_gpuperf.counters.launch_facts import launch_facts
+from pytest_gpuperf.counters.ncu import NO_NCU
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.cupti.activity import recorded
 from pytest_gpuperf.cupti.binding import CuptiError, cupti
@@ -21,6 +22,7 @@ from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from pytest_gpuperf.counters.choosing import Wanted
     from pytest_gpuperf.counters.selection import Selection
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.records import GpuInfo
 
+BY_CUPTI = (
+    f"{NO_NCU}: CUPTI has read the counters, in the process of the tests and with the caches as they were"
+)
 WARM_UP_CALLS = 2
 """Compilation and autotuning happen in the first, lazy initialisation in the next."""
 
@@ -53,6 +58,28 @@ class InProcessCounters:
     def expect(self, wanted: Iterable[Wanted]) -> None:
         """Learn what the tests want."""
         self._wanted = {test.nodeid: test for test in wanted}
+
+    def read_ahead(
+        self,
+        wanted: Iterable[Wanted],
+        arguments: Sequence[str],  # noqa: ARG002
+        cwd: Path,  # noqa: ARG002
+        progress: object,  # noqa: ARG002
+    ) -> str:
+        """Read nothing yet, and learn what the tests want.
+
+        Returns:
+            What a reader of the counters should know who has not asked for CUPTI.
+        """
+        self.expect(wanted)
+        return "" if self._insists or self.unavailable or not self._wanted else BY_CUPTI
+
+    def has(self, nodeid: str) -> bool:  # noqa: ARG002
+        """Whether a test has counters whatever is unavailable: none was kept."""
+        return False
+
+    def keep(self, read_at: str) -> None:
+        """Keep nothing: it is read as quickly as it is checked."""
 
     def lookup(
         self,

@@ -1,9 +1,11 @@
 """Counters of tests that have not changed since ncu read them, kept in `.gpuperf/counters/`.
 
 Whether a test has changed is known before ncu starts by its code (`imported_code`), by what it asks for and
-by where it runs. It is seen again when the test has come to its call: the call is made, and where CUPTI
-sees other launches than when the counters were read, they are not used, nor any others kept of that test
-until its code changes: something that is not known here decides what it launches.
+by where it runs. It is seen again when the test has come to its call: CUPTI says what the call launches in
+this process. What ncu has read is kept only where ncu saw the same launches in its own, and what was kept is
+used only where they are still the same. Otherwise something that is not known here decides what the test
+launches, an autotuner for instance; where that is seen of counters that were kept, nothing more is kept of
+the test until its code changes.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pytest_gpuperf.counters.choosing import names_to_read
 from pytest_gpuperf.counters.csv_reader import function_name
 from pytest_gpuperf.counters.imported_code import ImportedCode, installed
 from pytest_gpuperf.counters.ncu import CACHE_CONTROL, CLOCK_CONTROL
+from pytest_gpuperf.counters.other_options import other_options
 from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.runs import make_state_folder
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.cupti.activity import Activity
     from pytest_gpuperf.records import Environment
 
-SCHEMA = 1
+SCHEMA = 2
 KEPT_PER_TEST = 3
 """The newest of a test stay: who goes back to another branch finds its counters again."""
 KEPT_DAYS = 30
@@ -81,7 +84,7 @@ class KeptCall(msgspec.Struct, frozen=True):
 
 
 class KeptTest(msgspec.Struct, frozen=True):
-    """All calls of a test by their labels; none where it profiles nothing."""
+    """All calls of a test by their labels."""
 
     schema: int
     nodeid: str
@@ -155,7 +158,7 @@ class KeptCounters:
     def note(
         self, nodeid: str, label: str, kernels: Iterable[RawKernel], launched: Iterable[Activity]
     ) -> None:
-        """Remember what was read of a call, until `keep`.
+        """Remember what was read of a call until `keep`, where ncu saw the launches of this process.
 
         Args:
             nodeid: The test.
@@ -176,7 +179,10 @@ class KeptCounters:
             for kernel in kernels
             if kernel.matches(wanted.regex)
         ]
-        self._new.setdefault(nodeid, {})[label] = KeptCall(chosen, self._launches(nodeid, launched))
+        launches = self._launches(nodeid, launched)
+        seen = (_shape(kernel.demangled or kernel.name, kernel) for kernel in chosen)
+        if Counter(seen) == Counter(_shape(launch.name, launch) for launch in launches):
+            self._new.setdefault(nodeid, {})[label] = KeptCall(chosen, launches)
 
     def drop(self, nodeid: str) -> None:
         """Forget what was kept of a test that varies."""
@@ -186,6 +192,8 @@ class KeptCounters:
     def keep(self, labels: Mapping[str, AbstractSet[str]], read_at: str) -> None:
         """Write what was read of tests all of whose calls were noted, and delete what is old.
 
+        A test without calls is not kept: where it made one the next time, there would be nothing to answer.
+
         Args:
             labels: The calls of each test that has run to its end under ncu.
             read_at: When that was.
@@ -193,7 +201,7 @@ class KeptCounters:
         files = {}
         for nodeid, wanted in labels.items():
             calls = self._new.get(nodeid, {})
-            if nodeid in self._paths and calls.keys() == wanted:
+            if nodeid in self._paths and calls and calls.keys() == wanted:
                 kept = KeptTest(SCHEMA, nodeid, read_at, calls)
                 files[self._paths[nodeid]] = msgspec.json.encode(kept)
         # A folder that cannot be written to only makes the next run longer.
@@ -233,12 +241,13 @@ class KeptCounters:
         return self._folder / f"{of_test[:16]}-{of_all[:32]}.json"
 
 
-def conditions_of(environment: Environment, clocks: str) -> tuple[str, ...]:
-    """What the counters of all tests hang on, beside their code: GPU, clocks, versions, ncu's settings.
+def conditions_of(environment: Environment, clocks: str, options: Mapping[str, object]) -> tuple[str, ...]:
+    """What the counters of all tests hang on, beside their code: GPU, clocks, versions, settings, options.
 
     Args:
         environment: Where the tests run.
         clocks: How the GPU's clocks are set.
+        options: All options of the command line, by `dest`.
     """
     toolchain = environment.toolchain
     versions = (f"{name} {getattr(toolchain, name)}" for name in toolchain.__struct_fields__)
@@ -246,8 +255,13 @@ def conditions_of(environment: Environment, clocks: str) -> tuple[str, ...]:
     gpu = environment.gpu
     return (
         *(str(SCHEMA), gpu.name, gpu.uuid, clocks, CLOCK_CONTROL, CACHE_CONTROL),
-        *(*versions, installed(), *sorted(variables)),
+        *(*versions, installed(), *sorted(variables), *other_options(options)),
     )
+
+
+def _shape(name: str, launch: RawKernel | Launch) -> tuple[str, tuple[int, int, int], tuple[int, int, int]]:
+    """What ncu and CUPTI both say of a launch; the rest of its name each writes in its own way."""
+    return function_name(name), launch.grid, launch.block
 
 
 def _hash(parts: Iterable[str]) -> str:

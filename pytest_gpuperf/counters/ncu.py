@@ -17,6 +17,7 @@ from pytest_gpuperf.processes import end_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+NO_NCU = "ncu was found neither on PATH nor in the CUDA installation"
 CACHE_CONTROL = "all"
 """Caches are flushed before each pass, so that what ran before a kernel does not count."""
 CLOCK_CONTROL = "none"

@@ -23,6 +23,7 @@ from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pytest_gpuperf.counters.choosing import Wanted
@@ -44,6 +45,7 @@ class ProfilingPass:
         unavailable: Why there are no counters.
         chip: Name of the GPU's chip; empty where it is not known.
         kept: Counters of tests that may not have changed; None where all are read.
+        required: Whether it is an error where counters that were kept do not fit a call.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class ProfilingPass:
         chip: str = "",
         *,
         kept: KeptCounters | None = None,
+        required: bool = False,
     ) -> None:
         self.unavailable = unavailable
         self.notice = ""
@@ -69,6 +72,33 @@ class ProfilingPass:
         self._kernels: dict[str, list[RawKernel]] = {}
         self._kept = kept
         self._recalled: dict[str, KeptTest] = {}
+        self._required = required
+
+    def read_ahead(
+        self,
+        wanted: Sequence[Wanted],
+        arguments: Sequence[str],
+        cwd: Path,
+        progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> str:
+        """Read the counters of those tests that nothing fitting was kept of, where they can be read.
+
+        Args:
+            wanted: The tests.
+            arguments: Command line of the session.
+            cwd: Where it was called.
+            progress: Shows what is done, and how far it is.
+
+        Returns:
+            What a reader of the counters should know; mostly nothing.
+        """
+        if self.unavailable or self._ncu is None:
+            return ""
+        left = self.recall(wanted)
+        if left:
+            with progress(f"ncu {self._ncu.version} profiles {len(left)} tests") as shown:
+                self.run(left, arguments, cwd, shown)
+        return self.notice
 
     def recall(self, wanted: Sequence[Wanted]) -> list[Wanted]:
         """Take what was kept of tests that have not changed.
@@ -86,8 +116,8 @@ class ProfilingPass:
         self._recalled = {nodeid: kept for nodeid, kept in found.items() if kept is not None}
         return [test for test in wanted if test.nodeid not in self._recalled]
 
-    def is_recalled(self, nodeid: str) -> bool:
-        """Whether a test's counters were kept from an earlier run."""
+    def has(self, nodeid: str) -> bool:
+        """Whether a test has counters whatever is unavailable: those that were kept."""
         return nodeid in self._recalled
 
     def keep(self, read_at: str) -> None:
@@ -114,7 +144,7 @@ class ProfilingPass:
         """Run pytest with the session's own arguments under ncu, restricted to the wanted tests.
 
         Args:
-            wanted: The tests.
+            wanted: The tests that `recall` has left.
             arguments: Command line of the session.
             cwd: Where it was called.
             progress: Told how many of how many tests are done.
@@ -122,7 +152,6 @@ class ProfilingPass:
         assert self._ncu is not None
         folder = self._folder
         folder.write_plan(Plan([test.nodeid for test in wanted]))
-        self._wanted.update({test.nodeid: test for test in wanted})
         metrics = names_to_read((name for test in wanted for name in test.metrics), self._chip)
         command = [
             *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
@@ -198,13 +227,19 @@ class ProfilingPass:
             launched: What the call launches; asked only when no kernel matched, or counters are kept.
 
         Raises:
-            GpuperfError: The call was not reached, no kernel matched, a metric is unknown, or the counters
-                that were kept are of other launches.
+            GpuperfError: The call was not reached, no kernel matched, a metric is unknown, or counters are
+                required and those that were kept do not fit.
         """
         recalled = self._recalled.get(call.nodeid)
         if self.unavailable and recalled is None:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
-        read = self._recall(recalled, call, launched) if recalled is not None else self._read_of(call)
+        read_at = recalled.read_at if recalled is not None else ""
+        why = self._why_unfit(recalled, call, launched) if recalled is not None else ""
+        if why and self._required:
+            raise GpuperfError(why)
+        if why:
+            return Profile(regex=selection.regex or "", unavailable=why, read_at=read_at)
+        read = recalled.calls[call.label].kernels if recalled is not None else self._read_of(call)
         wanted = self._wanted.get(call.nodeid)
         kernels = choose(call, read, selection, wanted, lambda: [launch.name for launch in launched()])
         self._check_metrics(kernels, by_kind(metrics)[1])
@@ -221,7 +256,7 @@ class ProfilingPass:
             cache_control=CACHE_CONTROL,
             clock_control=CLOCK_CONTROL,
             chip=self._chip,
-            read_at=recalled.read_at if recalled is not None else "",
+            read_at=read_at,
         )
 
     def _read_of(self, call: Call) -> Sequence[RawKernel]:
@@ -230,19 +265,19 @@ class ProfilingPass:
             raise self._not_reached(call)
         return self._kernels.get(name, ())
 
-    def _recall(
-        self, recalled: KeptTest, call: Call, launched: Callable[[], list[Activity]]
-    ) -> Sequence[RawKernel]:
+    def _why_unfit(self, recalled: KeptTest, call: Call, launched: Callable[[], list[Activity]]) -> str:
+        """Why the counters that were kept are not those of a call; empty where they are."""
         assert self._kept is not None
-        kept = recalled.calls.get(call.label)
-        why = self._kept.why_stale(call.nodeid, kept, launched())
-        if kept is None or why:
-            self._kept.drop(call.nodeid)
-            raise GpuperfError(
-                f"the counters of {call}, kept on {recalled.read_at[:10]}, are not those of now: {why}",
-                next_step="run it again: until its code changes, nothing more is kept of this test",
-            )
-        return kept.kernels
+        what = f"its counters, kept on {recalled.read_at[:10]},"
+        try:
+            why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), launched())
+        except CuptiError as error:
+            # They may well be right: whoever runs without the other profiler has them.
+            return f"{what} cannot be checked: {error}; --gpuperf-counter-cache=refresh reads them anew"
+        if not why:
+            return ""
+        self._kept.drop(call.nodeid)
+        return f"{what} are not those of now: {why}; the next run reads them anew"
 
     def _not_reached(self, call: Call) -> GpuperfError:
         expected = "a test that does the same there, whatever values it reads"

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.counters.combine import combine
+from pytest_gpuperf.counters.raw_kernel import RawKernel
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.item_state import check_regex
 from pytest_gpuperf.records import Correctness, Profile, Timing, Trace, WarmUp
 from pytest_gpuperf.static.kernel import kernels_of
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.counters.selection import Selection
     from pytest_gpuperf.instruments.base import Call, Reference
-    from pytest_gpuperf.records import Run, StaticKernel, TestRecord
+    from pytest_gpuperf.records import KernelProfile, Run, StaticKernel, TestRecord
 
 Part = TypeVar("Part")
 
@@ -66,21 +68,28 @@ class ReplayInstruments:
         return msgspec.structs.replace(timing, bytes=bytes, flops=flops)
 
     def profile(self, call: Call, *, kernels: Selection, metrics: tuple[str, ...]) -> Profile:  # noqa: ARG002
-        """The recorded counters; where all launches were kept, those of the ones that are asked for now."""
+        """The recorded counters; where more was kept than is asked for now, those of what is asked for."""
+        if kernels.regex is not None:
+            check_regex(kernels.regex, f"for {call}")
         profile = self._recorded(call, "profile", Profile)
-        run_has_none = profile.unavailable == self._tests[call.nodeid][1].counters_unavailable
-        if profile.unavailable and not (run_has_none or profile.tolerated):
+        of_all_tests = profile.unavailable == self._tests[call.nodeid][1].counters_unavailable
+        if profile.unavailable and not (of_all_tests or profile.read_at or profile.tolerated):
             raise GpuperfError(profile.unavailable)
-        if profile.unavailable or profile.launches == kernels.recorded:
+        regex = kernels.regex or ""
+        if profile.unavailable or (profile.regex, profile.launches) == (regex, kernels.recorded):
             return profile
-        if profile.launches:
+        if profile.regex not in ("", regex) or profile.launches:
             pytest.skip(
-                f"the recording of {call.nodeid} has launches={profile.launches}, the test asks for "
-                f"{kernels.launches}"
+                f"the recording of {call.nodeid} has {_selected(profile.regex, profile.launches)}, "
+                f"the test asks for {_selected(regex, kernels.recorded)}"
             )
-        picked = tuple(kernels.pick(profile.kernels, call))
+        matching = [kernel for kernel in profile.kernels if _matches(kernel, regex)]
+        if not matching:
+            names = ", ".join(dict.fromkeys(kernel.name for kernel in profile.kernels))
+            pytest.skip(f"the recording of {call.nodeid} has no kernel for the regex {regex!r}, but {names}")
+        picked = tuple(kernels.pick(matching, call))
         return msgspec.structs.replace(
-            profile, kernels=picked, combined=combine(picked), launches=kernels.recorded
+            profile, kernels=picked, combined=combine(picked), regex=regex, launches=kernels.recorded
         )
 
     def trace(self, call: Call) -> Trace:
@@ -114,3 +123,11 @@ class ReplayInstruments:
                 "`gpuperf recording add` adds it after a run on a GPU"
             )
         return found
+
+
+def _selected(regex: str, launches: str) -> str:
+    return f"launches={launches or 'all'} of " + (f"kernels={regex!r}" if regex else "all kernels")
+
+
+def _matches(kernel: KernelProfile, regex: str) -> bool:
+    return RawKernel(kernel.name, kernel.demangled).matches(regex)

@@ -49,7 +49,7 @@ class Profile(Record, frozen=True, kw_only=True):
     """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty where not known."""
     read_at: str = ""
     """When an earlier run read them of the same code, in UTC (`2026-11-20T17:30:12Z`); empty where this one
-    did."""
+    did. Beside `unavailable`: when those were read that did not fit."""
     unavailable: str = ""
     """Why there are no counters (one sentence and what to do); empty where there are."""
     tolerated: bool = False

@@ -114,7 +114,9 @@ def _kept_profiles(results: Sequence[TestResult], *, replayed: bool) -> list[str
 
 
 def _dates(result: TestResult) -> Iterable[str]:
-    return (m.profile.read_at[:10] for m in result.record.measurements.values() if m.profile)
+    """Of the counters that were kept and used."""
+    profiles = (m.profile for m in result.record.measurements.values() if m.profile)
+    return (profile.read_at[:10] for profile in profiles if not profile.unavailable)
 
 
 def _not_captured(results: Sequence[TestResult]) -> list[str]:

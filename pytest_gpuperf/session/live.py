@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.choosing import Wanted
 from pytest_gpuperf.counters.kept_counters import KeptCounters, conditions_of
-from pytest_gpuperf.counters.ncu import Ncu, find_ncu
+from pytest_gpuperf.counters.ncu import NO_NCU, find_ncu
 from pytest_gpuperf.counters.plan import PassFolder
 from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
 from pytest_gpuperf.counters.profiling_pass import ProfilingPass
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.counters.in_process import InProcessCounters
+    from pytest_gpuperf.counters.ncu import Ncu
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
     from pytest_gpuperf.options import Settings
@@ -38,15 +39,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
-NO_NCU = "ncu was found neither on PATH nor in the CUDA installation"
 MEND_NCU = (
     "install Nsight Compute or name it with --gpuperf-ncu, read counters without it by "
     "--gpuperf-counters=cupti, or silence this with --gpuperf-counters=off"
 )
 MEND_BOTH = "install one of them, name ncu with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
-BY_CUPTI = (
-    f"{NO_NCU}: CUPTI has read the counters, in the process of the tests and with the caches as they were"
-)
 
 
 class LiveSession(KeepingSession):
@@ -77,7 +74,6 @@ class LiveSession(KeepingSession):
         super().__init__(settings, instruments, where)
         self._paired = self._paired_pass(settings.against) if settings.against else None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
-        self._ncu: Ncu | None = ncu
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
 
@@ -119,22 +115,13 @@ class LiveSession(KeepingSession):
             self._sanitize(self._sanitizing, states, arguments, cwd, reporter)
         elif asked == "off":
             counters.unavailable = COUNTERS_OFF
-        elif not isinstance(counters, ProfilingPass):
-            counters.expect(map(self._wanted, states))
-            if asked == "auto" and states and not counters.unavailable:
-                self.notices.append(BY_CUPTI)
-        elif self._ncu is None:
-            counters.unavailable = f"{NO_NCU}; {MEND_NCU}"
-        elif states:
-            wanted = counters.recall([self._wanted(state) for state in states])
-            if wanted:
-                with Progress(reporter, f"ncu {self._ncu.version} profiles {len(wanted)} tests") as progress:
-                    counters.run(wanted, arguments, cwd, progress)
-            if counters.notice:
-                self.notices.append(counters.notice)
+        else:
+            wanted = [self._wanted(state) for state in states]
+            notice = counters.read_ahead(wanted, arguments, cwd, lambda what: Progress(reporter, what))
+            self.notices += [notice] if notice else []
         if asked in ("ncu", "cupti") and counters.unavailable:
             for state in states:
-                if not (isinstance(counters, ProfilingPass) and counters.is_recalled(state.nodeid)):
+                if not counters.has(state.nodeid):
                     state.unavailable = f"--gpuperf-counters={asked}, but {counters.unavailable}"
         if asked != "off":
             self.counters_unavailable = counters.unavailable
@@ -153,12 +140,14 @@ class LiveSession(KeepingSession):
             kept = KeptCounters(
                 self.runs.folder.parent,
                 settings.root,
-                conditions_of(where, clocks),
+                conditions_of(where, clocks, settings.command_line),
                 chip=chip,
                 reads=settings.counter_cache == "auto",
             )
         folder = PassFolder(self.runs.folder / self.run_id / "ncu")
-        return ProfilingPass(folder, ncu, chip=chip, kept=kept)
+        missing = f"{NO_NCU}; {MEND_NCU}" if ncu is None else ""
+        required = settings.counters == "ncu"
+        return ProfilingPass(folder, ncu, missing, chip, kept=kept, required=required)
 
     def _in_process(self, gpu: GpuInfo, chip: str, *, insists: bool) -> InProcessCounters:
         from pytest_gpuperf.counters.in_process import InProcessCounters
@@ -252,9 +241,8 @@ class LiveSession(KeepingSession):
         return Wanted(state.nodeid, state.marker.regex, state.metrics, shown)
 
     def finish(self, *, complete: bool) -> None:
-        """Keep the counters that ncu has read, and write the run."""
-        if isinstance(self._counters, ProfilingPass):
-            self._counters.keep(timestamp(self._started))
+        """Keep the counters that were read, and write the run."""
+        self._counters.keep(timestamp(self._started))
         super().finish(complete=complete)
 
     @property

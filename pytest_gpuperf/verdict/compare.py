@@ -46,6 +46,9 @@ class Comparison:
     work: tuple[Change, ...] = ()
     """Those of `counters` that count the work done, whichever way they moved."""
     counters_compared: bool = False
+    """Whether any were that this run has read: those of an earlier one say nothing of the GPU now."""
+    chosen_otherwise: str = ""
+    """How counters and baseline are of other launches, so that none was compared; else empty."""
     read_otherwise: str = ""
     """How counters and baseline were read differently, so that only exact ones were compared; else empty."""
     kernels: str = ""
@@ -83,6 +86,7 @@ def compare(
     kernels run, no exact counter is a regression: they may pay with registers for what they gain.
 
     Another tool, or other caches, give other values to all but the exact ones, which alone are compared then.
+    Of other launches of the call nothing is.
 
     Args:
         measurement: What was measured.
@@ -98,6 +102,9 @@ def compare(
     profile = measurement.profile
     if profile is None or profile.unavailable:
         return comparison
+    of_others = chosen_otherwise(profile, baseline)
+    if of_others:
+        return replace(comparison, chosen_otherwise=of_others)
     counters: list[tuple[float, Change]] = []
     worse_exact: list[Change] = []
     work: list[Change] = []
@@ -124,7 +131,8 @@ def compare(
         counters=(*traced, *(change for _, change in counters)),
         worse_exact=worse_traced + (() if comparison.faster or kernels else tuple(worse_exact)),
         work=tuple(work),
-        counters_compared=bool(profile.combined.keys() & baseline.counters.keys()) and not read_otherwise,
+        counters_compared=bool(profile.combined.keys() & baseline.counters.keys())
+        and not (read_otherwise or profile.read_at),
         read_otherwise=read_otherwise,
         kernels=kernels,
     )
@@ -145,6 +153,23 @@ def _read_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
     if not baseline.counters or profile.read_by == baseline.counters_by:
         return ""
     return f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
+
+
+def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
+    """How the launches of a profile and of a baseline were chosen differently; else empty.
+
+    Where another regex finds kernels of other names there is nothing to say here: they show as exchanged.
+    """
+    if not baseline.counters or not baseline.launches:
+        return ""
+    now, then = (profile.launches or "all", profile.regex), (baseline.launches, baseline.regex)
+    if now == then or (now[0] == then[0] and _compare_kernels(profile, baseline)):
+        return ""
+    shown = (
+        f"launches={launches} of " + (f"kernels={regex!r}" if regex else "all kernels")
+        for launches, regex in (now, then)
+    )
+    return "counters are of {}, the baseline's of {}".format(*shown)
 
 
 def is_exact(name: str) -> bool:

@@ -192,6 +192,8 @@ def _findings(
 ) -> Iterator[Finding]:
     details = _details(comparison)
     moved = comparison.slower or comparison.faster
+    if comparison.chosen_otherwise:
+        yield Finding(Status.PASS, f"{comparison.chosen_otherwise}: not compared", label)
     if comparison.read_otherwise:
         yield Finding(Status.PASS, f"{comparison.read_otherwise}: only exact ones are judged", label)
     if comparison.kernels and not moved:
