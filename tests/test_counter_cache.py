@@ -166,7 +166,9 @@ def test_an_option_of_the_project_has_counters_of_its_own(project: pytest.Pytest
     assert run(project, "test_other.py")[1] == []
 
 
-def test_a_test_that_profiled_nothing_has_its_counters_once_it_asks(project: pytest.Pytester) -> None:
+def test_a_test_that_profiled_nothing_has_its_counters_in_the_run_after_it_asks(
+    project: pytest.Pytester,
+) -> None:
     (project.path / "asks.txt").touch()
     project.makepyfile(
         test_other="""
@@ -177,8 +179,13 @@ def test_a_test_that_profiled_nothing_has_its_counters_once_it_asks(project: pyt
                 gpuperf.profile(print)
         """
     )
-    run(project, "test_other.py")
+    assert run(project, "test_other.py")[1]
+    # ncu is not started for tests that only time, as long as their code is the same.
+    assert run(project, "test_other.py")[1] == []
     (project.path / "asks.txt").write_text("yes")
+    result, _ = run(project, "test_other.py")
+    result.assert_outcomes(passed=1)
+    assert profiles(project)[0]["unavailable"]
     result, _ = run(project, "test_other.py")
     result.assert_outcomes(passed=1)
     assert profiles(project)[0]["combined"]

@@ -192,8 +192,6 @@ class KeptCounters:
     def keep(self, labels: Mapping[str, AbstractSet[str]], read_at: str) -> None:
         """Write what was read of tests all of whose calls were noted, and delete what is old.
 
-        A test without calls is not kept: where it made one the next time, there would be nothing to answer.
-
         Args:
             labels: The calls of each test that has run to its end under ncu.
             read_at: When that was.
@@ -201,7 +199,7 @@ class KeptCounters:
         files = {}
         for nodeid, wanted in labels.items():
             calls = self._new.get(nodeid, {})
-            if nodeid in self._paths and calls and calls.keys() == wanted:
+            if nodeid in self._paths and calls.keys() == wanted:
                 kept = KeptTest(SCHEMA, nodeid, read_at, calls)
                 files[self._paths[nodeid]] = msgspec.json.encode(kept)
         # A folder that cannot be written to only makes the next run longer.
