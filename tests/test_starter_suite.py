@@ -1,0 +1,93 @@
+"""The suite that `gpuperf init` writes, at work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from pytest_gpuperf.cli import main
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from pytest_gpuperf.records import Run
+
+SUITE = "perf/test_perf_example.py"
+
+
+def replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None], throughput: float) -> None:
+    CliRunner().invoke(main, ["init", str(pytester.path)])
+    add_recording(
+        run(
+            *(
+                record(
+                    f"{SUITE}::test_square[{shape}]", main=measured(5.3, {"memory_throughput": throughput})
+                )
+                for shape in ((8192, 8192), (8191, 4099))
+            )
+        )
+    )
+
+
+def test_the_suite_replays_a_recording_of_it(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    replayed(pytester, add_recording, 86.0)
+    pytester.runpytest_subprocess("--gpuperf", "perf").assert_outcomes(passed=2)
+
+
+def test_the_limit_of_the_suite_can_fail(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    replayed(pytester, add_recording, 40.0)
+    result = pytester.runpytest_subprocess("--gpuperf", "perf")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*memory_throughput*40*"])
+
+
+def test_the_suite_says_in_one_line_what_to_do_where_there_is_neither_gpu_nor_recording(
+    pytester: pytest.Pytester,
+) -> None:
+    CliRunner().invoke(main, ["init", str(pytester.path)])
+    result = pytester.runpytest_subprocess("--gpuperf", "perf", "-k", "8191")
+    result.assert_outcomes(failed=1, deselected=1)
+    [line] = [line for line in result.outlines if "to replay instead" in line]
+    assert line.endswith(
+        "; type `pytest --gpuperf` and `gpuperf recording add` where there is a GPU, then commit baselines/"
+    )
+    assert "def test_square" not in result.stdout.str()
+
+
+def test_the_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
+    CliRunner().invoke(main, ["init", str(pytester.path)])
+    pytester.runpytest_subprocess("--strict-markers").assert_outcomes(skipped=2)
+
+
+def with_another_test(pytester: pytest.Pytester) -> None:
+    CliRunner().invoke(main, ["init", str(pytester.path)])
+    pytester.makepyfile(test_mine="def test_mine():\n    pass\n")
+
+
+def test_plain_pytest_without_the_plugin_passes_the_suite_by(pytester: pytest.Pytester) -> None:
+    with_another_test(pytester)
+    result = pytester.runpytest_subprocess("-p", "no:gpuperf", "--strict-markers")
+    result.assert_outcomes(passed=1)
+    assert "perf" not in result.stdout.str().partition("collected")[2]
+
+
+def test_plain_pytest_without_torch_passes_the_suite_by(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_another_test(pytester)
+    # Neither found nor imported.
+    (pytester.path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    # Who asks for it is told.
+    result = pytester.runpytest_subprocess("--gpuperf", "perf")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*import of torch halted*"])
