@@ -208,6 +208,26 @@ def test_a_restless_time_takes_half_the_budget(bench: Bench) -> None:
     assert len(bench.time(repeating([1.0, 1.2]), budget_s=0.4).blocks_us) == pytest.approx(40, abs=1)
 
 
+def test_a_first_timing_builds_its_tools_on_a_warm_gpu_and_warms_up_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def step(name: str, value: float) -> float:
+        steps.append(name)
+        return value
+
+    monkeypatch.setattr(Prepared, "warm_up", lambda _: steps.append("warm-up"))
+    monkeypatch.setattr(timer, "launch_gap_us", lambda: step("gap", 0.5))
+    timed = bench.timer(Blocks(lambda _: step("block", 1.1)), "hot", 1e-9)
+    timed.time(lambda: None, mode="hot")
+    assert steps[:4] == ["warm-up", "gap", "warm-up", "block"]
+    steps.clear()
+    timed.time(lambda: None, mode="hot")
+    assert steps[:2] == ["warm-up", "block"]
+    assert "gap" not in steps
+
+
 def test_a_time_of_few_launch_gaps_is_cuptis(bench: Bench) -> None:
     timing = bench.time(repeating([1.1], recorded_us=0.9))
     assert (timing.figure, timing.time_us) == ("cupti", 0.9)

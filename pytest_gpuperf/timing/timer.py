@@ -23,7 +23,7 @@ from pytest_gpuperf.timing.stamp import stamps
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.records import ClockModel, Conditions, TimingFigure, WarmUp
+    from pytest_gpuperf.records import ClockModel, Conditions, TimingFigure, TimingMode, WarmUp
     from pytest_gpuperf.timing.batch import Block
     from pytest_gpuperf.timing.stamp import Stamps
 
@@ -123,12 +123,11 @@ class Timer:
         return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
 
     def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
-        # What a first timing builds comes before its warm-up, which is to end where the blocks begin.
-        _ = self._launch_gap_us
-        if prepared.mode != "host":
-            _ = self._burn
         progress("warms up")
         warm_up = prepared.warm_up()
+        if self._build(prepared.mode):
+            # The GPU has idled meanwhile, and the blocks are to begin where a warm-up has ended.
+            warm_up = prepared.warm_up()
         end = time.perf_counter() + self._budget_s
         progress("measures")
         steady = self._steady_blocks(prepared, self._budget_s / 2)
@@ -166,6 +165,13 @@ class Timer:
             conditions=conditions,
         )
         return replace(timing, normalised_us=normalised_us(timing) or 0.0)
+
+    def _build(self, mode: TimingMode) -> bool:
+        """Build what a first timing needs, on a GPU that is warm; whether there was anything to build."""
+        missing = {"_launch_gap_us", *(() if mode == "host" else ("_burn",))} - vars(self).keys()
+        for name in missing:
+            getattr(self, name)
+        return bool(missing)
 
     def _steady_blocks(self, prepared: Prepared, seconds: float) -> list[Block]:
         """Blocks until they are precise, or until the time is up."""
