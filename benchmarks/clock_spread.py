@@ -18,10 +18,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from benchmarks import results_file
 from benchmarks.markdown import provenance, table, us
-from pytest_gpuperf.json_files import decode_versioned, write_files
+from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import ClockModel, Environment, Record
 from pytest_gpuperf.timing.clock_model import normalise
 
@@ -110,13 +109,8 @@ def spread_table(results: Results) -> str:
 
 
 def read(path: Path) -> Results:
-    """Read the file.
-
-    Raises:
-        GpuperfError: It is broken or of a newer schema.
-        OSError: As the file system says.
-    """
-    return decode_versioned(path.read_bytes(), msgspec.json.Decoder(Results), schema=SCHEMA, shown=path.name)
+    """Read the file; see `benchmarks.results_file.read`."""
+    return results_file.read(path, Results, schema=SCHEMA)
 
 
 def measure() -> Results:
@@ -183,7 +177,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.command == "measure":
         results = measure()
-        write_files({arguments.out: msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"})
+        write_files({arguments.out: results_file.encode(results)})
     else:
         results = read(arguments.file)
     print(source(results), spread_table(results), sep="\n")

@@ -14,10 +14,10 @@ from benchmarks.counter_agreement.results import (
     Agreement,
     Reading,
     Results,
-    encode,
     read,
 )
 from benchmarks.counter_agreement.tables import agreement_table, cost, source, traffic_table
+from benchmarks.results_file import encode
 from pytest_gpuperf.errors import GpuperfError
 from run_builders import run
 

@@ -8,10 +8,11 @@ import pytest
 from scipy.stats import binomtest
 
 from benchmarks.gate_power import pairs, rivals, screens
-from benchmarks.gate_power.analysis import DRAWS, PAIRED, Summary, analyse, encode, screen_name
+from benchmarks.gate_power.analysis import DRAWS, PAIRED, Summary, analyse, screen_name
 from benchmarks.gate_power.samples import Paired, Screened, read
 from benchmarks.gate_power.tuning import PAIRED_GRID, SCREEN_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
+from benchmarks.results_file import encode
 from gate_samples import samples, screened
 from pytest_gpuperf.verdict.decision import Thresholds
 

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from benchmarks.gate_power import samples as sample_files
-from benchmarks.gate_power.analysis import Summary, analyse, encode, read
+from benchmarks.gate_power.analysis import Summary, analyse, read
 from benchmarks.gate_power.samples import Failed
 from benchmarks.gate_power.tables import by_kernel, effects, found, report, summarised, unchanged
 from benchmarks.gate_power.verdicts import PASS, SLOWER, Verdicts
+from benchmarks.results_file import encode
 from docs.generated import GENERATED, NOT_YET
 from gate_samples import samples
 

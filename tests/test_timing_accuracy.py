@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.children import Child, ChildError
+from benchmarks.results_file import encode
 from benchmarks.timing_accuracy import measure as measuring
 from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.measure import gpu_jobs, host_jobs, measure
-from benchmarks.timing_accuracy.results import SCHEMA, Ours, Results, Truth, encode, read
+from benchmarks.timing_accuracy.results import SCHEMA, Ours, Results, Truth, read
 from benchmarks.timing_accuracy.tables import others_table, ours_table, rows, summary
 from benchmarks.timing_accuracy.truth import by_call
 from pytest_gpuperf.errors import GpuperfError

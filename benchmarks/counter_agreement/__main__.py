@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from benchmarks.counter_agreement import __doc__ as usage
-from benchmarks.counter_agreement.results import encode, read
+from benchmarks.counter_agreement.results import read
 from benchmarks.counter_agreement.tables import agreement_table, cost, source, traffic_table
+from benchmarks.results_file import encode
 from pytest_gpuperf.json_files import write_files
 
 

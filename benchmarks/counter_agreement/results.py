@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from pytest_gpuperf.json_files import decode_versioned
+from benchmarks import results_file
 from pytest_gpuperf.records import Environment, MetricValue, Record
 
 if TYPE_CHECKING:
@@ -70,17 +68,6 @@ class Results(Record, frozen=True, kw_only=True):
     For files without `dram_bytes`; else 0."""
 
 
-def encode(results: Results) -> bytes:
-    """The file."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
-
-
 def read(path: Path) -> Results:
-    """Read the file.
-
-    Raises:
-        GpuperfError: It is broken or of a newer schema.
-        OSError: As the file system says.
-    """
-    decoder = msgspec.json.Decoder(Results)
-    return decode_versioned(path.read_bytes(), decoder, schema=SCHEMA, shown=path.name)
+    """Read the file; see `benchmarks.results_file.read`."""
+    return results_file.read(path, Results, schema=SCHEMA)

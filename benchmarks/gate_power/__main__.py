@@ -7,10 +7,11 @@ from pathlib import Path
 
 from benchmarks.children import end_in_order_when_told
 from benchmarks.gate_power import __doc__ as usage
-from benchmarks.gate_power.analysis import analyse, encode
+from benchmarks.gate_power.analysis import analyse
 from benchmarks.gate_power.sample import Sampler
 from benchmarks.gate_power.samples import Writer, read
 from benchmarks.gate_power.tables import report
+from benchmarks.results_file import encode
 from pytest_gpuperf.json_files import write_files
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarks import results_file
 from benchmarks.gate_power import pairs, rivals, screens, tuning
 from benchmarks.gate_power.samples import Began, Failed, Paired, Screened
 from benchmarks.gate_power.verdicts import Tally, Verdicts
-from pytest_gpuperf.json_files import decode_versioned
 from pytest_gpuperf.records import Environment
 from pytest_gpuperf.verdict.decision import Thresholds
 
@@ -98,19 +98,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     failed: list[str]
 
 
-def encode(summary: Summary) -> bytes:
-    """The file."""
-    return msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n"
-
-
 def read(path: Path) -> Summary:
-    """Read the file.
-
-    Raises:
-        GpuperfError: It is broken or of a newer schema.
-        OSError: As the file system says.
-    """
-    return decode_versioned(path.read_bytes(), msgspec.json.Decoder(Summary), schema=SCHEMA, shown=path.name)
+    """Read the file; see `benchmarks.results_file.read`."""
+    return results_file.read(path, Summary, schema=SCHEMA)
 
 
 def analyse(lines: Iterable[Line]) -> Summary:

@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 
 from benchmarks.children import end_in_order_when_told
+from benchmarks.results_file import encode
 from benchmarks.timing_accuracy import __doc__ as usage
 from benchmarks.timing_accuracy.measure import measure
-from benchmarks.timing_accuracy.results import encode, read
+from benchmarks.timing_accuracy.results import read
 from benchmarks.timing_accuracy.tables import others_table, ours_table, summary
 from pytest_gpuperf.json_files import write_files
 

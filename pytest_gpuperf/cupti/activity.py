@@ -2,7 +2,7 @@
 
 torch.profiler gives the same, but needs seconds for its first use; this takes some 40 ms, and lets go of
 CUPTI afterwards: while it is attached, each node of a CUDA graph takes 0.3 to 0.7 µs longer (H200,
-CUDA 13.0). The durations of the kernels themselves do not change.
+CUDA 13.0). Most kernels themselves take as long as without; a softmax of 8192 x 8192 takes 2 % longer.
 """
 
 from __future__ import annotations

@@ -1,0 +1,29 @@
+"""The JSON file that a benchmark's results are kept in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from pytest_gpuperf.json_files import decode_versioned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+
+def encode(results: msgspec.Struct) -> bytes:
+    """The file."""
+    return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
+
+
+def read(path: Path, kind: type[Kind], *, schema: int) -> Kind:
+    """Read the file.
+
+    Raises:
+        GpuperfError: It is broken or of a newer schema.
+        OSError: As the file system says.
+    """
+    return decode_versioned(path.read_bytes(), msgspec.json.Decoder(kind), schema=schema, shown=path.name)
