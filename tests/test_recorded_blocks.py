@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_gpuperf.timing.batch import Block
+    from pytest_gpuperf.timing.stamp import Stamps
 
 CALLS = 10
 
@@ -28,17 +29,21 @@ def kernel(start_us: float, us: float, name: str = "k") -> Activity:
 def time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Block]]:
     """Time calls of which CUPTI would record this."""
 
-    def timed(*activities: Activity, blocks: int = 1, flushed: bool = False) -> list[Block]:
+    def timed(
+        *activities: Activity, blocks: int = 1, flushed: bool = False, stamps: Stamps | None = None
+    ) -> list[Block]:
         @contextmanager
         def recorded() -> Iterator[list[Activity]]:
             found: list[Activity] = []
             yield found
-            found.extend(activities)
+            found.extend(
+                activities if stamps is not None else [kernel(-500, 400, "spin_kernel"), *activities]
+            )
 
         monkeypatch.setattr(batch, "recorded", recorded)
         monkeypatch.setattr(batch, "block_gpu", lambda us: None)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-        return batch._recorded(lambda: None, blocks, CALLS, None, flushed=flushed)
+        return batch._recorded(lambda: None, blocks, CALLS, stamps, flushed=flushed)
 
     return timed
 
@@ -59,10 +64,36 @@ def test_a_call_of_two_kernels_is_both_and_a_flush_is_none_of_it(time: Callable[
     assert time(*calls)[0].time_us == 12.0
 
 
-def test_our_own_kernels_are_left_out(time: Callable[..., list[Block]]) -> None:
-    calls = [kernel(100 * at, 5.0) for at in range(CALLS)]
-    blocks = time(kernel(-500, 400, "spin_kernel"), kernel(-90, 4, "gpuperf_stamp"), *calls)
-    assert [block.time_us for block in blocks] == [5.0]
+class ClockOfBlocks:
+    """Stamps that have seen a higher clock in each block."""
+
+    def __init__(self) -> None:
+        self.mhz = 0.0
+
+    def before(self) -> None:
+        self.mhz += 1000
+
+    def after(self) -> None:
+        pass
+
+    def sm_clock_mhz(self) -> float:
+        return self.mhz
+
+
+def test_blocks_lie_between_stamps_which_are_copied_to_the_host_behind_each(
+    time: Callable[..., list[Block]],
+) -> None:
+    ran = []
+    for block, us in enumerate((5.0, 6.0)):
+        begin = 10_000 * block
+        ran += [kernel(begin, 900, "spin_kernel"), kernel(begin + 910, 4, "gpuperf_stamp")]
+        ran += [kernel(begin + 1000 + 100 * at, us) for at in range(CALLS)]
+        ran += [
+            kernel(begin + 5000, 4, "gpuperf_stamp"),
+            kernel(begin + 5010, 2, ""),
+            kernel(begin + 5020, 2, ""),
+        ]
+    assert time(*ran, blocks=2, stamps=ClockOfBlocks()) == [(5.0, 1000.0), (6.0, 2000.0)]
 
 
 def test_calls_that_launch_unlike_numbers_have_no_such_time(time: Callable[..., list[Block]]) -> None:

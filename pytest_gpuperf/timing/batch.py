@@ -14,7 +14,7 @@ from pytest_gpuperf.timing.graph import block_gpu, capture, elapsed_us, event, r
 from pytest_gpuperf.timing.stamp import NAME as STAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pytest_gpuperf.cupti.activity import Activity
     from pytest_gpuperf.timing.stamp import Stamps
@@ -24,8 +24,8 @@ MAX_CALLS = 2000
 MAX_RECORDED_CALLS = 100
 ENQUEUE_US = 20
 """What the host needs to launch a call, and more, unless it launches very many kernels."""
-OWN_KERNELS = (STAMP, "spin_kernel")
-"""Stamps, and torch's kernel that blocks the GPU."""
+SPIN = "spin_kernel"
+"""Torch's, which blocks the GPU."""
 
 
 class Block(NamedTuple):
@@ -188,17 +188,30 @@ def _recorded(
             _stamped(fn, calls, stamps)
             torch.cuda.synchronize()
             clocks.append(_clock(stamps))
-    kept = [activity for activity in activities if not any(own in activity.name for own in OWN_KERNELS)]
-    length, rest = divmod(len(kept), blocks)
-    if not length:
+    # Behind the second stamp of a block both are copied to the host, which is none of the calls' work.
+    parts = _parted(activities, SPIN if stamps is None else STAMP)
+    of_blocks = parts[1:] if stamps is None else parts[1::2]
+    lengths = {len(block) for block in of_blocks}
+    if not any(lengths):
         raise CuptiError("CUPTI recorded nothing", next_step="leave other profilers out of the process")
-    if rest or length % calls:
-        raise CuptiError(f"{len(kept)} kernels in {blocks * calls} calls: they do not all launch the same")
-    of_blocks = [kept[begin : begin + length] for begin in range(0, length * blocks, length)]
+    if len(of_blocks) != blocks or len(lengths) > 1 or lengths.pop() % calls:
+        found = sum(map(len, of_blocks))
+        raise CuptiError(f"{found} kernels in {blocks * calls} calls: they do not all launch the same")
     return [
         Block(_of_a_call(block, calls, flushed=flushed), clock)
         for block, clock in zip(of_blocks, clocks, strict=True)
     ]
+
+
+def _parted(activities: Iterable[Activity], mark: str) -> list[list[Activity]]:
+    """What ran before, between and behind the kernels that have `mark` in their name."""
+    parts: list[list[Activity]] = [[]]
+    for activity in activities:
+        if mark in activity.name:
+            parts.append([])
+        else:
+            parts[-1].append(activity)
+    return parts
 
 
 def _of_a_call(activities: list[Activity], calls: int, *, flushed: bool) -> float:

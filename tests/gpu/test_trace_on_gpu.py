@@ -185,7 +185,8 @@ def test_two_streams_are_one_call(traced: Traced) -> None:
 
     found = traced(call)
     assert (found.launches, found.streams) == (2, 2)
-    assert found.busy_us <= found.gpu_time_us
+    # Of other calls than those whose kernels are in the table.
+    assert found.busy_us <= 1.05 * found.gpu_time_us
 
 
 def test_a_backward_pass_is_part_of_the_call_that_started_it(traced: Traced) -> None:
