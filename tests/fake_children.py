@@ -138,9 +138,9 @@ def take_turns(parent: Parent) -> None:
             return
         if rest and "histogram" in rest[0]:
             parent.tell(f"KeyError: {rest[0]}")
-        elif what == "blocks":
-            _, permille, _, kept = rest
-            parent.tell([100 + permille / 10] * kept)
+        elif what == "block":
+            _, permille = rest
+            parent.tell([100 + permille / 10, 1980.0])
         else:
             parent.tell([])
 

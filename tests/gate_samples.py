@@ -32,6 +32,19 @@ def screened(process: int, kernel: str, permille: int, time_us: float, card: str
     )
 
 
+def paired(restart: int, kernel: str, old: int, new: int, log_ratio: float) -> Paired:
+    return Paired(
+        restart=restart,
+        kernel=kernel,
+        old=old,
+        new=new,
+        card="GPU-1",
+        log_ratio=log_ratio,
+        raw_log_ratio=log_ratio,
+        seconds=1.0,
+    )
+
+
 def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed: int = 0) -> list[Line]:
     """Processes and restarts that vary as they do on a GPU, and doses that change the time by as much."""
     rng = np.random.default_rng(seed)
@@ -55,18 +68,9 @@ def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed:
         for kernel, time_us in TIMES_US.items()
         for dose in DOSES_PERMILLE
     ]
-    lines += [
-        Paired(
-            restart=restart,
-            kernel=kernel,
-            old=old,
-            new=new,
-            card="GPU-1",
-            log_ratio=math.log((1 + new / 1000) / (1 + old / 1000) * noise()),
-            seconds=1.0,
-        )
-        for restart in range(restarts)
-        for kernel in TIMES_US
-        for old, new in PAIRS
-    ]
+    for restart in range(restarts):
+        for kernel in TIMES_US:
+            for old, new in PAIRS:
+                ratio = math.log((1 + new / 1000) / (1 + old / 1000) * noise())
+                lines.append(paired(restart, kernel, old, new, ratio))
     return lines

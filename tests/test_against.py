@@ -46,7 +46,7 @@ def test_a_session_says_what_it_compares_with_and_keeps_it_in_its_run_file(proje
     assert f"gpuperf: 1 test against main ({commit[:7]}): done in " in done.stdout
     found = project.compared()["test_k"]
     assert (found.ref, found.commit, found.old_us, found.new_us) == ("main", commit, 10.0, 12.0)
-    assert len(found.log_ratios) == 2
+    assert len(found.log_ratios) == 4
     assert project.leftovers() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from scipy.stats import binomtest
@@ -13,7 +14,7 @@ from benchmarks.gate_power.samples import Paired, Screened, read
 from benchmarks.gate_power.tuning import PAIRED_GRID, SCREEN_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
-from gate_samples import samples, screened
+from gate_samples import paired, samples, screened
 from pytest_gpuperf.verdict.decision import Thresholds
 
 CAPTURED = Path(__file__).parent / "data" / "noise_samples.jsonl.gz"
@@ -82,7 +83,7 @@ def test_there_are_as_many_verdicts_as_new_measurements(summary: Summary) -> Non
         for name in (screen_name(5), PAIRED)
     )
     assert summary.held_out.processes == 6
-    # Three kernels, five doses beside themselves, six processes; one series of six restarts.
+    # Three kernels, five doses beside themselves, six processes; one series of restarts.
     assert screen.unchanged.count == 3 * 5 * 6
     assert screen.doses["10"].count == 3 * 6
     assert sum(screen.unchanged.drawn.values()) == DRAWS * screen.unchanged.count
@@ -102,8 +103,8 @@ def test_pairs_find_one_per_cent_and_know_their_cost(summary: Summary) -> None:
     paired = next(rule for rule in summary.everything.rules if rule.name == PAIRED)
     assert paired.doses["10"].drawn_share(SLOWER) > 0.95
     assert paired.doses["5"].drawn_share(SLOWER) < 0.6
-    # Two, four or six restarts of a second each.
-    assert 2 <= paired.seconds <= 6
+    # Four, six or ten restarts of a second each.
+    assert 4 <= paired.seconds <= 10
 
 
 def test_a_fixed_five_per_cent_finds_nothing_smaller(summary: Summary) -> None:
@@ -165,16 +166,27 @@ def test_a_series_too_short_for_a_look_gives_no_verdict() -> None:
 
 
 def test_restarts_are_taken_until_it_can_be_told() -> None:
-    def lines(ratios: list[float]) -> list[Paired]:
-        return [
-            Paired(restart=at, kernel="k", old=0, new=50, card="", log_ratio=ratio, seconds=1.0)
-            for at, ratio in enumerate(ratios)
-        ]
+    def seconds(ratios: list[float]) -> list[float]:
+        lines = [paired(at, "k", 0, 50, ratio) for at, ratio in enumerate(ratios)]
+        return pairs.judge(pairs.Restarts(lines), range(10), 1, Thresholds())[1]
 
-    # Two restarts can tell 9.6 %: t with 3 degrees of freedom at what the first look may spend, 8e-6.
-    clear, unclear = [0.11] * 6, [0.0, 0.01, -0.005, 0.01, 0.012, 0.004]
-    assert pairs.judge(pairs.Restarts(lines(clear)), range(6), 1, Thresholds())[1] == [2.0]
-    assert pairs.judge(pairs.Restarts(lines(unclear)), range(6), 1, Thresholds())[1] == [6.0]
+    assert seconds([0.05] * 10) == [4.0]
+    assert seconds([0.0, 0.01, -0.005, 0.01, 0.012, 0.004, 0.0, 0.01, -0.005, 0.01]) == [10.0]
+
+
+def test_restarts_are_halved_by_twos_in_which_each_side_went_ahead_once() -> None:
+    lines = [paired(at, "k", 0, 0, 0.0) for at in (*range(7), 9, 1000, 1001)]
+    restarts = pairs.Restarts(lines)
+    assert [sorted(half) for half in restarts.halves()] == [[0, 1, 4, 5], [2, 3, 1000, 1001]]
+
+
+def test_sides_go_ahead_in_turn_in_every_order_of_the_restarts() -> None:
+    couples = [(paired(at, "k", 0, 0, 0.0), paired(at + 1, "k", 0, 0, 0.0)) for at in range(0, 10, 2)]
+    orders = [[line.restart for line in pairs._in_some_order(couples, Random(seed))] for seed in range(20)]
+    assert len({tuple(order) for order in orders}) > 10
+    for order in orders:
+        assert sorted(order) == list(range(10))
+        assert len({restart % 2 for restart in order[::2]}) == 1
 
 
 def test_the_same_samples_give_the_same_summary(summary: Summary) -> None:

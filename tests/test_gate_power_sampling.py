@@ -6,13 +6,12 @@ import gzip
 import math
 import os
 from pathlib import Path
-from random import Random
 
 import msgspec
 import pytest
 
 from benchmarks.gate_power.kernels import KERNELS
-from benchmarks.gate_power.sample import PAIRS, QUADS, Sampler
+from benchmarks.gate_power.sample import PAIRS, Sampler
 from benchmarks.gate_power.samples import Began, Failed, Line, Paired, Screened, Writer, read
 from gate_samples import samples
 from pytest_gpuperf.errors import GpuperfError
@@ -95,26 +94,29 @@ def test_processes_that_die_are_noted_and_after_four_the_gpu_is_given_back(
     ]
 
 
-def test_the_first_block_after_a_switch_is_dropped() -> None:
-    asked: list[tuple[str, int]] = []
+def test_each_side_goes_ahead_in_every_other_restart_when_the_other_is_ready() -> None:
+    stage: list[str] = []
 
     class Side:
         def __init__(self, name: str) -> None:
             self.name = name
 
+        def begin(self) -> None:
+            stage.append(f"{self.name} begins")
+
         def tell(self, message: list[object]) -> None:
-            asked.append((self.name, int(str(message[3]))))
+            self.answer = [100.0, 1980.0] if message[0] == "block" else []
 
         def hear(self, limit_s: float) -> list[float]:
-            return [100.0]
+            if not hasattr(self, "answer"):
+                stage.append(f"{self.name} is ready")
+                return []
+            return self.answer
 
-    sampler = Sampler(lambda _: None, 60)
-    sides = {"A": Side("A"), "B": Side("B")}
-    blocks = sampler._blocks(sides, "copy", {"A": 0, "B": 5}, Random(1))  # type: ignore[arg-type]
-    assert len(blocks) == 4 * QUADS
-    for at, (side, dropped) in enumerate(asked):
-        # A block is dropped just where the other side had the GPU before.
-        assert dropped == (0 if at and asked[at - 1][0] == side else 1)
+    for restart in range(2):
+        Sampler(lambda _: None, 60)._restart(restart, {"A": Side("A"), "B": Side("B")})  # type: ignore[dict-item]
+    ahead = [f"{side} {does}" for side in "ABBA" for does in ("begins", "is ready")]
+    assert stage == ahead
 
 
 def test_samples_come_back_from_a_compressed_file(tmp_path: Path) -> None:

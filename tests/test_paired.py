@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -86,12 +87,14 @@ def test_blocks_that_are_no_quads_are_refused(sides: str) -> None:
         restart_log_ratio([("A" if side == "A" else "B", 1.0) for side in sides])
 
 
-def test_looks_are_after_two_four_and_six_restarts() -> None:
-    assert [next_look(done, T) for done in range(7)] == [2, 2, 4, 4, 6, 6, None]
+def test_looks_are_after_even_numbers_of_restarts_so_that_each_side_went_ahead_as_often() -> None:
+    assert T.looks == (4, 6, 10)
+    assert [next_look(done, T) for done in (0, 3, 4, 5, 6, 9, 10)] == [4, 4, 6, 6, 10, 10, None]
 
 
 def test_looks_together_spend_the_level_nearly_all_of_it_at_the_last() -> None:
-    spent = [spend(look, T) for look in T.looks]
+    thirds = replace(T, looks=(2, 4, 6))
+    spent = [spend(look, thirds) for look in thirds.looks]
     # Lan and DeMets' first spending function at 1/3 and 2/3 of the way, for 0.05.
     assert spent == pytest.approx([0.00069, 0.01637 - 0.00069, 0.05 - 0.01637], abs=1e-5)
     assert sum(spend(look, T, 0.001) for look in T.looks) == pytest.approx(0.001)
@@ -119,14 +122,15 @@ def test_restarts_noisier_than_guessed_do_not_turn_unchanged_code_red() -> None:
 
 
 def test_a_gross_slowdown_ends_at_the_first_look() -> None:
-    decision = decide_paired([0.10, 0.101], T)
-    assert (decision.outcome, decision.replicates) == (Outcome.REGRESSED, 2)
+    decision = decide_paired([0.10, 0.101, 0.10, 0.101], T)
+    assert (decision.outcome, decision.replicates) == (Outcome.REGRESSED, 4)
     assert decision.change_pct == pytest.approx(100 * math.expm1(0.1005))
 
 
 def test_what_is_not_clear_at_a_look_goes_on() -> None:
-    assert decide_paired([0.000, 0.002], T).outcome is Outcome.INCONCLUSIVE
-    assert decide_paired([0.000, 0.002], T, final=True).outcome is Outcome.PASS
+    ratios = [0.000, 0.007, 0.008, 0.005]
+    assert decide_paired(ratios, T).outcome is Outcome.INCONCLUSIVE
+    assert decide_paired(ratios, T, final=True).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("restarts", [1, 3, 5])
@@ -141,7 +145,7 @@ def test_a_comparison_cut_short_is_decided_with_what_there_is() -> None:
 
 
 def test_noise_that_rules_out_no_loss_leaves_a_pass_suspect() -> None:
-    noisy = decide_paired([-0.015, 0.015, -0.017, 0.017, -0.015, 0.015], T)
+    noisy = decide_paired([-0.015, 0.015, -0.017, 0.017, -0.015, 0.015], T, final=True)
     assert (noisy.outcome, noisy.suspect) == (Outcome.PASS, True)
     assert noisy.smallest_detectable_pct > 1
 
@@ -155,7 +159,7 @@ def test_the_restart_is_the_replicate() -> None:
 
 def test_the_more_tests_are_compared_the_more_it_takes_to_be_called_slower() -> None:
     ratios = [0.006, 0.007, 0.008, 0.006, 0.007, 0.008]
-    outcomes = [decide_paired(ratios, T, comparisons).outcome for comparisons in (1, 100)]
+    outcomes = [decide_paired(ratios, T, comparisons, final=True).outcome for comparisons in (1, 100)]
     assert outcomes == [Outcome.REGRESSED, Outcome.PASS]
 
 

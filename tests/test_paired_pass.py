@@ -68,6 +68,23 @@ def other(): return time_us
     assert re.findall(r"^=+ (\d) passed", log(project, "new"), re.MULTILINE) == ["2", "1", "1"]
 
 
+def test_each_side_goes_ahead_in_every_other_restart(project: Project) -> None:
+    """Whose tensors come first decides where memory lies."""
+    order = project.root.parent / "order"
+    test = f"""
+from kernels import SIDE, kernel
+
+def test_k(gpuperf):
+    with open({str(order)!r}, "a") as file:
+        file.write(SIDE)
+    gpuperf.time(kernel)
+"""
+    project.commit({"test_k.py": test, "kernels.py": kernel(10.0) + "SIDE = 'A'"})
+    project.write({"kernels.py": kernel(10.0) + "SIDE = 'B'"})
+    found(project.compare(K, looks=(4,)))
+    assert order.read_text() in ("ABBAABBA", "BAABBAAB")
+
+
 def test_each_restart_has_processes_of_its_own(project: Project) -> None:
     project.commit({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
     result = found(project.compare(K, looks=(3,)))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.paired.blocks import LEAST_QUADS, MOST_QUADS
 from pytest_gpuperf.paired.candidate import WHOLE_TEST, Candidate
 from pytest_gpuperf.paired.git import Commit
 from pytest_gpuperf.paired.messages import Answer, Begin, Command, Ended, GoOn, Ready, RunBlock, Timed
-from pytest_gpuperf.paired.turns import LEAST_QUADS, MOST_QUADS, Taken, Turns
+from pytest_gpuperf.paired.turns import Taken, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from benchmarks.gate_power.samples import Line
 
-SCHEMA = 1
+SCHEMA = 2
 STORED = (1, 3, 5, 8)
 """Sessions of a baseline."""
 DRAWS = 8
@@ -66,6 +66,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """Without a dose: median over the processes."""
     session_sd_pct: float
     """Standard deviation between the processes of a card, without a dose; 0 where there is only one."""
+    restart_sd_pct: float
+    """Standard deviation of a paired ratio between restarts, of unchanged code; 0 where there are none."""
+    raw_restart_sd_pct: float
+    """The same of times as measured, not brought to one clock."""
     doses_pct: dict[str, float]
     """Change of the time by per mille of more work: the mean over the restarts, or else the processes."""
 
@@ -211,13 +215,20 @@ def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effec
             ]
             if dose and ratios:
                 doses[str(dose)] = round(100 * math.expm1(fmean(ratios)), 3)
+        unchanged = list(restarts.lines.get((kernel, 0, 0), {}).values())
         times = [lines[kernel, 0].timing.time_us for lines in sessions.lines.values()]
         effects.append(
             Effect(
                 kernel=kernel,
                 time_us=round(median(times), 3),
                 session_sd_pct=round(100 * sessions.log_sd(kernel), 3),
+                restart_sd_pct=_sd_pct([line.log_ratio for line in unchanged]),
+                raw_restart_sd_pct=_sd_pct([line.raw_log_ratio for line in unchanged]),
                 doses_pct=doses,
             )
         )
     return effects
+
+
+def _sd_pct(ratios: Sequence[float]) -> float:
+    return round(100 * stdev(ratios), 3) if len(ratios) > 1 else 0.0

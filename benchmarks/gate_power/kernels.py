@@ -162,3 +162,6 @@ KERNELS = (
     Dosed("matmul bf16", "iterations", 200, _matmul),
 )
 """The copies' sizes are what is read and written together; the microseconds are those of an H200, roughly."""
+
+POWER_LIMITED = ("matmul bf16",)
+"""Those that run below the highest clock."""

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.samples import Paired
     from pytest_gpuperf.verdict.decision import Decision, Thresholds
 
+    Couple = tuple[Paired, Paired]
+    """Two restarts; in the first of them the old code goes ahead, in the second the new code."""
+
 
 class Restarts:
     """Sampled restarts by comparison: kernel, dose of the old code, dose of the new code.
 
-    Restarts of several cards count together: both sides of one are on one card.
+    Restarts of several cards count together: both sides of one are on one card. An even number and the one
+    after it belong together, as each side goes ahead in one of the two; one without the other is left out.
     """
 
     def __init__(self, lines: Iterable[Paired]) -> None:
@@ -28,11 +32,13 @@ class Restarts:
         for line in lines:
             self.lines[line.kernel, line.old, line.new][line.restart] = line
         self.kernels = sorted({kernel for kernel, *_ in self.lines})
-        self.numbers = sorted({restart for lines in self.lines.values() for restart in lines})
+        found = {restart for lines in self.lines.values() for restart in lines}
+        self.numbers = sorted(restart for restart in found if _other(restart) in found)
 
     def halves(self) -> tuple[list[int], list[int]]:
         """Restarts for tuning, and held out."""
-        return self.numbers[::2], self.numbers[1::2]
+        numbers = self.numbers
+        return [*numbers[::4], *numbers[1::4]], [*numbers[2::4], *numbers[3::4]]
 
 
 def judge(
@@ -53,11 +59,15 @@ def judge(
     seconds = []
     wanted = set(chosen)
     for (kernel, old, new), lines in restarts.lines.items():
-        usable = [line for restart, line in sorted(lines.items()) if restart in wanted]
+        usable = [
+            (line, lines[restart + 1])
+            for restart, line in sorted(lines.items())
+            if not restart % 2 and {restart, restart + 1} <= wanted & lines.keys()
+        ]
         rng = Random(f"{kernel} {old} {new}")
         dose = None if old == new else new
         for series in _apart(usable, thresholds.looks, rng):
-            orders = [series, *(rng.sample(series, len(series)) for _ in range(most - 1))]
+            orders = [_in_some_order(series, rng) for _ in range(most)]
             outcomes = []
             for order in orders:
                 decision, used = _sequential(order, thresholds, len(restarts.kernels))
@@ -67,16 +77,28 @@ def judge(
     return counted, seconds
 
 
-def _apart(usable: Sequence[Paired], looks: Sequence[int], rng: Random) -> list[list[Paired]]:
+def _apart(usable: Sequence[Couple], looks: Sequence[int], rng: Random) -> list[list[Couple]]:
     """Series of as many restarts as a comparison may take, no restart in two of them.
 
     Where there are fewer, one series of all; none where they do not even last to the first look.
     """
     order = rng.sample(usable, len(usable))
-    longest = looks[-1]
+    shortest, longest = looks[0] // 2, looks[-1] // 2
     if len(order) < longest:
-        return [order] if len(order) >= looks[0] else []
+        return [order] if len(order) >= shortest else []
     return [order[at : at + longest] for at in range(0, len(order) - longest + 1, longest)]
+
+
+def _in_some_order(series: Sequence[Couple], rng: Random) -> list[Paired]:
+    """As a run may meet them: the sides go ahead in turn, and which of them begins is drawn."""
+    first = rng.randrange(2)
+    order = rng.sample(series, len(series))
+    return [line for couple in order for line in (couple[first], couple[1 - first])]
+
+
+def _other(restart: int) -> int:
+    """The restart in which the other side goes ahead."""
+    return restart + 1 - 2 * (restart % 2)
 
 
 def _sequential(order: Sequence[Paired], thresholds: Thresholds, comparisons: int) -> tuple[Decision, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from random import Random
 from typing import TYPE_CHECKING, Literal
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from benchmarks.children import Child, ChildError, say
-from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS
+from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS, POWER_LIMITED
 from benchmarks.gate_power.samples import Began, Failed, Line, Paired
-from pytest_gpuperf.verdict.paired import quad_order, restart_log_ratio
+from pytest_gpuperf.paired.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,8 +20,10 @@ if TYPE_CHECKING:
 
 SCREEN = "benchmarks.gate_power.workers:screen"
 TAKE_TURNS = "benchmarks.gate_power.workers:take_turns"
-QUADS = 3
-"""A quad is four blocks of at least 5 ms."""
+BUDGET_S = 0.1
+"""For the blocks of a comparison, a tenth of the default; a block takes at least 5 ms."""
+POWER_LIMITED_BUDGET_S = 0.5
+"""For those whose clock wanders: a half of the default."""
 GIVE_UP_AFTER = 4
 """Steps in a row that fail: the time on a GPU is too short to try for ever."""
 WARM_UP_S = 0.2
@@ -103,22 +104,19 @@ class Sampler:
         return [Child(screen, [str(number // 2)])]
 
     def _step(self, number: int, children: list[Child]) -> None:
-        for child in children:
-            child.begin()
         if number % 2:
             self._restart(number // 2, {"A": children[0], "B": children[1]})
             return
         (child,) = children
+        child.begin()
         for message in child.messages(self._left()):
             self._keep(message)
 
-    def _restart(self, restart: int, sides: Mapping[Side, Child]) -> None:
-        for child in sides.values():
-            self._answer(child)
+    def _restart(self, restart: int, sides: dict[Side, Child]) -> None:
         rng = Random(restart)
-        # Which side comes first decides where its memory lies, and that a few tenths of a per cent.
-        for child in rng.sample(list(sides.values()), len(sides)):
-            child.tell(["prepare"])
+        # Which side goes ahead decides where its memory lies, and that a few tenths of a per cent.
+        for child in reversed(sides.values()) if restart % 2 else sides.values():
+            child.begin()
             self._answer(child)
         for kernel in rng.sample([kernel.name for kernel in KERNELS], len(KERNELS)):
             try:
@@ -134,6 +132,8 @@ class Sampler:
                     what = f"restart {restart}, {kernel} {old} and {new} ‰"
                     self._write(Failed(what=what, why=str(error)))
                     continue
+                logs = log_times(blocks)
+                assert logs is not None
                 self._write(
                     Paired(
                         restart=restart,
@@ -141,7 +141,8 @@ class Sampler:
                         old=old,
                         new=new,
                         card=self._card,
-                        log_ratio=round(restart_log_ratio(blocks), 7),
+                        log_ratio=round(ratio(blocks, at_one_clock(blocks, logs)), 7),
+                        raw_log_ratio=round(ratio(blocks, logs), 7),
                         # A test that is compared alone has to warm up for itself.
                         seconds=round(self._clock() - begin + warm_up_s, 3),
                     )
@@ -157,17 +158,13 @@ class Sampler:
 
     def _blocks(
         self, sides: Mapping[Side, Child], kernel: str, doses: Mapping[Side, int], rng: Random
-    ) -> list[tuple[Side, float]]:
-        blocks: list[tuple[Side, float]] = []
-        for quad in quad_order(rng, QUADS):
-            for letter in quad:
-                side: Side = "A" if letter == "A" else "B"
-                # The first block after a switch is dropped: the caches and the clock are the other side's.
-                dropped = 0 if blocks and blocks[-1][0] == side else 1
-                sides[side].tell(["blocks", kernel, doses[side], dropped, 1])
-                (time_us,) = self._answer(sides[side])
-                blocks.append((side, math.log(time_us)))
-        return blocks
+    ) -> tuple[PairedBlock, ...]:
+        def block(side: Side) -> PairedBlock:
+            sides[side].tell(["block", kernel, doses[side]])
+            time_us, sm_clock_mhz = self._answer(sides[side])
+            return PairedBlock(side, time_us, sm_clock_mhz)
+
+        return in_turn(block, rng, POWER_LIMITED_BUDGET_S if kernel in POWER_LIMITED else BUDGET_S)
 
     def _answer(self, child: Child) -> list[float]:
         """What a side answers; lines that it says before are kept.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
@@ -50,6 +50,7 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True, tag="paired", omit_defau
     """One restart of two processes that ran a kernel in turn."""
 
     restart: int
+    """The old code goes ahead in those with even numbers, the new code in the others."""
     kernel: str
     old: int
     """Per mille that the old code does more than unchanged code."""
@@ -57,7 +58,9 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True, tag="paired", omit_defau
     """The same of the new code: A/A where both are the same."""
     card: str
     log_ratio: float
-    """Natural logarithm of new over old time, of the restart."""
+    """Natural logarithm of new over old time, of the restart, at one SM clock."""
+    raw_log_ratio: float
+    """The same of the times as they were measured."""
     seconds: float
     """Wall-clock time, on the GPU that both share."""
 

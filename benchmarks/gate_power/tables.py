@@ -26,6 +26,8 @@ def effects(summary: Summary) -> str:
         "kernel",
         "time µs",
         "spread between sessions %",
+        "between restarts, as measured %",
+        "between restarts, at one clock %",
         *(f"{_pct(dose)} more work" for dose in doses),
     )
     rows = [
@@ -33,6 +35,8 @@ def effects(summary: Summary) -> str:
             each.kernel,
             us(each.time_us),
             f"{each.session_sd_pct:.2f}",
+            f"{each.raw_restart_sd_pct:.2f}",
+            f"{each.restart_sd_pct:.2f}",
             *(f"{each.doses_pct[dose]:+.2f} %" if dose in each.doses_pct else "—" for dose in doses),
         )
         for each in summary.effects

@@ -14,7 +14,7 @@ import torch
 from triton.testing import do_bench
 
 from benchmarks.children import ROOT
-from benchmarks.gate_power.kernels import build_all
+from benchmarks.gate_power.kernels import POWER_LIMITED, build_all
 from benchmarks.gate_power.samples import Began, Failed, Screened
 from pytest_gpuperf.device.conditions import Nvml
 from pytest_gpuperf.device.environment import environment
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 BUDGET_S = 0.25
 """A quarter of the default: 20 blocks, and no time to move the clock."""
-POWER_LIMITED = ("matmul bf16",)
 POWER_LIMITED_BUDGET_S = 0.6
 """Enough to find out how a time hangs on the SM clock. The other kernels run at the highest clock and do
 without: there is nothing to bring to another."""
@@ -110,44 +109,36 @@ def _launches(call: Call) -> list[float]:
 def take_turns(parent: Parent) -> None:
     """Time a block of a kernel whenever the parent says so; it ends with the parent.
 
-    Messages are `["prepare"]`, `["warm up", kernel, permille, seconds]` and `["blocks", kernel, permille,
-    dropped, kept]`. Each is answered with a list, of the microseconds a call of each block that is kept, or
-    with what went wrong as a text.
+    Messages are `["warm up", kernel, permille, seconds]` and `["block", kernel, permille]`. Each is answered
+    with a list, of the block's microseconds a call and SM clock in MHz, or with what went wrong as a text.
     """
     parent.wait_for_turn()
-    calls = _begin(parent)
     prepared: dict[Key, Prepared] = {}
+    for key, call in _begin(parent).items():
+        try:
+            prepared[key] = _timers()[0].prepare(call, "hot")
+        except Exception as error:
+            _failed(parent, f"{key[0]} {key[1]} ‰", error)
     parent.tell([])
     with suppress(EOFError):
         while True:
             message = parent.hear()
             try:
-                answer: list[float] | str = _answer(parent, calls, prepared, *message)
+                answer: list[float] | str = _answer(prepared, *message)
             except Exception as error:
                 answer = f"{type(error).__name__}: {error}"
             parent.tell(answer)
 
 
-def _answer(
-    parent: Parent, calls: Calls, prepared: dict[Key, Prepared], what: str, *rest: Any
-) -> list[float]:
-    if what == "prepare":
-        # In turn, not when both sides build: how long a call takes decides how many make a block.
-        for key, call in calls.items():
-            try:
-                prepared[key] = _timers()[0].prepare(call, "hot")
-            except Exception as error:
-                _failed(parent, f"{key[0]} {key[1]} ‰", error)
-        return []
-    kernel, permille, *numbers = rest
+def _answer(prepared: dict[Key, Prepared], what: str, kernel: str, permille: int, *rest: Any) -> list[float]:
     ready = prepared[kernel, permille]
     if what == "warm up":
-        end = time.perf_counter() + numbers[0]
+        (seconds,) = rest
+        end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             ready.block()
         return []
-    dropped, kept = numbers
-    return [ready.block().time_us for _ in range(dropped + kept)][dropped:]
+    return list(ready.block())
 
 
 def _begin(parent: Parent) -> Calls:

@@ -12,7 +12,7 @@ from pytest_gpuperf.json_files import show_path
 from pytest_gpuperf.paired.candidate import WHOLE_TEST, Candidate
 from pytest_gpuperf.paired.launch import Launch
 from pytest_gpuperf.paired.messages import Collected, Compare, Started
-from pytest_gpuperf.paired.turns import SIDES, Turns
+from pytest_gpuperf.paired.turns import Turns
 from pytest_gpuperf.paired.worker import PATIENCE_S, LostError, Worker
 from pytest_gpuperf.paired.worktree import old_tree
 from pytest_gpuperf.processes import ended_in_order, signals_held_off
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.verdict.paired import Side
 
 LOGS: Mapping[Side, str] = {"A": "old.log", "B": "new.log"}
+ORDERS: tuple[tuple[Side, Side], ...] = (("A", "B"), ("B", "A"))
+"""Of the sides in a restart. Whose tensors come first decides where memory lies, and that moves a time by
+tenths of a per cent, so each order comes as often as the other."""
 SHOWN = 3
 """Modules that a notice names before it says how many more there are."""
 
@@ -80,6 +83,7 @@ class PairedPass:
         self._tests = {test.nodeid: test for test in tests}
         self._logs.mkdir(parents=True, exist_ok=True)
         last = self._thresholds.looks[-1]
+        orders = self._rng.sample(ORDERS, len(ORDERS))
         say("git worktree")
         with ended_in_order(), old_tree(self._repository, self.commit) as old:
             launch = Launch(self._repository.root, old, invocation)
@@ -87,7 +91,8 @@ class PairedPass:
                 undecided = [test for test in tests if not test.is_settled]
                 if not undecided:
                     break
-                self._restart(launch, undecided, partial(say, f"restart {restart} of at most {last}"))
+                tick = partial(say, f"restart {restart} of at most {last}")
+                self._restart(launch, undecided, orders[restart % 2], tick)
                 for test in tests:
                     for series in test.series.values():
                         series.judge(
@@ -112,11 +117,17 @@ class PairedPass:
             bool(series.log_ratios) for test in self._tests.values() for series in test.series.values()
         )
 
-    def _restart(self, launch: Launch, undecided: list[Candidate], tick: Callable[[], None]) -> None:
+    def _restart(
+        self,
+        launch: Launch,
+        undecided: list[Candidate],
+        order: tuple[Side, Side],
+        tick: Callable[[], None],
+    ) -> None:
         """Both sides afresh; once more, for the tests that are left, after a worker has been lost."""
         seed = self._rng.getrandbits(32)
         while undecided:
-            with self._workers(launch, undecided, seed, tick) as workers:
+            with self._workers(launch, undecided, order, seed, tick) as workers:
                 try:
                     playing = self._agree(launch, workers, undecided)
                 except LostError as lost:
@@ -137,11 +148,16 @@ class PairedPass:
 
     @contextmanager
     def _workers(
-        self, launch: Launch, tests: Sequence[Candidate], seed: int, tick: Callable[[], None]
+        self,
+        launch: Launch,
+        tests: Sequence[Candidate],
+        order: tuple[Side, Side],
+        seed: int,
+        tick: Callable[[], None],
     ) -> Iterator[dict[Side, Worker]]:
         workers: dict[Side, Worker] = {}
         try:
-            for side in SIDES:
+            for side in order:
                 plan = launch.plan(side, tests, seed)
                 log = self._logs / LOGS[side]
                 workers[side] = Worker(side, launch, plan, log, tick, self._patience_s)
@@ -161,8 +177,8 @@ class PairedPass:
     ) -> list[Candidate]:
         """The tests that both sides have; the others are given up."""
         collected: dict[Side, Collected] = {}
-        for side in SIDES:
-            answer = workers[side].answer()
+        for side, worker in workers.items():
+            answer = worker.answer()
             assert isinstance(answer, Collected)
             if answer.misplaced:
                 raise LostError(side, f"cannot be used: {answer.misplaced}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.paired.turns import PairedBlock, log_ratio
+from pytest_gpuperf.paired.blocks import PairedBlock, at_one_clock, log_times, ratio
 from pytest_gpuperf.records import PairedTiming
 from pytest_gpuperf.timing.estimate import trimmed_mean
 from pytest_gpuperf.verdict.decision import Decision, Outcome, Thresholds
@@ -29,18 +30,34 @@ class PairedTime:
     """Blocks of each restart, in quads, with their clocks."""
 
 
+@dataclass(frozen=True)
+class Restart:
+    """One restart of both sides."""
+
+    blocks: tuple[PairedBlock, ...]
+    logs: list[float]
+    """Natural logarithm of the time of each block, at the restart's mean clock."""
+    log_ratio: float
+    raw_log_ratio: float
+    """That of the times as measured."""
+
+
 @dataclass
 class Series:
     """One label of one test."""
 
-    restarts: list[tuple[PairedBlock, ...]] = field(default_factory=list)
-    log_ratios: list[float] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
     mode: TimingMode | None = None
     seconds: float = 0.0
     reason: str = ""
     """Why it cannot be compared."""
     broken: bool = False
     decision: Decision | None = None
+
+    @property
+    def log_ratios(self) -> list[float]:
+        """Natural logarithm of new over old time, of each restart."""
+        return [restart.log_ratio for restart in self.restarts]
 
     @property
     def is_settled(self) -> bool:
@@ -51,12 +68,12 @@ class Series:
 
     def add(self, blocks: tuple[PairedBlock, ...], mode: TimingMode, seconds: float) -> None:
         """Take in one restart."""
-        ratio = log_ratio(blocks)
-        if ratio is None:
+        raw = log_times(blocks)
+        if raw is None:
             self.reason = TOO_SHORT
             return
-        self.restarts.append(blocks)
-        self.log_ratios.append(ratio)
+        logs = at_one_clock(blocks, raw)
+        self.restarts.append(Restart(blocks, logs, ratio(blocks, logs), ratio(blocks, raw)))
         self.mode = mode
         self.seconds += seconds
 
@@ -73,7 +90,8 @@ class Series:
             ref=commit.ref,
             commit=commit.id,
             mode=self.mode,
-            log_ratios=tuple(round(ratio, 7) for ratio in self.log_ratios),
+            log_ratios=tuple(round(restart.log_ratio, 7) for restart in self.restarts),
+            raw_log_ratios=tuple(round(restart.raw_log_ratio, 7) for restart in self.restarts),
             comparisons=comparisons,
             old_us=self._time_us("A"),
             new_us=self._time_us("B"),
@@ -83,15 +101,19 @@ class Series:
             reason=self.reason,
             broken=self.broken,
         )
-        return PairedTime(record, self.decision, tuple(self.restarts))
-
-    def _blocks(self, side: Side) -> list[PairedBlock]:
-        return [block for blocks in self.restarts for block in blocks if block.side == side]
+        return PairedTime(record, self.decision, tuple(restart.blocks for restart in self.restarts))
 
     def _time_us(self, side: Side) -> float:
-        times = [block.time_us for block in self._blocks(side)]
-        return round(trimmed_mean(times), 6) if times else 0.0
+        logs = [
+            log
+            for restart in self.restarts
+            for block, log in zip(restart.blocks, restart.logs, strict=True)
+            if block.side == side
+        ]
+        return round(trimmed_mean(list(map(math.exp, logs))), 6) if logs else 0.0
 
     def _clock_mhz(self, side: Side) -> float:
-        clocks = [block.sm_clock_mhz for block in self._blocks(side)]
+        clocks = [
+            block.sm_clock_mhz for restart in self.restarts for block in restart.blocks if block.side == side
+        ]
         return round(sum(clocks) / len(clocks), 1) if clocks and all(clocks) else 0.0

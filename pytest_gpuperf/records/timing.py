@@ -178,11 +178,15 @@ class PairedTiming(Record, frozen=True, kw_only=True):
     mode: TimingMode | None = None
     """How both sides were timed; None where they were not."""
     log_ratios: tuple[float, ...] = ()
-    """Natural logarithm of new over old time, of each restart of both sides."""
+    """Natural logarithm of new over old time, of each restart of both sides, at one SM clock."""
+    raw_log_ratios: tuple[float, ...] = ()
+    """The same of the times as they were measured; empty in runs from before times were brought to one
+    clock."""
     comparisons: int = 1
     """Measurements that were compared in that run: among many, some differ by chance."""
     old_us: float = 0.0
-    """20 % trimmed mean over the blocks of all restarts, in microseconds a call; 0 where there are none."""
+    """20 % trimmed mean over the blocks of all restarts, each at the mean SM clock of its restart, in
+    microseconds a call; 0 where there are none."""
     new_us: float = 0.0
     old_mhz: float = 0.0
     """Mean SM clock of the old code's blocks, in MHz; 0 where unknown."""

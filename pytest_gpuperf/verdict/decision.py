@@ -73,7 +73,7 @@ class Thresholds:
     restart_df: float = 2
     """Degrees of freedom of that guess: four restarts outweigh it. With 4, unchanged code was called
     slower."""
-    looks: tuple[int, ...] = (2, 4, 6)
+    looks: tuple[int, ...] = (4, 6, 10)
     """Restarts after which a paired comparison may end."""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.verdict.decision import Outcome, Thresholds
@@ -29,11 +31,14 @@ def compare_paired(paired: PairedTiming, tolerance_pct: float) -> TimeComparison
         decision = judge(final=True)
     # The ratio of restarts is what was decided on; the mean of all blocks may differ from it a little.
     old_us = paired.new_us / (1 + decision.change_pct / 100)
+    raw = paired.raw_log_ratios or paired.log_ratios
+    moved = raw != paired.log_ratios
     return TimeComparison(
         decision=decision,
         actual_us=paired.new_us,
         baseline_us=old_us,
-        raw_change_pct=decision.change_pct,
+        raw_change_pct=100 * math.expm1(fmean(raw)),
+        at_mhz=fmean((paired.new_mhz, paired.old_mhz)) if moved else 0.0,
         actual_mhz=paired.new_mhz,
         baseline_mhz=paired.old_mhz,
         against=f"{paired.ref} ({paired.commit[:7]})",
