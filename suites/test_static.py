@@ -91,9 +91,12 @@ def test_large_gemm(gpuperf: Gpuperf, tile: Tile) -> None:
 
 
 @pytest.mark.gpuperf(limits=TENSOR_CORES)
-@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("tile", TILES[-1:], ids=str)
 def test_odd_gemm(gpuperf: Gpuperf, tile: Tile) -> None:
-    """No row starts aligned: elements are loaded one by one, and there are more addresses than registers."""
+    """No row starts aligned: elements are loaded one by one, and there are more addresses than registers.
+
+    So each takes the compiler two seconds an architecture, and the largest tile has to do for all.
+    """
     compile_matmul(gpuperf, tile, 1000, 1031, 517)
 
 
@@ -133,13 +136,16 @@ def test_layer_norm(gpuperf: Gpuperf) -> None:
 
 @memory_bound
 def test_top_k(gpuperf: Gpuperf) -> None:
-    """For two architectures alone: unrolled, the network takes the compiler seconds."""
+    """For Hopper alone, where it is measured: unrolled, the network takes the compiler seconds.
+
+    It takes integers and shuffles, which the architectures have alike.
+    """
     values, columns = half(ROWS, K), empty(ROWS, K, dtype=torch.int64)
     gpuperf.static(
         top_k.top_k_kernel,
         constexprs={"K": K, "BLOCK": COLUMNS},
         args=(values, columns, half(ROWS, COLUMNS), COLUMNS, COLUMNS),
-        archs=("sm_90", "sm_120"),
+        archs=("sm_90",),
         num_warps=top_k.NUM_WARPS,
     )
 

@@ -109,6 +109,18 @@ def test_the_parametrizations_of_a_test_stand_side_by_side(project: Path) -> Non
     ]
 
 
+def test_shares_of_the_first_are_shown_in_place_of_the_changes(project: Path) -> None:
+    two_tiles(project)
+    asked = (GEMM, "--shares", "--metrics", "time_us,sm_throughput,achieved_occupancy,occupancy_limiter")
+    assert shown(*asked)[4:] == [
+        "time_us             us           200         180  90.0 %",
+        "sm_throughput       %           80.0        86.0 107.5 %",
+        "achieved_occupancy  %            6.0         6.0",
+        "occupancy_limiter         shared_mem  shared_mem",
+    ]
+    assert shown(*asked, "--markdown")[2] == "| metric | unit | `128x128` | `128x256` | share |"
+
+
 def test_a_test_is_named_by_its_node_id_its_function_or_a_part(project: Path) -> None:
     two_tiles(project)
     assert shown(GEMM) == shown("::test_triton") == shown("latest::test_gemm") == shown("latest")

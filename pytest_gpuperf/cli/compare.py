@@ -17,9 +17,14 @@ from pytest_gpuperf.cli.project import Project, project_options
     help="The rows, separated by commas: metrics by short or raw name, presets, or all (default: times, "
     "launches, speed of light, occupancy, registers, hit rates and the largest stalls).",
 )
+@click.option(
+    "--shares",
+    is_flag=True,
+    help="Show what share of the first a value is, 97.4 %, in place of the change, -2.6 %.",
+)
 @output_format
 @project_options
-def compare(project: Project, what: tuple[str, ...], metrics: str, form: str | None) -> None:
+def compare(project: Project, what: tuple[str, ...], metrics: str, shares: bool, form: str | None) -> None:
     """Show measurements side by side, with the changes against the first.
 
     A and B are runs (an id, the start of one, a run.json, a folder that holds one, or latest), tests of a
@@ -39,8 +44,8 @@ def compare(project: Project, what: tuple[str, ...], metrics: str, form: str | N
     elif form == "csv":
         text = report.as_csv(table)
     elif form == "markdown":
-        text = report.as_markdown(table, source)
+        text = report.as_markdown(table, source, shares=shares)
     else:
         width, colour = terminal()
-        text = report.as_text(table, source, width=width, colour=colour)
+        text = report.as_text(table, source, width=width, colour=colour, shares=shares)
     click.echo(text, nl=False)

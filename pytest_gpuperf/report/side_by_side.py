@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NOT_COMPARED = "not compared"
 
 
-def as_text(found: Table, source: Sequence[str], *, width: int, colour: bool) -> str:
+def as_text(found: Table, source: Sequence[str], *, width: int, colour: bool, shares: bool = False) -> str:
     """A line for each metric, the changes beside the values; several tables where the width needs them.
 
     Args:
@@ -28,6 +28,7 @@ def as_text(found: Table, source: Sequence[str], *, width: int, colour: bool) ->
         source: Where the values are from, above the table.
         width: Columns of the terminal.
         colour: Whether ANSI colours may be used.
+        shares: Whether to show what share a value is of the first one, in place of the change.
     """
     subjects = [(subject, list(lines)) for subject, lines in groupby(found.lines, lambda line: line.subject)]
     # A heading above every single line would be half of the table.
@@ -36,7 +37,7 @@ def as_text(found: Table, source: Sequence[str], *, width: int, colour: bool) ->
     names = [indent + printable(line.subject if flat else line.metric) for line in found.lines]
     rows = Column(found.lines[0].metric if flat else "metric", names, "left")
     unit = Column("unit", [line.unit for line in found.lines], "left")
-    columns = [_column(found, index) for index in range(len(found.columns))]
+    columns = [_column(found, index, shares) for index in range(len(found.columns))]
     shown = wrapped([printable(line) for line in source], width)
     for some in groups(columns, width - rows.width - unit.width - GAP):
         titles, entries = lay_out(rows, [unit, *some], [], width=width, colour=colour)
@@ -50,10 +51,10 @@ def as_text(found: Table, source: Sequence[str], *, width: int, colour: bool) ->
     return "\n".join(shown) + "\n"
 
 
-def _column(found: Table, index: int) -> Column:
+def _column(found: Table, index: int, shares: bool) -> Column:
     cells = [line.cells[index] for line in found.lines]
     values = [_value(line, cell) for line, cell in zip(found.lines, cells, strict=True)]
-    moves = [_movement(line, cell) for line, cell in zip(found.lines, cells, strict=True)]
+    moves = [_movement(line, cell, shares) for line, cell in zip(found.lines, cells, strict=True)]
     value_width, move_width = (max(map(len, texts), default=0) for texts in (values, moves))
     texts = [
         f"{value:>{value_width}}{' ' * bool(move_width)}{move:>{move_width}}"
@@ -67,31 +68,37 @@ def _value(line: Line, cell: Cell) -> str:
     return "" if cell.value is None else show_metric(cell.value, line.unit)
 
 
-def _movement(line: Line, cell: Cell) -> str:
+def _movement(line: Line, cell: Cell, shares: bool) -> str:
     if cell.not_compared:
         return NOT_COMPARED
+    if shares:
+        pct = cell.change.change_pct if cell.change else None
+        return "" if pct is None else f"{100 + pct:.1f} %"
     moved = "" if cell.change is None else show_movement(cell.change, line.unit)
     return "" if moved[1:].startswith("0.0 ") else moved
 
 
-def as_markdown(found: Table, source: Sequence[str]) -> str:
+def as_markdown(found: Table, source: Sequence[str], *, shares: bool = False) -> str:
     """The table with a column of changes beside each column but the first, and the notes as a list.
 
     Args:
         found: The comparison.
         source: Where the values are from, above the table.
+        shares: Whether to show what share a value is of the first one, in place of the change.
     """
     named = any(line.subject for line in found.lines)
-    moved = [any(_movement(line, line.cells[i]) for line in found.lines) for i in range(len(found.columns))]
+    moved = [
+        any(_movement(line, line.cells[i], shares) for line in found.lines) for i in range(len(found.columns))
+    ]
     titles = [*(["test"] if named else []), "metric", "unit"]
     for title, moves in zip(found.columns, moved, strict=True):
-        titles += [as_code(printable(title)), *(["change"] if moves else [])]
+        titles += [as_code(printable(title)), *(["share" if shares else "change"] if moves else [])]
     rows = [
         [
             *([as_code(printable(line.subject))] if named else []),
             as_code(printable(line.metric)),
             literal(line.unit),
-            *_markdown_cells(line, moved),
+            *_markdown_cells(line, moved, shares),
         ]
         for line in found.lines
     ]
@@ -99,11 +106,11 @@ def as_markdown(found: Table, source: Sequence[str]) -> str:
     return document(source, table(titles, aligned, rows), found.notes)
 
 
-def _markdown_cells(line: Line, moved: Sequence[bool]) -> Iterator[str]:
+def _markdown_cells(line: Line, moved: Sequence[bool], shares: bool) -> Iterator[str]:
     for cell, moves in zip(line.cells, moved, strict=True):
         yield literal(_value(line, cell))
         if moves:
-            yield literal(_movement(line, cell))
+            yield literal(_movement(line, cell, shares))
 
 
 def as_csv(found: Table) -> str:

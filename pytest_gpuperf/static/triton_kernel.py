@@ -6,8 +6,9 @@ import inspect
 import os
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def compile_triton(
     options: Mapping[str, Any],
     state: Path,
 ) -> dict[str, StaticKernel]:
-    """Compile a kernel for each architecture; Triton's own cache keeps what it has compiled before.
+    """Compile a kernel for several architectures at once; Triton's cache keeps what it has compiled before.
 
     Args:
         kernel: A function with `triton.jit`; autotuning and heuristics around it are left out.
@@ -67,7 +68,13 @@ def compile_triton(
     """
     function = _jit_function(kernel)
     values = arguments(function, signature, args, constexprs)
-    return {arch: _compile(function, arch, values, options, state) for arch in archs}
+    import triton
+
+    # Triton that can compile in the background can compile in threads, most of the time without the GIL.
+    workers = len(archs) if hasattr(triton, "AsyncCompileMode") else 1
+    with elsewhere(), ThreadPoolExecutor(workers) as pool:
+        made = pool.map(lambda arch: _compile(function, arch, values, options, state), archs)
+        return dict(zip(archs, made, strict=True))
 
 
 def _jit_function(kernel: Any) -> Any:
@@ -165,18 +172,19 @@ def _stand_in(name: str, kind: str, param: Any) -> Any:
     )
 
 
-@dataclass(frozen=True)
+_TARGET: ContextVar[Any] = ContextVar("target")
+"""The architecture of the GPU that is not there; each thread has its own."""
+
+
 class _Elsewhere:
     """What Triton asks of the driver before a launch, answered for a GPU that is not there."""
 
-    target: Any
-
     def get_current_target(self) -> Any:
-        return self.target
+        return _TARGET.get()
 
     def get_current_device(self) -> str:
         # Triton keeps compiled kernels by device: no number, so that none of a real one is found or left.
-        return f"static {self.target.arch}"
+        return f"static {_TARGET.get().arch}"
 
     def get_current_stream(self, _device: object) -> int:
         return 0
@@ -191,18 +199,28 @@ def target_of(arch: str) -> Any:
 
 
 @contextmanager
-def pretend(target: Any) -> Iterator[None]:
-    """Answer for a GPU of another architecture, in place of the driver."""
+def elsewhere() -> Iterator[None]:
+    """Answer in place of the driver, in all threads, for what each of them pretends."""
     from triton.runtime.driver import driver
 
     # Asking for the active driver would look for a GPU, and raise where there is none.
     before = dict(vars(driver))
-    driver.set_active(_Elsewhere(target))
+    driver.set_active(_Elsewhere())
     try:
         yield
     finally:
         vars(driver).clear()
         vars(driver).update(before)
+
+
+@contextmanager
+def pretend(target: Any) -> Iterator[None]:
+    """Pretend to this thread that there is a GPU of another architecture; `elsewhere` around it."""
+    token = _TARGET.set(target)
+    try:
+        yield
+    finally:
+        _TARGET.reset(token)
 
 
 def _compile(
