@@ -171,7 +171,7 @@ def test_restarts_are_taken_until_it_can_be_told() -> None:
         return pairs.judge(pairs.Restarts(lines), range(10), 1, Thresholds())[1]
 
     assert seconds([0.05] * 10) == [4.0]
-    assert seconds([0.0, 0.01, -0.005, 0.01, 0.012, 0.004, 0.0, 0.01, -0.005, 0.01]) == [10.0]
+    assert seconds([0.0, 0.0, 0.012, 0.012, -0.005, -0.005, 0.01, 0.01, 0.004, 0.004]) == [10.0]
 
 
 def test_restarts_are_halved_by_twos_in_which_each_side_went_ahead_once() -> None:

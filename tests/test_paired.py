@@ -145,16 +145,26 @@ def test_a_comparison_cut_short_is_decided_with_what_there_is() -> None:
 
 
 def test_noise_that_rules_out_no_loss_leaves_a_pass_suspect() -> None:
-    noisy = decide_paired([-0.015, 0.015, -0.017, 0.017, -0.015, 0.015], T, final=True)
+    noisy = decide_paired([-0.015, -0.015, 0.015, 0.015, -0.015, -0.015, 0.015, 0.015], T, final=True)
     assert (noisy.outcome, noisy.suspect) == (Outcome.PASS, True)
     assert noisy.smallest_detectable_pct > 1
 
 
 def test_the_restart_is_the_replicate() -> None:
-    """Two restarts that disagree are not made sure by the guess of how restarts vary."""
-    agreeing, disagreeing = decide_paired([0.01, 0.01], T), decide_paired([-0.02, 0.04], T)
+    """Restarts that disagree are not made sure by the guess of how restarts vary."""
+    agreeing, disagreeing = decide_paired([0.01] * 4, T), decide_paired([-0.02, -0.02, 0.04, 0.04], T)
     assert disagreeing.change_pct == pytest.approx(agreeing.change_pct)
     assert disagreeing.high_pct - disagreeing.low_pct > 4 * (agreeing.high_pct - agreeing.low_pct)
+
+
+def test_which_side_went_ahead_does_not_count() -> None:
+    """It moves the ratios by 0.5 % in turn, and neither hides a change of 0.8 % nor looks like one."""
+    ahead = [0.005, -0.005] * 5
+    slower = decide_paired([0.008 + moved for moved in ahead], T, comparisons=10)
+    assert (slower.outcome, slower.change_pct) == (Outcome.REGRESSED, pytest.approx(0.8, abs=0.01))
+    assert decide_paired(ahead[:4], T, comparisons=10).outcome is Outcome.PASS
+    # One more of the one order than of the other does not move the estimate.
+    assert decide_paired(ahead[:5], T).change_pct == pytest.approx(0.0)
 
 
 def test_the_more_tests_are_compared_the_more_it_takes_to_be_called_slower() -> None:

@@ -100,8 +100,7 @@ def _by_ncu(ncu: Ncu) -> tuple[Mapping[str, tuple[Reading, ...]], float]:
 
 
 def _run(child: Sequence[str], *arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
-    # torch.profiler's library would otherwise hold CUPTI once it has been used.
-    variables = {"TEARDOWN_CUPTI": "1", **os.environ, "LC_ALL": "C"}
+    variables = {**os.environ, "LC_ALL": "C"}
     began = time.perf_counter()
     done = subprocess.run(
         [*child, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, check=False

@@ -8,7 +8,7 @@ CUDA 13.0). Most kernels themselves take as long as without; a softmax of 8192 x
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,7 +163,7 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
     """What runs on the GPU inside the `with`; the list is filled, in order of start, at its end.
 
     Args:
-        stay: Leave CUPTI attached, for who goes on to use it.
+        stay: Leave CUPTI attached, before and after, for who goes on to use it.
 
     Raises:
         CuptiError: There is no CUPTI, or another profiler holds it.
@@ -171,8 +171,8 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
     library = cupti()
     if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
         raise CuptiError("torch.profiler is running and holds CUPTI")
-    # A torch.profiler that has ended lets go of CUPTI at the next call into CUDA.
-    torch.cuda.synchronize()
+    if not stay:
+        detach()
     recorder = _Recorder(library)
     kinds = (_CONCURRENT_KERNEL, _MEMCPY, _MEMSET)
     activities: list[Activity] = []
@@ -192,6 +192,21 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
         else:
             library.functions.cuptiFinalize()
             _RECORDERS.clear()
+
+
+def detach() -> None:
+    """Free the process of CUPTI, which a torch.profiler that has ended leaves attached.
+
+    torch does so itself where `TEARDOWN_CUPTI=1` is set, but in a thread that waits for a later call into
+    CUDA: a process that makes none hangs at its end, and CUPTI may be gone from under whoever uses it next.
+    Nothing is done while a torch.profiler runs, or where there is no CUPTI.
+    """
+    running = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
+    if running or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return
+    torch.cuda.synchronize()
+    with suppress(CuptiError):
+        cupti().functions.cuptiFinalize()
 
 
 def attach(library: Cupti) -> None:

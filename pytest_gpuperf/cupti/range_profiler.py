@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.cupti.activity import attach
+from pytest_gpuperf.cupti.activity import attach, detach
 from pytest_gpuperf.cupti.binding import CuptiError, cupti
 from pytest_gpuperf.cupti.host import Configuration, Host
 from pytest_gpuperf.cupti.params import (
@@ -136,9 +136,8 @@ class RangeProfiler:
         """
         if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
             raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
-        # A torch.profiler that has ended lets go of CUPTI at the next call into CUDA.
-        torch.cuda.synchronize()
         if not self._attached:
+            detach()
             # Where another client has it, it is not ours to end.
             attach(self._cupti)
             self._cupti.ask("cuptiProfilerInitialize", Params())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -58,9 +57,6 @@ class LiveSession(KeepingSession):
         from pytest_gpuperf.timing.timer import Timer
 
         self.open_run(settings)
-        # Otherwise torch.profiler, wherever it is used, leaves CUPTI attached, and each node of a graph
-        # takes 0.1 to 0.3 µs longer from then on (torch 2.11 on an H200).
-        os.environ.setdefault("TEARDOWN_CUPTI", "1")
         ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
         nvml = Nvml(gpu.uuid)

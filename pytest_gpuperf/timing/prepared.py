@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_gpuperf.cupti.activity import detach
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.timing.autotuners import watched
 from pytest_gpuperf.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
@@ -73,6 +74,8 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     """
     if mode not in MODES:
         raise GpuperfError(f"the timing mode is {mode!r}", expected=f"one of {', '.join(MODES)}")
+    # While CUPTI is attached, each node of a graph takes longer.
+    detach()
     call_us, enqueue_us, autotuned = _probe(fn)
     reason = ""
     try:

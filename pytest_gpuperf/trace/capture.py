@@ -155,5 +155,4 @@ def _profile(fn: Callable[[], object], file: Path) -> None:
                     fn()
             torch.cuda.synchronize()
         profiler.export_chrome_trace(str(file))
-    # Only now does it let go of CUPTI, which slows graphs down while it is attached.
-    torch.cuda.synchronize()
+    activity.detach()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -27,8 +26,6 @@ from pytest_gpuperf.runs import load_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-os.environ.setdefault("TEARDOWN_CUPTI", "1")
 
 pytestmark = [
     pytest.mark.gpu,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +13,6 @@ from suites.kernels.graphed import Graphed
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-# As the session sets it: otherwise torch.profiler leaves CUPTI attached.
-os.environ.setdefault("TEARDOWN_CUPTI", "1")
 
 pytestmark = [
     pytest.mark.gpu,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +20,6 @@ from pytest_gpuperf.timing.timer import Timer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-# As the session sets it: otherwise torch.profiler leaves CUPTI attached.
-os.environ.setdefault("TEARDOWN_CUPTI", "1")
 
 pytestmark = [
     pytest.mark.gpu,
@@ -69,8 +67,7 @@ def test_a_short_kernel_is_timed_by_cupti_and_a_long_one_by_events(timer: Timer)
     assert short.figure == "cupti"
     assert short.time_us == pytest.approx(short.cupti_us, rel=1e-3)
     y = torch.randn(8192, 8192, device="cuda")
-    long = timer.time(lambda: torch.square(y), mode="hot")
-    assert (long.figure, long.cupti_us) == ("events", 0)
+    assert timer.time(lambda: torch.square(y), mode="hot").figure == "events"
 
 
 def test_cupti_leaves_no_trace_in_later_times(timer: Timer) -> None:
@@ -84,11 +81,48 @@ def test_cupti_leaves_no_trace_in_later_times(timer: Timer) -> None:
 
 
 def test_cupti_and_torchs_profiler_take_turns(square: Callable[[], torch.Tensor]) -> None:
-    for _ in range(2):
-        kernel_us(square)
+    for _ in range(3):
         with recorded() as activities:
             square()
         assert len(activities) == 1
+        assert kernel_us(square) > 0
+        with recorded() as activities:
+            square()
+        assert len(activities) == 1
+
+
+def test_a_profiler_that_has_ended_leaves_no_trace_in_later_times(timer: Timer) -> None:
+    x = torch.randn(64, 64, device="cuda")
+    before = timer.time(lambda: torch.square(x), mode="hot").events_us
+    kernel_us(lambda: torch.square(x))
+    assert timer.time(lambda: torch.square(x), mode="hot").events_us == pytest.approx(before, rel=0.03)
+
+
+ENDING = """
+import sys
+import torch
+from pytest_gpuperf.cupti.activity import detach, recorded
+x = torch.randn(64, 64, device="cuda")
+for what in sys.argv[1]:
+    if what == "r":
+        with recorded() as activities:
+            torch.square(x)
+        assert len(activities) == 1, activities
+    elif what == "p":
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+            torch.square(x)
+        assert any("elementwise" in event.name for event in profiler.events())
+    else:
+        detach()
+"""
+
+
+@pytest.mark.parametrize("order", ["p", "rp", "prp", "pd", "rpd", "pdpd", "rprp"])
+def test_a_process_that_was_profiled_ends(order: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, order], timeout=60, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_cupti_knows_launch_and_name(square: Callable[[], torch.Tensor]) -> None:

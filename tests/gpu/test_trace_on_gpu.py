@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Trace
 
     Traced: TypeAlias = Callable[[Callable[[], object]], Trace]
-
-os.environ.setdefault("TEARDOWN_CUPTI", "1")
 
 pytestmark = [
     pytest.mark.gpu,
