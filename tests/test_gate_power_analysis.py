@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from scipy.stats import binomtest
 
@@ -15,6 +16,7 @@ from benchmarks.gate_power.tuning import PAIRED_GRID, SCREEN_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
 from gate_samples import paired, samples, screened
+from pytest_gpuperf.records import ClockModel
 from pytest_gpuperf.verdict.decision import Thresholds
 
 CAPTURED = Path(__file__).parent / "data" / "noise_samples.jsonl.gz"
@@ -75,6 +77,26 @@ def test_a_process_that_was_cut_short_is_left_out() -> None:
     sessions = screens.Sessions(lines)
     assert list(sessions.lines) == [0, 1, 2]
     assert sessions.kernels == ["a", "b"]
+
+
+def test_a_kernel_that_only_some_processes_have_is_judged_beside_those() -> None:
+    lines = [screened(at, kernel, 0, 10.0) for at in range(4) for kernel in ("a", "b")]
+    lines += [screened(at, "c", 0, 10.0) for at in (2, 3)]
+    sessions = screens.Sessions(lines)
+    counted = screens.judge(sessions, range(4), 1, 9)
+    assert counted.verdicts(None, "a").count == 4
+    assert counted.verdicts(None, "c").count == 2
+    assert sum(counted.verdicts(None, "c").drawn.values()) == 2
+
+
+def test_a_power_limited_kernel_counts_only_at_a_known_clock() -> None:
+    lines = [screened(at, kernel, 0, 10.0) for at in range(3) for kernel in ("a", "b", "matmul bf16")]
+    model = ClockModel(cycles=15_000, fixed_us=2.0, reference_mhz=1900, share_error=0.02)
+    at_one_clock = msgspec.structs.replace(lines[2].timing, clock_model=model)
+    lines[2] = msgspec.structs.replace(lines[2], timing=at_one_clock)
+    sessions = screens.Sessions(lines)
+    assert [len(sessions.of(process)) for process in range(3)] == [3, 2, 2]
+    assert sessions.without_clock == {1, 2}
 
 
 def test_there_are_as_many_verdicts_as_new_measurements(summary: Summary) -> None:

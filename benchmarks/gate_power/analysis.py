@@ -84,6 +84,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Of the code that was sampled with, in the order of the files."""
     cards: int
     processes: int
+    without_clock: int
+    """Processes in which a power-limited kernel does not count, as its clock model is not known."""
     restarts: int
     effects: list[Effect]
     shipped: dict[str, float]
@@ -129,6 +131,7 @@ def analyse(lines: Iterable[Line]) -> Summary:
         commits=list(dict.fromkeys(line.environment.commit for line in began)),
         cards=len({line.card for line in lines if isinstance(line, Screened | Paired)}),
         processes=len(sessions.lines),
+        without_clock=len(sessions.without_clock),
         restarts=len(restarts.numbers),
         effects=_effects(sessions, restarts),
         shipped={name: asdict(shipped)[name] for name in tuned},
@@ -199,8 +202,6 @@ def _figures(
 def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effect]:
     effects = []
     for kernel in sessions.kernels:
-        if not sessions.has(kernel, 0):
-            continue
         doses = {}
         for dose in sessions.doses:
             ratios = [
@@ -216,7 +217,7 @@ def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effec
             if dose and ratios:
                 doses[str(dose)] = round(100 * math.expm1(fmean(ratios)), 3)
         unchanged = list(restarts.lines.get((kernel, 0, 0), {}).values())
-        times = [lines[kernel, 0].timing.time_us for lines in sessions.lines.values()]
+        times = [lines[kernel, 0].timing.time_us for lines in sessions.lines.values() if (kernel, 0) in lines]
         effects.append(
             Effect(
                 kernel=kernel,

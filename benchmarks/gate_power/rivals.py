@@ -69,8 +69,9 @@ def judge(
     def outcomes(process: int, chosen: Sequence[tuple[int, ...]]) -> Callable[[str, int, int], list[str]]:
         def of(kernel: str, base: int, dose: int) -> list[str]:
             fresh = sessions.lines[process][kernel, dose]
-            stored = [sessions.lines[other][kernel, base] for (other,) in chosen]
-            return [SLOWER if slower else PASS for slower in exceeds(fresh, stored)]
+            lines = (sessions.lines[other].get((kernel, base)) for (other,) in chosen)
+            stored = [line for line in lines if line is not None]
+            return [SLOWER if slower else PASS for slower in exceeds(fresh, stored)] if stored else []
 
         return of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import combinations
 from math import comb
 from random import Random
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarks.gate_power.kernels import POWER_LIMITED
 from benchmarks.gate_power.verdicts import Tally
 from pytest_gpuperf.baseline.schema import (
     BASELINE_SCHEMA,
@@ -40,25 +42,34 @@ _SOMEWHERE = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
 class Sessions:
     """Sampled sessions by process.
 
-    A process that was cut short, and a kernel that failed in most of them, are left out: a suite is compared
-    as a whole.
+    A kernel counts in a process that has timed it with every dose, and at a known clock if it is
+    power-limited: a run with the default budget knows it. A process that was cut short is left out.
     """
 
     def __init__(self, lines: Iterable[Screened]) -> None:
         by_process: dict[int, dict[tuple[str, int], Screened]] = {}
+        self.without_clock: set[int] = set()
+        """Processes in which a power-limited kernel does not count."""
         for line in lines:
-            by_process.setdefault(line.process, {})[line.kernel, line.permille] = line
-        keys = {key for lines in by_process.values() for key in lines}
-        usual = {
-            key for key in keys if 2 * sum(key in lines for lines in by_process.values()) > len(by_process)
-        }
-        self.lines = {
-            process: lines for process, lines in sorted(by_process.items()) if usual <= lines.keys()
-        }
-        self.kernels = sorted(sorted({kernel for kernel, _ in usual}), key=self._typical_us)
+            if line.kernel in POWER_LIMITED and line.timing.clock_model is None:
+                self.without_clock.add(line.process)
+            else:
+                by_process.setdefault(line.process, {})[line.kernel, line.permille] = line
+        self.doses = sorted({dose for lines in by_process.values() for _, dose in lines})
+        kernels = {kernel for lines in by_process.values() for kernel, _ in lines}
+        self.lines: dict[int, dict[tuple[str, int], Screened]] = {}
+        for process, found in sorted(by_process.items()):
+            whole = {kernel for kernel in kernels if all((kernel, dose) in found for dose in self.doses)}
+            if 2 * len(whole) > len(kernels):
+                self.lines[process] = {key: line for key, line in found.items() if key[0] in whole}
+        times = Counter(kernel for process in self.lines for kernel in self.of(process))
+        several = sorted(kernel for kernel, count in times.items() if count > 1)
+        self.kernels = sorted(several, key=self._typical_us)
         """Short ones first."""
-        self.doses = sorted({dose for _, dose in usual})
-        self._usual = usual
+
+    def of(self, process: int) -> list[str]:
+        """The kernels that count in a process."""
+        return sorted({kernel for kernel, _ in self.lines[process]})
 
     def halves(self) -> tuple[list[int], list[int]]:
         """Processes of each card in turn: for tuning, and held out."""
@@ -77,10 +88,6 @@ class Sessions:
         """UUID of the GPU that a process ran on."""
         return next(iter(self.lines[process].values())).card
 
-    def has(self, kernel: str, dose: int) -> bool:
-        """Whether a kernel was sampled with a dose."""
-        return (kernel, dose) in self._usual
-
     def log_sd(self, kernel: str) -> float:
         """Standard deviation of the logarithm of a time between processes of a card; 0 where none has two.
 
@@ -88,7 +95,10 @@ class Sessions:
         """
         groups = []
         for processes in self._cards().values():
-            timings = [self.lines[process][kernel, 0].timing for process in processes]
+            found = [self.lines[process].get((kernel, 0)) for process in processes]
+            timings = [line.timing for line in found if line is not None]
+            if not timings:
+                continue
             whole = all(timing.normalised_us for timing in timings)
             mhz = timings[0].clock_model.reference_mhz if whole and timings[0].clock_model else 0.0
             groups.append([math.log(_at(timing, mhz)) for timing in timings])
@@ -145,7 +155,7 @@ def judge(
         def of(kernel: str, base: int, dose: int) -> list[str]:
             timing = sessions.lines[process][kernel, dose].timing
             found = (gate.compare((kernel, LABEL), timing) for gate in gates[base])
-            return [each.decision.outcome.value if each else "not compared" for each in found]
+            return [each.decision.outcome.value for each in found if each is not None]
 
         return of
 
@@ -177,9 +187,7 @@ def tally(
             continue
         outcomes = rule(process, choices)
         for kernel in sessions.kernels:
-            for dose in sessions.doses:
-                if not sessions.has(kernel, dose):
-                    continue
+            for dose in sessions.doses if (kernel, 0) in sessions.lines[process] else ():
                 counted.add(kernel, None, outcomes(kernel, dose, dose))
                 if dose:
                     counted.add(kernel, dose, outcomes(kernel, 0, dose))
@@ -190,9 +198,8 @@ def _gate(
     sessions: Sessions, process: int, stored: Sequence[int], base: int, thresholds: Thresholds | None
 ) -> Gate:
     tests = {}
-    for kernel in sessions.kernels:
-        if not sessions.has(kernel, base):
-            continue
+    common = [kernel for kernel in sessions.kernels if all(kernel in sessions.of(each) for each in stored)]
+    for kernel in common:
         timings = [(_run(each), sessions.lines[each][kernel, base].timing) for each in stored]
         alike = [(run, found) for run, timing in timings if (found := timing.by(timings[0][1].figure))]
         time = msgspec.convert(merged_time({}, alike, replace=True, dates={}), TimeBaseline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.gate_power.analysis import PAIRED, STORED, screen_name
+from benchmarks.gate_power.kernels import POWER_LIMITED
 from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, PASS, SLOWER
 from benchmarks.markdown import provenance, table, us
 
@@ -140,6 +141,11 @@ def summarised(summary: Summary) -> str:
     )
     parts.append(f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}.")
     parts.append(f"Tuning on the half that is held out {_would_change(summary, summary.tuned_swapped)}.")
+    if summary.without_clock:
+        parts.append(
+            f"Not counted: {' and '.join(POWER_LIMITED)} in {summary.without_clock} sessions, in whose "
+            "budget it was not found out how it hangs on the clock."
+        )
     if summary.failed:
         parts.append(f"{len(summary.failed)} measurements failed or were cut short.")
     return " ".join(parts) + "\n"

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 BUDGET_S = 0.25
 """A quarter of the default: 20 blocks, and no time to move the clock."""
-POWER_LIMITED_BUDGET_S = 0.6
-"""Enough to find out how a time hangs on the SM clock. The other kernels run at the highest clock and do
-without: there is nothing to bring to another."""
+POWER_LIMITED_BUDGET_S = 1.0
+"""The default, in which it is found out how a time hangs on the SM clock. The other kernels run at the
+highest clock and do without: there is nothing to bring to another."""
 LAUNCHES = 30
 LAUNCHES_BLOCKED_US = 2_000
 """While they are queued: what is timed is the GPU and not how fast the host can launch."""
