@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from benchmarks.gate_power import pairs, rivals, screens
 from benchmarks.gate_power.analysis import DRAWS, PAIRED, Summary, analyse, screen_name
-from benchmarks.gate_power.samples import Paired, Screened, read
+from benchmarks.gate_power.samples import Line, Paired, Screened, read
 from benchmarks.gate_power.tuning import PAIRED_GRID, SCREEN_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
@@ -146,6 +146,15 @@ def test_what_a_dose_does_is_measured(summary: Summary) -> None:
     for each in summary.effects:
         assert each.doses_pct == pytest.approx({"5": 0.5, "10": 1, "20": 2, "50": 5}, abs=0.15)
         assert each.session_sd_pct == pytest.approx(0.15, abs=0.08)
+        assert each.restart_sd_pct == pytest.approx(0.15, abs=0.08)
+
+
+def test_which_side_went_ahead_is_no_spread_of_what_is_compared() -> None:
+    lines: list[Line] = [screened(at, "k", 0, 10.0) for at in range(2)]
+    lines += [paired(at, "k", 0, 0, 0.005 * (-1) ** at) for at in range(6)]
+    (effect,) = analyse(lines).effects
+    assert effect.restart_sd_pct == 0
+    assert effect.raw_restart_sd_pct == pytest.approx(0.55, abs=0.01)
 
 
 def test_thresholds_are_tuned_on_the_half_that_is_not_reported() -> None:

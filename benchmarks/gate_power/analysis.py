@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from statistics import fmean, median, stdev
+from statistics import fmean, median, variance
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -67,9 +67,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     session_sd_pct: float
     """Standard deviation between the processes of a card, without a dose; 0 where there is only one."""
     restart_sd_pct: float
-    """Standard deviation of a paired ratio between restarts, of unchanged code; 0 where there are none."""
+    """Standard deviation of a paired ratio between restarts of one order, at one clock, of unchanged code; 0
+    where there are none."""
     raw_restart_sd_pct: float
-    """The same of times as measured, not brought to one clock."""
+    """The same of all restarts and of times as measured."""
     doses_pct: dict[str, float]
     """Change of the time by per mille of more work: the mean over the restarts, or else the processes."""
 
@@ -216,20 +217,25 @@ def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effec
             ]
             if dose and ratios:
                 doses[str(dose)] = round(100 * math.expm1(fmean(ratios)), 3)
-        unchanged = list(restarts.lines.get((kernel, 0, 0), {}).values())
+        unchanged = sorted(restarts.lines.get((kernel, 0, 0), {}).items())
+        orders = [[line.log_ratio for at, line in unchanged if at % 2 == order] for order in range(2)]
         times = [lines[kernel, 0].timing.time_us for lines in sessions.lines.values() if (kernel, 0) in lines]
         effects.append(
             Effect(
                 kernel=kernel,
                 time_us=round(median(times), 3),
                 session_sd_pct=round(100 * sessions.log_sd(kernel), 3),
-                restart_sd_pct=_sd_pct([line.log_ratio for line in unchanged]),
-                raw_restart_sd_pct=_sd_pct([line.raw_log_ratio for line in unchanged]),
+                restart_sd_pct=_sd_pct(orders),
+                raw_restart_sd_pct=_sd_pct([[line.raw_log_ratio for _, line in unchanged]]),
                 doses_pct=doses,
             )
         )
     return effects
 
 
-def _sd_pct(ratios: Sequence[float]) -> float:
-    return round(100 * stdev(ratios), 3) if len(ratios) > 1 else 0.0
+def _sd_pct(groups: Iterable[Sequence[float]]) -> float:
+    """Within groups, in per cent."""
+    several = [ratios for ratios in groups if len(ratios) > 1]
+    df = sum(len(ratios) - 1 for ratios in several)
+    squares = sum(variance(ratios) * (len(ratios) - 1) for ratios in several)
+    return round(100 * math.sqrt(squares / df), 3) if df else 0.0

@@ -28,7 +28,7 @@ def effects(summary: Summary) -> str:
         "time µs",
         "spread between sessions %",
         "between restarts, as measured %",
-        "between restarts, at one clock %",
+        "as compared %",
         *(f"{_pct(dose)} more work" for dose in doses),
     )
     rows = [

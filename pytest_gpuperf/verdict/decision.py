@@ -30,8 +30,7 @@ class Thresholds:
 
     The guesses are standard deviations of a time in per cent. A guess with `n` degrees of freedom weighs as
     much as `n + 1` measured sessions, and gives way as real ones come in. Those of sessions and restarts were
-    tuned on half of the samples of two H200s, and raise no false alarm in the other (`docs/gate.md`,
-    "Thresholds").
+    tuned on half of the samples of H200s, and raise no false alarm in the other (`docs/gate.md`, "Thresholds").
     """
 
     indifference_pct: float = 0.25
@@ -53,7 +52,7 @@ class Thresholds:
     false discoveries is just that.
     """
     session_sd_pct: float = 0.25
-    """Guess of the spread between sessions on one card. Steady kernels spread by 0.01 to 0.26 % there, and by
+    """Guess of the spread between sessions on one card. Steady kernels spread by 0.01 to 0.20 % there, and by
     0.01 to 0.25 % in `tests/data/noise_sessions.json`. What another day adds is in neither; where sessions
     show it, it counts."""
     session_sd_us: float = 0.02
@@ -68,13 +67,13 @@ class Thresholds:
     card_df: float = 4
     """Degrees of freedom of that guess: five cards outweigh it."""
     restart_sd_pct: float = 0.3
-    """Guess of the spread of a paired ratio between restarts: less than of two sessions, as both sides share
-    the state of the GPU."""
+    """Guess of the spread of a paired ratio between restarts of one order: less than of two sessions, as both
+    sides share the state of the GPU. On H200s it is 0.02 to 0.08 %, with a rare restart 3 % off."""
     restart_df: float = 2
-    """Degrees of freedom of that guess: four restarts outweigh it. With 4, unchanged code was called
-    slower."""
+    """Degrees of freedom of that guess: five restarts outweigh it."""
     looks: tuple[int, ...] = (4, 6, 10)
-    """Restarts after which a paired comparison may end."""
+    """Restarts after which a paired comparison may end. Even numbers, as the sides go ahead in turn. Two
+    would tell nothing: hardly any of the level may be spent that early."""
 
 
 @dataclass(frozen=True)
