@@ -30,7 +30,8 @@ class Thresholds:
 
     The guesses are standard deviations of a time in per cent. A guess with `n` degrees of freedom weighs as
     much as `n + 1` measured sessions, and gives way as real ones come in. Those of sessions and restarts were
-    tuned on half of the samples of H200s, and raise no false alarm in the other (`docs/gate.md`, "Thresholds").
+    tuned on half of the samples of H200s, and raise no false alarm in the other (`docs/gate.md`,
+    "Thresholds").
     """
 
     indifference_pct: float = 0.25
