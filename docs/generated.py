@@ -205,6 +205,28 @@ def token_reduction(_: Path) -> str:
     return _table(titles, rows)
 
 
+def host_sessions(root: Path) -> str:
+    """What the baseline's sessions say of the encoder without token reduction and with it."""
+    path = root / "baselines" / "nvidia-h200" / "test_token_reduction.json"
+    tests = json.loads(path.read_text(encoding="utf-8"))["tests"]
+
+    def times_of(nodeid: str) -> dict[str, float]:
+        sessions = tests[nodeid]["measurements"]["main"]["time"]["sessions"]
+        return {session["run"]: session["time_us"] for session in sessions}
+
+    rows = []
+    for nodeid in tests:
+        name = nodeid.partition("::")[2]
+        if name.startswith("test_full"):
+            full, reduced = times_of(nodeid), times_of(nodeid.replace("full", "reduced"))
+            milliseconds = (
+                ", ".join(f"{time / 1000:.2f}" for time in times.values()) for times in (full, reduced)
+            )
+            changes = ", ".join(f"{100 * (reduced[run] / full[run] - 1):+.1f} %" for run in full)
+            rows.append((f"`{name}`", *milliseconds, changes))
+    return _table(("test", "time, ms", "with reduction, ms", "change"), rows)
+
+
 PLANTED = {
     "memcheck": ("test_out_of_bounds", "test_trap"),
     "racecheck": ("test_race",),
@@ -254,6 +276,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_by_kernel": _of_results(GATE, analysis.read, lambda found: gate.by_kernel(found.held_out)),
     "gate_tuned": _of_results(GATE, analysis.read, gate.tuned),
     "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
+    "host_sessions": host_sessions,
     "multiprocessors": multiprocessors,
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
