@@ -38,6 +38,8 @@ class BreakEven:
         smallest, largest = self.sizes[0], self.sizes[-1]
         measured = f"{smallest:g}" if smallest == largest else f"{smallest:g} to {largest:g}"
         if self.size is None:
+            if max(self.net_us) > 0:
+                return f"does not pay at {largest:g}, the largest measured"
             return f"never pays in the measured range ({measured})"
         if self.always:
             return f"pays in all of the measured range ({measured})"
