@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks.counter_agreement.agreement import COMPUTE_BOUND, differences, dram_bytes, expected_same
+from benchmarks.counter_agreement.agreement import COMPUTE_BOUND, contradictions, differences, dram_bytes
 from benchmarks.counter_agreement.results import (
     LEAST_BYTES,
     SCHEMA,
@@ -30,7 +30,7 @@ def reading(**metrics: float) -> Reading:
 
 
 def call(cupti: list[Reading], ncu: list[Reading]) -> Agreement:
-    return Agreement(cupti=tuple(cupti), ncu=tuple(ncu), cupti_seconds=(1.5, 0.25))
+    return Agreement(cupti=tuple(cupti), ncu=tuple(ncu), cupti_seconds=(1.5, 0.25, 0.35, 0.27))
 
 
 def results(found: Agreement, **facts: float) -> Results:
@@ -73,17 +73,14 @@ def test_no_value_of_cuptis_is_the_zero_of_ncu_and_no_other_value() -> None:
     assert unlike(call([reading()], [reading(tensor_active=30)]), "tensor_active") != []
 
 
-def test_traffic_without_a_count_of_bytes_is_the_share_of_the_peak() -> None:
-    share = reading(dram_throughput=50, duration_us=10)
-    assert dram_bytes([share, reading(dram_bytes=7)], 4e6) == (20e6, 7)
-
-
 def test_the_tables_name_what_differs_and_what_was_not_taken() -> None:
     found = call([reading(duration_us=11, dram_bytes=2e6)], [reading(duration_us=10, dram_bytes=3e6)])
     assert "| `duration_us` | 0 of 1 | square_torch: 11, 10 |" in agreement_table(results(found))
     row = traffic_table(results(found)).splitlines()[-1]
-    assert row == "| square_torch | 268.4 | 2.0 | 3.0 | 11.00 | 10.00 | 1.50, 0.25 |"
-    assert cost(results(found)).endswith("(0.25 to 0.25). What ncu costs was not taken.\n")
+    assert row == "| square_torch | 268.4 | 2.0 | 3.0 | 11.00 | 10.00 | 1.50, 0.25, 0.35, 0.27 |"
+    assert cost(results(found)).endswith(
+        " of its call: 0.27 s (0.25 to 0.35). What ncu costs was not taken.\n"
+    )
     timed = results(found, ncu_seconds=12.0, plain_seconds=8.0)
     assert cost(timed).endswith("ncu: 4.0 s more than without it, 4.00 s for each of 1.\n")
 
@@ -95,28 +92,37 @@ def test_a_call_that_failed_has_a_row_without_values() -> None:
 
 @pytest.mark.parametrize("name", LEAST_BYTES)
 def test_the_recorded_kernels_agree_where_they_have_to(name: str) -> None:
-    assert unlike(read(RECORDED).calls[name], *expected_same(name)) == []
+    assert [str(each) for each in contradictions(name, read(RECORDED).calls[name])] == []
 
 
 @pytest.mark.parametrize("name", ["square_torch", "square_triton", "softmax", "entropy"])
 def test_what_was_recorded_streams_what_it_has_to(name: str) -> None:
-    recorded = read(RECORDED)
-    moved = dram_bytes(recorded.calls[name].cupti, recorded.dram_peak_bytes_per_us)
-    assert moved == pytest.approx((LEAST_BYTES[name],) * 2, rel=0.03)
+    moved = dram_bytes(read(RECORDED).calls[name].cupti)
+    assert moved == pytest.approx((LEAST_BYTES[name],) * 3, rel=0.03)
 
 
 def test_the_source_names_gpu_and_tool() -> None:
     said = source(read(RECORDED))
     assert said.startswith("NVIDIA H200, driver 580.159.04, ")
     assert said.endswith(
-        "commit 872f9f6, 2026-11-21, ncu 2025.3.1.0 with `--cache-control none --clock-control none`.\n"
+        "commit 5ba2459, 2026-11-21, ncu 2025.3.1.0 with `--cache-control none --clock-control none`.\n"
     )
 
 
 def test_time_is_compared_where_nothing_waits_for_dram() -> None:
     slow = call([reading(duration_us=11)], [reading(duration_us=10)])
-    assert unlike(slow, *expected_same(COMPUTE_BOUND[0])) == ["duration_us: 11 by CUPTI, 10 by ncu"]
-    assert unlike(slow, *expected_same("square_torch")) == []
+    found = contradictions(COMPUTE_BOUND[0], slow)
+    assert [str(each) for each in found] == ["duration_us: 11 by CUPTI, 10 by ncu"]
+    assert contradictions("square_torch", slow) == []
+
+
+def test_constants_may_come_late_only_where_the_input_does() -> None:
+    found = call(
+        [reading(stall_imc_miss=3, stall_barrier=9)],
+        [reading(stall_imc_miss=12, stall_barrier=7)],
+    )
+    metrics = [[each.metric for each in contradictions(name, found)] for name in ("square_small", "softmax")]
+    assert metrics == [["stall.barrier"], ["stall.imc_miss", "stall.barrier"]]
 
 
 def test_results_of_a_newer_schema_are_refused(tmp_path: Path) -> None:

@@ -63,9 +63,6 @@ class Results(Record, frozen=True, kw_only=True):
     """Wall-clock time of the process under ncu; None where it was not taken."""
     plain_seconds: float | None = None
     """That of the same process without ncu; None where it was not taken."""
-    dram_peak_bytes_per_us: float = 0.0
-    """Of this model of GPU: `dram_bytes` over `duration_us` and `dram_throughput` of its recorded kernels.
-    For files without `dram_bytes`; else 0."""
 
 
 def read(path: Path) -> Results:

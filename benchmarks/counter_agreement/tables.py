@@ -67,7 +67,7 @@ def traffic_table(results: Results) -> str:
     rows = []
     for name, call in results.calls.items():
         least = LEAST_BYTES.get(name, 0)
-        moved = [_megabytes(side, results.dram_peak_bytes_per_us) for side in (call.cupti, call.ncu)]
+        moved = [_megabytes(side) for side in (call.cupti, call.ncu)]
         times = [_time(side) for side in (call.cupti, call.ncu)]
         cost = ", ".join(f"{seconds:.2f}" for seconds in call.cupti_seconds)
         rows.append((name, f"{least / 1e6:.1f}" if least else UNKNOWN, *moved, *times, cost or UNKNOWN))
@@ -76,7 +76,7 @@ def traffic_table(results: Results) -> str:
 
 def cost(results: Results) -> str:
     """What a lookup costs by each."""
-    later = [call.cupti_seconds[-1] for call in results.calls.values() if len(call.cupti_seconds) > 1]
+    later = [seconds for call in results.calls.values() for seconds in call.cupti_seconds[1:]]
     lines = []
     if later:
         lines.append(
@@ -92,9 +92,9 @@ def cost(results: Results) -> str:
     return " ".join(lines) + "\n"
 
 
-def _megabytes(readings: tuple[Reading, ...], peak: float) -> str:
-    known = readings and (peak or all("dram_bytes" in reading.metrics for reading in readings))
-    return f"{median(dram_bytes(readings, peak)) / 1e6:.1f}" if known else UNKNOWN
+def _megabytes(readings: tuple[Reading, ...]) -> str:
+    known = readings and all("dram_bytes" in reading.metrics for reading in readings)
+    return f"{median(dram_bytes(readings)) / 1e6:.1f}" if known else UNKNOWN
 
 
 def _time(readings: tuple[Reading, ...]) -> str:

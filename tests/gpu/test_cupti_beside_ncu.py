@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.counter_agreement.agreement import differences, dram_bytes, expected_same
+from benchmarks.counter_agreement.agreement import contradictions, dram_bytes
 from benchmarks.counter_agreement.measure import measure
 from benchmarks.counter_agreement.results import LEAST_BYTES, Agreement, Results
 from pytest_gpuperf.counters.ncu import find_ncu
@@ -41,13 +41,12 @@ def call_of(results: Results, name: str) -> Agreement:
 
 @pytest.mark.parametrize("name", LEAST_BYTES)
 def test_values_that_do_not_hang_on_what_l2_holds_are_those_of_ncu(name: str, results: Results) -> None:
-    found = differences(call_of(results, name), expected_same(name))
-    assert [str(difference) for difference in found if not difference.same] == []
+    assert [str(each) for each in contradictions(name, call_of(results, name))] == []
 
 
 @pytest.mark.parametrize("name", STREAMED)
 def test_what_a_kernel_streams_is_counted_to_the_last_line(name: str, results: Results) -> None:
-    for moved in dram_bytes(call_of(results, name).cupti, 0):
+    for moved in dram_bytes(call_of(results, name).cupti):
         assert moved == pytest.approx(LEAST_BYTES[name], rel=0.03)
 
 
