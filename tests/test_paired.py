@@ -167,6 +167,32 @@ def test_which_side_went_ahead_does_not_count() -> None:
     assert decide_paired(ahead[:5], T).change_pct == pytest.approx(0.0)
 
 
+def test_a_restart_that_is_missing_leaves_the_others_in_their_order() -> None:
+    new_first = [False, True, False, False, True, False, True, False, True, True]
+    ratios = [-0.005 if new else 0.005 for new in new_first]
+    known, alternating = (decide_paired(ratios, T, new_first=order) for order in (new_first, ()))
+    assert known.change_pct == pytest.approx(0.0)
+    assert known.high_pct < 0.2 < alternating.high_pct
+
+
+def test_code_that_lowers_the_clock_is_slower_though_its_cycles_are_the_same() -> None:
+    at_one_clock, raw = [0.0, 0.0002] * 5, [0.03, 0.031] * 5
+    decision = decide_paired(at_one_clock, T, raw=raw)
+    assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, True)
+    assert decision.change_pct == pytest.approx(3.1, abs=0.1)
+    # Not yet sure of what was measured, it goes on, and is no pass.
+    assert (
+        decide_paired(at_one_clock[:4], T, 100, raw=[0.01, 0.012, 0.014, 0.016]).outcome
+        is Outcome.INCONCLUSIVE
+    )
+
+
+def test_a_clock_that_the_noise_alone_moves_hides_no_slowdown() -> None:
+    raw = [0.012, 0.009, 0.006, 0.013, 0.010, 0.008, 0.011, 0.012, 0.009, 0.010]
+    decision = decide_paired([0.0101, 0.0099] * 5, T, raw=raw)
+    assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, False)
+
+
 def test_the_more_tests_are_compared_the_more_it_takes_to_be_called_slower() -> None:
     ratios = [0.006, 0.007, 0.008, 0.006, 0.007, 0.008]
     outcomes = [decide_paired(ratios, T, comparisons, final=True).outcome for comparisons in (1, 100)]

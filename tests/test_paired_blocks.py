@@ -13,14 +13,20 @@ CYCLES = 190_000.0
 
 
 def restart(
-    cycles: dict[str, float], mhz: dict[str, float], *, share: float = 1.0, wander: float = 0.01
+    cycles: dict[str, float],
+    mhz: dict[str, float],
+    *,
+    share: float = 1.0,
+    wander: float = 0.01,
+    noise: float = 1e-4,
+    seed: int = 5,
 ) -> tuple[PairedBlock, ...]:
     """Blocks whose time hangs on the clock with a share, while the clock wanders about that of the side."""
-    rng = Random(5)
+    rng = Random(seed)
 
     def block(side: str) -> PairedBlock:
         clock = mhz[side] * math.exp(rng.gauss(0, wander))
-        time_us = cycles[side] / 1900 * (1900 / clock) ** share * math.exp(rng.gauss(0, 1e-4))
+        time_us = cycles[side] / 1900 * (1900 / clock) ** share * math.exp(rng.gauss(0, noise))
         return PairedBlock(side, time_us, clock)  # type: ignore[arg-type]
 
     return in_turn(block, Random(1), 0.0)  # type: ignore[arg-type]
@@ -64,3 +70,13 @@ def test_without_a_clock_times_are_as_measured() -> None:
         PairedBlock(side, time_us, 0.0) for side, time_us in zip("ABBA", (1, 2, 3, 4), strict=True)
     )  # type: ignore[arg-type]
     assert at_one_clock(blocks, [1.0, 2.0, 3.0, 4.0]) == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_noise_of_times_and_clocks_takes_nothing_off_a_slowdown_of_memory_bound_code() -> None:
+    """Where the clocks of the sides differ, a slope that is only noise would."""
+    slower, clocks = {"A": CYCLES, "B": 1.01 * CYCLES}, {"A": 1900.0, "B": 1843.0}
+    found = [
+        ratios(restart(slower, clocks, share=0.0, wander=0.001, noise=0.003, seed=seed))[1]
+        for seed in range(200)
+    ]
+    assert sum(found) / len(found) == pytest.approx(math.log(1.01), abs=4e-4)

@@ -81,8 +81,9 @@ def test_k(gpuperf):
 """
     project.commit({"test_k.py": test, "kernels.py": kernel(10.0) + "SIDE = 'A'"})
     project.write({"kernels.py": kernel(10.0) + "SIDE = 'B'"})
-    found(project.compare(K, looks=(4,)))
+    record = found(project.compare(K, looks=(4,))).record
     assert order.read_text() in ("ABBAABBA", "BAABBAAB")
+    assert record.new_first == tuple(side == "B" for side in order.read_text()[::2])
 
 
 def test_each_restart_has_processes_of_its_own(project: Project) -> None:

@@ -104,6 +104,21 @@ def test_calls_that_launch_unlike_numbers_have_no_such_time(time: Callable[..., 
         time()
 
 
+def test_kernels_that_ran_outside_of_the_stamps_are_no_block(time: Callable[..., list[Block]]) -> None:
+    calls = [kernel(1000 + 100 * at, 5.0) for at in range(CALLS)]
+    begin, end = kernel(910, 4, "gpuperf_stamp"), kernel(5000, 4, "gpuperf_stamp")
+    with pytest.raises(CuptiError, match="ran before the block began or after its end"):
+        time(kernel(0, 900, "spin_kernel"), kernel(10, 5.0), begin, *calls, end, stamps=ClockOfBlocks())
+
+
+def test_flushes_that_do_not_come_once_a_call_are_no_cold_time(time: Callable[..., list[Block]]) -> None:
+    """Two kernels in every second call only: as many activities as two a call."""
+    fill, work = ("fill", 7.0), ("k", 5.0)
+    ran = [fill, work, work, fill] * (CALLS // 2)
+    with pytest.raises(CuptiError, match="do not all launch the same"):
+        time(*(kernel(100 * at, us, name) for at, (name, us) in enumerate(ran)), flushed=True)
+
+
 def test_what_overlaps_counts_for_the_first_call() -> None:
     first, second = [kernel(0, 10), kernel(4, 3)], [kernel(8, 6)]
     assert busy_us([first, second]) == [10.0, 4.0]

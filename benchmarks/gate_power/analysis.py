@@ -11,6 +11,7 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.gate_power import pairs, rivals, screens, tuning
+from benchmarks.gate_power.kernels import POWER_LIMITED
 from benchmarks.gate_power.samples import Began, Failed, Paired, Screened
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
@@ -102,6 +103,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The same with the tuned thresholds; the rules without any are left out."""
     everything: Figures
     """Both halves, with the thresholds as shipped."""
+    whatever_clock: Figures
+    """The power-limited kernels alone, in all sessions, also where they do not count elsewhere; of the stored
+    screen, with the thresholds as shipped."""
     failed: list[str]
 
 
@@ -113,8 +117,9 @@ def read(path: Path) -> Summary:
 def analyse(lines: Iterable[Line]) -> Summary:
     """Summarise samples. The same samples give the same summary."""
     lines = list(lines)
+    screened = [line for line in lines if isinstance(line, Screened)]
     began = [line for line in lines if isinstance(line, Began)]
-    sessions = screens.Sessions(line for line in lines if isinstance(line, Screened))
+    sessions = screens.Sessions(screened)
     restarts = pairs.Restarts(line for line in lines if isinstance(line, Paired))
     shipped = Thresholds()
     tuning_sessions, held_out = sessions.halves()
@@ -142,6 +147,7 @@ def analyse(lines: Iterable[Line]) -> Summary:
         held_out=_figures(held_out, held_out_restarts, on_held_out, by_kernel=True),
         held_out_tuned=_figures(held_out, held_out_restarts, tuned_on_held_out),
         everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),
+        whatever_clock=_whatever_clock(screens.Sessions(screened, at_known_clock=False), shipped),
         failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
     )
 
@@ -198,6 +204,24 @@ def _figures(
                 )
             )
     return Figures(processes=len(new), restarts=len(restarts), rules=rules)
+
+
+def _whatever_clock(sessions: screens.Sessions, thresholds: Thresholds) -> Figures:
+    new = list(sessions.lines)
+    rules = []
+    for stored in STORED:
+        tally = screens.judge(sessions, new, stored, DRAWS, thresholds)
+        rules.extend(
+            Rule(
+                name=screen_name(stored),
+                unchanged=tally.verdicts(None, kernel),
+                doses={str(dose): tally.verdicts(dose, kernel) for dose in tally.doses},
+                seconds=round(fmean(line.seconds for line in sessions.of_kernel(kernel)), 4),
+            )
+            for kernel in POWER_LIMITED
+            if tally.verdicts(None, kernel).count
+        )
+    return Figures(processes=len(new), restarts=0, rules=rules)
 
 
 def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effect]:

@@ -103,12 +103,20 @@ def _other(restart: int) -> int:
 
 def _sequential(order: Sequence[Paired], thresholds: Thresholds, comparisons: int) -> tuple[Decision, int]:
     """The decision of a run that takes restarts in this order, and how many it takes."""
-    ratios = [line.log_ratio for line in order]
+    ratios, raw = [line.log_ratio for line in order], [line.raw_log_ratio for line in order]
+    new_first = [bool(line.restart % 2) for line in order]
     used = 0
     while True:
         look = next_look(used, thresholds)
         used = min(look or len(ratios), len(ratios))
         final = next_look(used, thresholds) is None or used == len(ratios)
-        decision = decide_paired(ratios[:used], thresholds, comparisons, final=final)
+        decision = decide_paired(
+            ratios[:used],
+            thresholds,
+            comparisons,
+            final=final,
+            raw=raw[:used],
+            new_first=new_first[:used],
+        )
         if final or decision.outcome is not Outcome.INCONCLUSIVE:
             return decision, used

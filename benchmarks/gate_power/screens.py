@@ -42,16 +42,19 @@ _SOMEWHERE = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
 class Sessions:
     """Sampled sessions by process.
 
-    A kernel counts in a process that has timed it with every dose, and at a known clock if it is
-    power-limited: a run with the default budget knows it. A process that was cut short is left out.
+    A kernel counts in a process that has timed it with every dose. A process that was cut short is left out.
+
+    Args:
+        lines: The samples.
+        at_known_clock: Whether a power-limited kernel counts only where its clock model is known.
     """
 
-    def __init__(self, lines: Iterable[Screened]) -> None:
+    def __init__(self, lines: Iterable[Screened], *, at_known_clock: bool = True) -> None:
         by_process: dict[int, dict[tuple[str, int], Screened]] = {}
         self.without_clock: set[int] = set()
         """Processes in which a power-limited kernel does not count."""
         for line in lines:
-            if line.kernel in POWER_LIMITED and line.timing.clock_model is None:
+            if at_known_clock and line.kernel in POWER_LIMITED and line.timing.clock_model is None:
                 self.without_clock.add(line.process)
             else:
                 by_process.setdefault(line.process, {})[line.kernel, line.permille] = line
@@ -70,6 +73,10 @@ class Sessions:
     def of(self, process: int) -> list[str]:
         """The kernels that count in a process."""
         return sorted({kernel for kernel, _ in self.lines[process]})
+
+    def of_kernel(self, kernel: str) -> list[Screened]:
+        """What was sampled of a kernel."""
+        return [line for lines in self.lines.values() for (of, _), line in lines.items() if of == kernel]
 
     def halves(self) -> tuple[list[int], list[int]]:
         """Processes of each card in turn: for tuning, and held out."""
@@ -107,12 +114,7 @@ class Sessions:
         return math.sqrt(sum(squares) / df) if df else 0.0
 
     def _typical_us(self, kernel: str) -> float:
-        return median(
-            line.timing.time_us
-            for lines in self.lines.values()
-            for (of, _), line in lines.items()
-            if of == kernel
-        )
+        return median(line.timing.time_us for line in self.of_kernel(kernel))
 
     def _cards(self) -> dict[str, list[int]]:
         cards: dict[str, list[int]] = {}

@@ -199,9 +199,12 @@ def detach() -> None:
 
     torch does so itself where `TEARDOWN_CUPTI=1` is set, but in a thread that waits for a later call into
     CUDA: a process that makes none hangs at its end, and CUPTI may be gone from under whoever uses it next.
-    Nothing is done while a torch.profiler runs, or where there is no CUPTI.
+    Nothing is done while a torch.profiler runs in any thread, or where there is no CUPTI. The warm-up step of
+    a profiler with a schedule cannot be told from none.
     """
+    # The one of this thread, and that of any.
     running = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
+    running = running or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
     if running or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return
     torch.cuda.synchronize()

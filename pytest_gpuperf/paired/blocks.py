@@ -23,8 +23,8 @@ MOST_QUADS = 64
 PRECISE_PCT = 0.03
 """Standard error of a restart's ratio, in per cent, below which more blocks tell nothing: restarts differ by
 more."""
-STILL = 0.001
-"""A clock that varies by less, relatively, shows nothing of how a time goes with it."""
+SURE = 3.0
+"""Standard errors by which a time has to go with the clock before it is corrected for it."""
 
 
 @dataclass(frozen=True)
@@ -70,25 +70,30 @@ def log_times(blocks: Sequence[PairedBlock]) -> list[float] | None:
 
 
 def at_one_clock(blocks: Sequence[PairedBlock], logs: Sequence[float]) -> list[float]:
-    """Logarithms of the times as they would be at the mean SM clock of all blocks; as they are where unknown.
+    """Logarithms of the times as they would be at the mean SM clock of all blocks.
 
     An analysis of covariance, with the side as the factor (R. A. Fisher, Statistical Methods for Research
     Workers, 4th ed. 1932, section 49.1). How a time goes with the clock is read within each side, where the
     code is the same: the time of work bound by the SMs goes with `clock ** -1`, that of work bound by memory
-    not at all. Where the clock hardly varies within the sides, the times are left alone, as one ridge of
-    `STILL` on the slope has it.
+    not at all. Where that cannot be told from no effect, or the clock is not known, the times are left alone.
     """
     if not all(block.sm_clock_mhz for block in blocks):
         return list(logs)
     clocks = [math.log(block.sm_clock_mhz) for block in blocks]
-    squares, products = len(blocks) * STILL**2, 0.0
+    clock_squares = products = log_squares = 0.0
     for side in ("A", "B"):
         own = [at for at, block in enumerate(blocks) if block.side == side]
         clock, log = (fmean(values[at] for at in own) for values in (clocks, logs))
-        squares += sum((clocks[at] - clock) ** 2 for at in own)
+        clock_squares += sum((clocks[at] - clock) ** 2 for at in own)
         products += sum((clocks[at] - clock) * (logs[at] - log) for at in own)
-    share = min(1.0, max(0.0, -products / squares))
-    mean = fmean(clocks)
+        log_squares += sum((logs[at] - log) ** 2 for at in own)
+    if not clock_squares:
+        return list(logs)
+    slope = products / clock_squares
+    residual = max(0.0, log_squares - slope * products) / (len(blocks) - 3)
+    if -slope < SURE * math.sqrt(residual / clock_squares):
+        return list(logs)
+    share, mean = min(1.0, -slope), fmean(clocks)
     return [log + share * (clock - mean) for log, clock in zip(logs, clocks, strict=True)]
 
 

@@ -57,7 +57,7 @@ class Candidate:
         for label in {**old, **new}:
             series = self.series[label]
             if label in taken.blocks:
-                series.add(taken.blocks[label], new[label], taken.seconds[label])
+                series.add(taken.blocks[label], new[label], taken.seconds[label], new_first=taken.new_first)
             elif series.log_ratios:
                 pass
             elif label in old and label in new and old[label] != new[label]:

@@ -40,6 +40,8 @@ class Restart:
     log_ratio: float
     raw_log_ratio: float
     """That of the times as measured."""
+    new_first: bool
+    """Whether the new code went ahead."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Series:
 
     @property
     def log_ratios(self) -> list[float]:
-        """Natural logarithm of new over old time, of each restart."""
+        """Natural logarithm of new over old time, of each restart, at one clock."""
         return [restart.log_ratio for restart in self.restarts]
 
     @property
@@ -66,14 +68,16 @@ class Series:
             self.decision is not None and self.decision.outcome is not Outcome.INCONCLUSIVE
         )
 
-    def add(self, blocks: tuple[PairedBlock, ...], mode: TimingMode, seconds: float) -> None:
+    def add(
+        self, blocks: tuple[PairedBlock, ...], mode: TimingMode, seconds: float, *, new_first: bool
+    ) -> None:
         """Take in one restart."""
         raw = log_times(blocks)
         if raw is None:
             self.reason = TOO_SHORT
             return
         logs = at_one_clock(blocks, raw)
-        self.restarts.append(Restart(blocks, logs, ratio(blocks, logs), ratio(blocks, raw)))
+        self.restarts.append(Restart(blocks, logs, ratio(blocks, logs), ratio(blocks, raw), new_first))
         self.mode = mode
         self.seconds += seconds
 
@@ -81,7 +85,13 @@ class Series:
         """Decide by the restarts so far, where there are any."""
         if self.log_ratios and not self.is_settled:
             self.decision = decide_paired(
-                self.log_ratios, thresholds, comparisons, tolerance_pct, final=final
+                self.log_ratios,
+                thresholds,
+                comparisons,
+                tolerance_pct,
+                final=final,
+                raw=[restart.raw_log_ratio for restart in self.restarts],
+                new_first=[restart.new_first for restart in self.restarts],
             )
 
     def result(self, commit: Commit, comparisons: int) -> PairedTime:
@@ -92,6 +102,7 @@ class Series:
             mode=self.mode,
             log_ratios=tuple(round(restart.log_ratio, 7) for restart in self.restarts),
             raw_log_ratios=tuple(round(restart.raw_log_ratio, 7) for restart in self.restarts),
+            new_first=tuple(restart.new_first for restart in self.restarts),
             comparisons=comparisons,
             old_us=self._time_us("A"),
             new_us=self._time_us("B"),

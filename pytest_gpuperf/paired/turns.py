@@ -39,6 +39,8 @@ class Taken:
     """By label, in quads."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By label: what its blocks took."""
+    new_first: bool = False
+    """Whether the new code went ahead."""
     shared: set[str] = field(default_factory=set)
     """Modules that both sides took from the checkout."""
 
@@ -82,7 +84,7 @@ class Turns:
         Raises:
             LostError: A worker has died, or hangs.
         """
-        taken = Taken()
+        taken = Taken(new_first=next(iter(self._players)) == "B")
         at = {side: self._move(side, Begin(), taken) for side in self._players}
         while any(isinstance(place, Ready) for place in at.values()):
             old, new = at["A"], at["B"]

@@ -182,6 +182,8 @@ class PairedTiming(Record, frozen=True, kw_only=True):
     raw_log_ratios: tuple[float, ...] = ()
     """The same of the times as they were measured; empty in runs from before times were brought to one
     clock."""
+    new_first: tuple[bool, ...] = ()
+    """Whether the new code went ahead, in each restart; empty in older runs."""
     comparisons: int = 1
     """Measurements that were compared in that run: among many, some differ by chance."""
     old_us: float = 0.0

@@ -191,6 +191,11 @@ def _recorded(
     # Behind the second stamp of a block both are copied to the host, which is none of the calls' work.
     parts = _parted(activities, SPIN if stamps is None else STAMP)
     of_blocks = parts[1:] if stamps is None else parts[1::2]
+    if stamps is not None and any(one.name and SPIN not in one.name for part in parts[::2] for one in part):
+        raise CuptiError(
+            "kernels of the calls ran before the block began or after its end",
+            expected="work on other streams that waits for the current one, and that it waits for",
+        )
     lengths = {len(block) for block in of_blocks}
     if not any(lengths):
         raise CuptiError("CUPTI recorded nothing", next_step="leave other profilers out of the process")
@@ -219,4 +224,6 @@ def _of_a_call(activities: list[Activity], calls: int, *, flushed: bool) -> floa
     each = len(activities) // calls
     # A flush is the first of its call, and no part of it.
     begin = int(flushed)
+    if flushed and len({(one.name, one.bytes) for one in activities[::each]}) > 1:
+        raise CuptiError("the calls do not all launch the same")
     return trimmed_mean(busy_us(activities[at + begin : at + each] for at in range(0, each * calls, each)))

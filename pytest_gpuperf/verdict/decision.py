@@ -103,6 +103,8 @@ class Decision:
     """Stored sessions, or restarts, that the estimate rests on."""
     new_card: bool = False
     """Whether no stored session is from the card of the new one, so that the spread between cards counts."""
+    as_measured: bool = False
+    """Whether a paired decision rests on the times as measured, and not on those at one clock."""
     suspect: bool = False
     """A pass that does not rule out `loss_pct` (or the tolerance, where that is more)."""
 

@@ -47,8 +47,8 @@ class TimeComparison:
     """Mean SM clock of the sessions; 0 where unknown."""
     against: str = ""
     """What the baseline is called; empty for the stored sessions."""
-    replicate: str = "session"
-    """What `decision.replicates` counts."""
+    in_turn: bool = False
+    """Whether both were taken in turn on one machine, so that `decision.replicates` counts restarts."""
 
     @property
     def slower(self) -> bool:

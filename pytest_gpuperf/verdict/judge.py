@@ -227,8 +227,7 @@ def _of_time(
 ) -> Iterator[Finding]:
     details = _details(comparison)
     line = time_line(time, mode)
-    in_turn = time.replicate == "restart"
-    closer = () if in_turn else (hints.closer,)
+    closer = () if time.in_turn else (hints.closer,)
     if time.slower:
         because = explanation(comparison)
         if because is not None:
@@ -239,7 +238,7 @@ def _of_time(
     elif time.faster:
         yield Finding(Status.IMPROVED, line, label, (*details, hints.accept))
     elif time.decision.outcome is Outcome.INCONCLUSIVE:
-        more = () if in_turn else (hints.more_sessions,)
+        more = () if time.in_turn else (hints.more_sessions,)
         yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
 
 

@@ -2,8 +2,8 @@
 
 The restart (both sides in fresh processes) is the replicate. Quads of one restart share its layout of memory
 and its state of the GPU, so their spread says nothing of what the next restart would say. Which side goes
-ahead in a restart decides whose tensors come first, and that alone moves a time by up to 0.5 % (a sum over
-rows, on an H200). So the sides go ahead in turn, and restarts are compared with those of the same order.
+ahead in a restart decides whose tensors come first, and that alone moves a time by tenths of a per cent
+on an H200. So the sides go ahead in turn, and restarts are compared with those of the same order.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ def decide_paired(
     comparisons: int = 1,
     tolerance_pct: float = 0.0,
     final: bool = False,
+    *,
+    raw: Sequence[float] = (),
+    new_first: Sequence[bool] = (),
 ) -> Decision:
     """Judge the restarts of a paired comparison so far.
 
@@ -93,19 +96,54 @@ def decide_paired(
     left. The bounds are at the level of the look (repeated confidence intervals; C. Jennison and B. W.
     Turnbull, J. R. Stat. Soc. B 51 (1989) 305).
 
+    Both sides share the machine, so a lower clock on one side is that code's own doing. Where the times as
+    measured say something else than those at one clock, each has half of the level, and slower by either is
+    slower.
+
     Args:
-        log_ratios: `restart_log_ratio` of each restart, at least one. The sides go ahead in turn: the old
-            code in every other restart.
+        log_ratios: `restart_log_ratio` of each restart, at least one, at one clock where that is known.
         thresholds: What counts. A change is significant at `false_discovery_rate / comparisons`.
         comparisons: Tests that are compared in pairs in this run.
         tolerance_pct: Slowdown that is accepted, in per cent; 0 leaves it to statistics.
         final: Whether no restart follows; none does after the last of `thresholds.looks`.
+        raw: The same of the times as measured; those of `log_ratios` where not given.
+        new_first: In which restarts the new code went ahead; in every other where not given.
 
     Returns:
         `inconclusive` where it takes more restarts to tell.
     """
-    restarts = len(log_ratios)
-    estimate = _estimate([log_ratios[0::2], log_ratios[1::2]], thresholds)
+    indifferent = math.log1p(thresholds.indifference_pct / 100)
+    if all(abs(one - other) <= indifferent for one, other in zip(log_ratios, raw, strict=False)):
+        return _decide(
+            _estimate(log_ratios, new_first, thresholds), thresholds, comparisons, tolerance_pct, final
+        )
+    at_one_clock, as_measured = (
+        _decide(_estimate(ratios, new_first, thresholds), thresholds, 2 * comparisons, tolerance_pct, final)
+        for ratios in (log_ratios, raw)
+    )
+    if Outcome.REGRESSED not in (at_one_clock.outcome, as_measured.outcome):
+        last = final or len(log_ratios) >= thresholds.looks[-1]
+        if not last and as_measured.change_pct > max(thresholds.loss_pct, tolerance_pct):
+            return replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
+    elif at_one_clock.outcome is not Outcome.REGRESSED:
+        return replace(as_measured, as_measured=True)
+    return at_one_clock
+
+
+def change_pct(log_ratios: Sequence[float], new_first: Sequence[bool] = ()) -> float:
+    """The estimated change in per cent, whichever side went ahead more often.
+
+    Args:
+        log_ratios: As in `decide_paired`.
+        new_first: As there.
+    """
+    return 100 * math.expm1(fmean(map(fmean, _by_order(log_ratios, new_first))))
+
+
+def _decide(
+    estimate: Estimate, thresholds: Thresholds, comparisons: int, tolerance_pct: float, final: bool
+) -> Decision:
+    restarts = estimate.replicates
     last = final or restarts >= thresholds.looks[-1]
     if not last and restarts not in thresholds.looks:
         between = decide(estimate, thresholds, slower=False, faster=False, alpha=thresholds.alpha, last=False)
@@ -124,21 +162,31 @@ def decide_paired(
     )
 
 
-def _estimate(orders: Sequence[Sequence[float]], thresholds: Thresholds) -> Estimate:
+def _estimate(log_ratios: Sequence[float], new_first: Sequence[bool], thresholds: Thresholds) -> Estimate:
     """The change, from restarts in which the one side went ahead and those in which the other did."""
-    groups = [ratios for ratios in orders if ratios]
-    restarts = sum(map(len, groups))
-    spread = sum(variance(ratios) * (len(ratios) - 1) for ratios in groups if len(ratios) > 1)
-    df = restarts - len(groups)
-    noise = shrink(
-        Variance(spread / df if df else 0.0, df), [guess(thresholds.restart_sd_pct, thresholds.restart_df)]
-    )
+    orders = _by_order(log_ratios, new_first)
+    df = len(log_ratios) - len(orders)
+    spread = sum(variance(ratios) * (len(ratios) - 1) for ratios in orders if len(ratios) > 1)
+    own = Variance(spread / df if df else 0.0, df)
+    guessed = guess(thresholds.restart_sd_pct, thresholds.restart_df)
+    # The guess lends its degrees of freedom to quieter restarts, and takes nothing from noisier ones.
+    noise = own if own.value > guessed.value else shrink(own, [guessed])
     return Estimate(
-        log_ratio=fmean(map(fmean, groups)),
-        standard_error=math.sqrt(noise.value * sum(1 / len(ratios) for ratios in groups)) / len(groups),
+        log_ratio=fmean(map(fmean, orders)),
+        standard_error=math.sqrt(noise.value * sum(1 / len(ratios) for ratios in orders)) / len(orders),
         df=noise.df,
-        replicates=restarts,
+        replicates=len(log_ratios),
     )
+
+
+def _by_order(log_ratios: Sequence[float], new_first: Sequence[bool]) -> list[list[float]]:
+    """Restarts in which the old code went ahead, and those in which the new one did; none of them empty."""
+    ahead = new_first or [bool(at % 2) for at in range(len(log_ratios))]
+    groups = (
+        [ratio for ratio, new in zip(log_ratios, ahead, strict=True) if new == order]
+        for order in (False, True)
+    )
+    return [group for group in groups if group]
 
 
 def _spent(restarts: int, thresholds: Thresholds, level: float) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.verdict.decision import Outcome, Thresholds
 from pytest_gpuperf.verdict.gate import TimeComparison
-from pytest_gpuperf.verdict.paired import decide_paired
+from pytest_gpuperf.verdict.paired import change_pct, decide_paired
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import PairedTiming
@@ -24,7 +23,15 @@ def compare_paired(paired: PairedTiming, tolerance_pct: float) -> TimeComparison
     """
     if not paired.log_ratios:
         return None
-    judge = partial(decide_paired, paired.log_ratios, Thresholds(), max(1, paired.comparisons), tolerance_pct)
+    judge = partial(
+        decide_paired,
+        paired.log_ratios,
+        Thresholds(),
+        max(1, paired.comparisons),
+        tolerance_pct,
+        raw=paired.raw_log_ratios,
+        new_first=paired.new_first,
+    )
     decision = judge()
     if decision.outcome is Outcome.INCONCLUSIVE:
         # Decided at an early look, at that look's level, it stays so; else it may use all that is left.
@@ -32,15 +39,15 @@ def compare_paired(paired: PairedTiming, tolerance_pct: float) -> TimeComparison
     # The ratio of restarts is what was decided on; the mean of all blocks may differ from it a little.
     old_us = paired.new_us / (1 + decision.change_pct / 100)
     raw = paired.raw_log_ratios or paired.log_ratios
-    moved = raw != paired.log_ratios
+    at_one_clock = raw != paired.log_ratios and not decision.as_measured
     return TimeComparison(
         decision=decision,
         actual_us=paired.new_us,
         baseline_us=old_us,
-        raw_change_pct=100 * math.expm1(fmean(raw)),
-        at_mhz=fmean((paired.new_mhz, paired.old_mhz)) if moved else 0.0,
+        raw_change_pct=change_pct(raw, paired.new_first),
+        at_mhz=fmean((paired.new_mhz, paired.old_mhz)) if at_one_clock else 0.0,
         actual_mhz=paired.new_mhz,
         baseline_mhz=paired.old_mhz,
         against=f"{paired.ref} ({paired.commit[:7]})",
-        replicate="restart",
+        in_turn=True,
     )

@@ -48,15 +48,18 @@ def time_line(time: TimeComparison, mode: TimingMode) -> str:
 
 def _how(time: TimeComparison, mode: TimingMode) -> list[str]:
     decision = time.decision
+    replicate = "restart" if time.in_turn else "session"
     several = "" if decision.replicates == 1 else "s"
     parts = [
         f"{decision.low_pct:+.1f} to {decision.high_pct:+.1f} %",
         f"finds {decision.smallest_detectable_pct:.1f} % and more",
-        f"{decision.replicates} {time.replicate}{several}",
+        f"{decision.replicates} {replicate}{several}",
         mode,
     ]
     if time.at_mhz:
         parts.append(f"at {time.at_mhz:.0f} MHz")
+    elif decision.as_measured:
+        parts.append(f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz")
     if decision.new_card:
         parts.append("on a card that the baseline has not seen")
     return parts
@@ -66,6 +69,9 @@ def machine_moved(comparison: Comparison) -> str:
     """A remark where the raw time moved and the kernel did not; empty elsewhere."""
     time = comparison.time
     if time is None or not time.at_mhz or time.decision.outcome is not Outcome.PASS:
+        return ""
+    if time.in_turn:
+        # Both sides had the same machine.
         return ""
     if comparison.work or comparison.worse_exact or comparison.kernels:
         return ""
