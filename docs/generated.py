@@ -274,7 +274,12 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_unchanged": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.held_out)),
     "gate_found": _of_results(GATE, analysis.read, lambda found: gate.found(found.held_out)),
     "gate_by_kernel": _of_results(GATE, analysis.read, lambda found: gate.by_kernel(found.held_out)),
-    "gate_whatever_clock": _of_results(GATE, analysis.read, gate.whatever_clock),
+    "gate_unchanged_at_whatever_clock": _of_results(
+        GATE, analysis.read, lambda found: gate.unchanged(found.whatever_clock)
+    ),
+    "gate_found_at_whatever_clock": _of_results(
+        GATE, analysis.read, lambda found: gate.found(found.whatever_clock)
+    ),
     "gate_tuned": _of_results(GATE, analysis.read, gate.tuned),
     "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
     "host_sessions": host_sessions,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_gpuperf.paired.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.verdict.paired import Side
 
 CYCLES = 190_000.0
 
@@ -24,12 +28,12 @@ def restart(
     """Blocks whose time hangs on the clock with a share, while the clock wanders about that of the side."""
     rng = Random(seed)
 
-    def block(side: str) -> PairedBlock:
+    def block(side: Side) -> PairedBlock:
         clock = mhz[side] * math.exp(rng.gauss(0, wander))
         time_us = cycles[side] / 1900 * (1900 / clock) ** share * math.exp(rng.gauss(0, noise))
-        return PairedBlock(side, time_us, clock)  # type: ignore[arg-type]
+        return PairedBlock(side, time_us, clock)
 
-    return in_turn(block, Random(1), 0.0)  # type: ignore[arg-type]
+    return in_turn(block, Random(1), 0.0)
 
 
 def ratios(blocks: tuple[PairedBlock, ...]) -> tuple[float, float]:
@@ -66,9 +70,8 @@ def test_a_clock_that_stands_still_says_nothing_of_the_times(share: float) -> No
 
 
 def test_without_a_clock_times_are_as_measured() -> None:
-    blocks = tuple(
-        PairedBlock(side, time_us, 0.0) for side, time_us in zip("ABBA", (1, 2, 3, 4), strict=True)
-    )  # type: ignore[arg-type]
+    quad: tuple[Side, ...] = ("A", "B", "B", "A")
+    blocks = [PairedBlock(side, time_us, 0.0) for side, time_us in zip(quad, (1, 2, 3, 4), strict=True)]
     assert at_one_clock(blocks, [1.0, 2.0, 3.0, 4.0]) == [1.0, 2.0, 3.0, 4.0]
 
 

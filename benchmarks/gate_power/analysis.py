@@ -208,7 +208,7 @@ def _figures(
 
 def _whatever_clock(sessions: screens.Sessions, thresholds: Thresholds) -> Figures:
     new = list(sessions.lines)
-    rules = []
+    rules: list[Rule] = []
     for stored in STORED:
         tally = screens.judge(sessions, new, stored, DRAWS, thresholds)
         rules.extend(

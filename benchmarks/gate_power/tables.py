@@ -91,12 +91,6 @@ def found(figures: Figures) -> str:
     return table(titles, rows)
 
 
-def whatever_clock(summary: Summary) -> str:
-    """Power-limited kernels in all sessions, of unchanged and of slower code."""
-    figures = summary.whatever_clock
-    return f"{unchanged(figures)}\n{found(figures)}" if figures.rules else ""
-
-
 def by_kernel(figures: Figures) -> str:
     """Slowdowns found of each kernel, by the screen with most sessions and by the paired mode."""
     rules = [rule for rule in (_largest_screen(figures), _named(figures, PAIRED)) if rule is not None]
@@ -193,7 +187,8 @@ def report(summary: Summary) -> str:
         ("Slower code, held out, thresholds as tuned on the other half", found(summary.held_out_tuned)),
         ("Unchanged code, all sessions", unchanged(summary.everything)),
         ("Slower code, all sessions", found(summary.everything)),
-        ("Power-limited kernels, at whatever clock", whatever_clock(summary)),
+        ("Power-limited kernels at whatever clock, unchanged code", unchanged(summary.whatever_clock)),
+        ("Power-limited kernels at whatever clock, slower code", found(summary.whatever_clock)),
         ("Failed", "".join(f"- {each}\n" for each in summary.failed)),
     ]
     return "\n".join(f"## {title}\n\n{text}" if title else text for title, text in parts if text)
