@@ -13,7 +13,7 @@ from pytest_gpuperf.baseline.pins import pin
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement, Run, Timing
-from pytest_gpuperf.verdict.decision import Outcome
+from pytest_gpuperf.verdict.decision import Decision, Outcome
 from run_builders import gate_of, measured, profile, record, run, timing
 
 if TYPE_CHECKING:
@@ -95,6 +95,28 @@ def test_an_older_sessions_model_serves_where_the_newest_has_none() -> None:
     newest = replace(session(9, mhz=1500), clock_model=None)
     found = compared(replace(at_clock(1400), clock_model=None), (*FIVE, newest))
     assert found.decision.change_pct == pytest.approx(0, abs=0.01)
+
+
+def by_the_host(now_us: float, *stored_us: float) -> Decision:
+    sessions = tuple(TimeSession(run=f"r{at}", time_us=time_us) for at, time_us in enumerate(stored_us))
+    times = TimeBaseline(mode="host", figure="host", sessions=sessions)
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    now = replace(timing(now_us), mode="host", figure="host", events_us=0.0)
+    found = gate_of({"t": known}).compare(("t", "main"), now)
+    assert found is not None
+    return found.decision
+
+
+def test_a_time_by_the_hosts_clock_is_not_called_for_what_hosts_do_from_session_to_session() -> None:
+    assert by_the_host(2100.0, 1950.0).outcome is Outcome.PASS
+    assert by_the_host(2080.0, 1950.0, 1990.0, 2190.0).outcome is Outcome.PASS
+    assert by_the_host(4000.0, 1950.0, 1990.0, 2050.0).outcome is Outcome.REGRESSED
+
+
+def test_a_host_that_is_steady_finds_smaller_changes() -> None:
+    steady = by_the_host(596.0, *(595.0 + at / 2 for at in range(5)))
+    assert steady.outcome is Outcome.PASS
+    assert 5 < steady.smallest_detectable_pct < by_the_host(596.0, 595.0).smallest_detectable_pct / 2
 
 
 def test_labels_and_pins_count_as_comparisons() -> None:

@@ -7,8 +7,12 @@ and what is shown is in per cent. Imports neither numpy nor scipy until somethin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import TimingMode
 
 
 class Outcome(str, Enum):
@@ -59,6 +63,12 @@ class Thresholds:
     session_sd_us: float = 0.02
     """The same in microseconds, for kernels so short that it is more: one tick of `%globaltimer` is 0.032 µs,
     and warm batches of a kernel of 1.2 µs spread by 1 %."""
+    host_sd_pct: float = 5.0
+    """The same of times by the host's clock, launches included. Eager calls of a hundred launches and more
+    spread by 2 to 7 % between most sessions, and by 37 % where something else was at work on the host
+    (`baselines/nvidia-h200/test_token_reduction.json`)."""
+    host_widest_loss_pct: float = 50.0
+    """`widest_loss_pct` of times by the host's clock, of which hardly any could pass with less."""
     session_df: float = 3
     """Degrees of freedom of that guess, which is all there is with one session a test: it weighs as much as
     four. With 6, unchanged code was called slower."""
@@ -75,6 +85,12 @@ class Thresholds:
     looks: tuple[int, ...] = (4, 6, 10)
     """Restarts after which a paired comparison may end. Even numbers, as the sides go ahead in turn. Two
     would tell nothing: hardly any of the level may be spent that early."""
+
+    def of(self, mode: TimingMode) -> Thresholds:
+        """Those for times of a mode."""
+        if mode != "host":
+            return self
+        return replace(self, session_sd_pct=self.host_sd_pct, widest_loss_pct=self.host_widest_loss_pct)
 
 
 @dataclass(frozen=True)

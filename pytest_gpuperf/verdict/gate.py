@@ -139,7 +139,7 @@ class Gate:
             new,
             stored,
             self._variance(key, stored, at_mhz),
-            self._thresholds,
+            self._thresholds.of(times.mode),
             self._comparisons,
             tolerance_pct,
         )
@@ -178,7 +178,7 @@ class Gate:
         if bool(at_mhz) == bool(_normalised(self._times[key].sessions)) and key in self._variances:
             return self._variances[key]
         # Here the clock is not known, so what it does to the time is part of the noise.
-        return moderate({key: stored}, self._thresholds)[key]
+        return moderate({key: stored}, self._thresholds.of(self._times[key].mode))[key]
 
     @cached_property
     def _variances(self) -> dict[Key, Variance]:
@@ -193,7 +193,7 @@ class Gate:
                 for key, time in self._times.items()
                 if time.mode == mode
             }
-            found.update(moderate(alike, self._thresholds))
+            found.update(moderate(alike, self._thresholds.of(mode)))
         return found
 
 
