@@ -197,6 +197,12 @@ def ncu_files(project: Path) -> None:
         (project / name).write_bytes(gzip.decompress((CAPTURES / packed).read_bytes()))
 
 
+def nothing_measured(project: Path) -> None:
+    """Ncu's files in a clone: there is a recording, and no run."""
+    ncu_files(project)
+    shutil.rmtree(project / ".gpuperf")
+
+
 def _keep(project: Path, *names: str) -> None:
     def wanted(nodeid: str) -> bool:
         return any(name in nodeid for name in names)

@@ -50,10 +50,12 @@ class RunStore:
 
     Args:
         state: The project's `.gpuperf` folder; need not exist.
+        baselines: Where recordings are found, too; None for measured runs only.
     """
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, baselines: Path | None = None) -> None:
         self.folder = state / "runs"
+        self._baselines = baselines
 
     @staticmethod
     def new_id(now: datetime) -> str:
@@ -93,20 +95,24 @@ class RunStore:
         """Find a run file.
 
         Args:
-            ref: None or `latest` for the newest run; an id or the start of one; a run file, gzipped or
-                not; or a folder that holds one, such as an unpacked CI artifact.
+            ref: None or `latest` for the newest run; where none was measured on a GPU, and there are
+                recordings, the newest of them. Else an id or the start of one; a run file, gzipped or not; or
+                a folder that holds one, such as an unpacked CI artifact.
 
         Raises:
             GpuperfError: There is no such run, or more than one.
         """
-        runs = self._runs()
+        measured, recorded = self._runs(), self._recordings()
+        runs = {**recorded, **measured}
         if ref is None or ref == "latest":
             if not runs:
                 raise GpuperfError(
                     f"there is no run in {show_path(self.folder)}",
                     next_step="measure one with pytest --gpuperf, or name a run.json",
                 )
-            return runs[max(runs)]
+            on_gpu = (run_id for run_id in sorted(measured, reverse=True) if _is_of_gpu(measured[run_id]))
+            newest = next(on_gpu, max(recorded)) if recorded else max(measured)
+            return runs[newest]
         if ref in runs:
             return runs[ref]
         matches = sorted(run_id for run_id in runs if ref and run_id.startswith(ref))
@@ -127,11 +133,23 @@ class RunStore:
             next_step=f"the runs of this project are in {show_path(self.folder)}",
         )
 
+    def _recordings(self) -> dict[str, Path]:
+        if self._baselines is None:
+            return {}
+        return {path.name.partition(".")[0]: path for path in recordings(self._baselines)}
+
     def _runs(self) -> dict[str, Path]:
         found = {}
         for name in reversed(RUN_FILES):
             found.update({path.parent.name: path for path in self.folder.glob(f"*/{name}")})
         return found
+
+
+def _is_of_gpu(path: Path) -> bool:
+    """Whether a run is of more than what was compiled for GPUs that are not there."""
+    from pytest_gpuperf.static.parts import NO_GPU
+
+    return load_run(path).environment.gpu.slug != NO_GPU.slug
 
 
 def make_state_folder(state: Path) -> None:

@@ -48,6 +48,12 @@ def test_a_change_that_never_saves_enough_never_pays() -> None:
     assert str(found) == "never pays in the measured range (224 to 448)"
 
 
+def test_a_change_that_pays_at_a_smaller_size_only_does_not_pay_at_the_largest() -> None:
+    found = break_even([224, 448], [900, 100], launches_added=[100, 100], launch_us=8)
+    assert found.size is None
+    assert str(found) == "does not pay at 448, the largest measured"
+
+
 def test_a_change_that_adds_nothing_and_saves_always_pays() -> None:
     found = break_even([224, 448], [100, 200], launches_added=0, launch_us=8)
     assert found.always

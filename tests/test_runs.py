@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf import runs
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import (
     Conditions,
     Correctness,
@@ -28,6 +29,7 @@ from pytest_gpuperf.runs import (
     newest_recordings,
     recording_path,
 )
+from pytest_gpuperf.static.parts import NO_GPU
 from run_builders import H200, measured, one_test, record, run, timing
 
 if TYPE_CHECKING:
@@ -117,6 +119,25 @@ def test_folder_with_two_runs_asks_which(store: RunStore, tmp_path: Path) -> Non
         (tmp_path / name / "run.json").touch()
     with pytest.raises(GpuperfError, match="more than one run"):
         store.resolve(str(tmp_path))
+
+
+def test_where_nothing_was_measured_on_a_gpu_the_newest_run_is_the_newest_recording(tmp_path: Path) -> None:
+    baselines = tmp_path / "baselines"
+    store = RunStore(tmp_path / ".gpuperf", baselines)
+    recorded = msgspec.structs.replace(one_test(), id="20261119-100000-aaaa")
+    write_files({recording_path(baselines, recorded): encode_run(recorded)})
+    assert store.resolve() == store.resolve("20261119") == recording_path(baselines, recorded)
+
+    compiled = msgspec.structs.replace(one_test(), id="20261120-100000-bbbb")
+    compiled = msgspec.structs.replace(
+        compiled, environment=msgspec.structs.replace(compiled.environment, gpu=NO_GPU)
+    )
+    path = store.write(compiled)
+    assert store.resolve() == recording_path(baselines, recorded)
+    assert store.resolve("20261120") == RunStore(tmp_path / ".gpuperf").resolve() == path
+
+    measured = store.write(msgspec.structs.replace(one_test(), id="20261118-100000-cccc"))
+    assert store.resolve("latest") == measured
 
 
 @pytest.mark.parametrize(

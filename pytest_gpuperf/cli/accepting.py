@@ -55,7 +55,7 @@ def load_runs(project: Project, refs: Sequence[str]) -> list[Run]:
     Raises:
         GpuperfError: There is no such run, it cannot be read, or they are of several models of GPU.
     """
-    return in_order([project.load(ref) for ref in refs or (None,)])
+    return in_order([project.load_measured(ref) for ref in refs or (None,)])
 
 
 def show_plan(project: Project, runs: Sequence[Run], plan: Plan) -> None:

@@ -44,8 +44,16 @@ class Project:
         """The project's baseline files."""
         return BaselineStore(self.baselines, state=self.root / STATE_FOLDER)
 
+    def find(self, ref: str | None) -> Path:
+        """The file of the run or recording that `ref` names; see `RunStore.resolve`."""
+        return RunStore(self.root / STATE_FOLDER, self.baselines).resolve(ref)
+
     def load(self, ref: str | None) -> Run:
-        """The run that `ref` names, the newest for None."""
+        """The run or recording that `ref` names, the newest for None."""
+        return load_run(self.find(ref))
+
+    def load_measured(self, ref: str | None) -> Run:
+        """The run that `ref` names, the newest for None; recordings are none."""
         return load_run(self.runs.resolve(ref))
 
 

@@ -137,7 +137,7 @@ def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
 
     def load(run_ref: str | None) -> Run:
         nonlocal path
-        path = project.runs.resolve(run_ref)
+        path = project.find(run_ref)
         return load_run(path)
 
     choice = choose(ref, load)

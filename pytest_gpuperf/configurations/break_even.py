@@ -26,7 +26,7 @@ class BreakEven:
     nothing and time is saved, 0 where none is saved."""
     size: float | None
     """It pays at every measured size above this one: interpolated between two measured sizes, or the smallest
-    of them where it pays at all; None where it does not pay at the largest, never in the measured range."""
+    of them where it pays at all; None where it does not pay at the largest."""
 
     @property
     def always(self) -> bool:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
@@ -172,6 +173,7 @@ def _stand_in(name: str, kind: str, param: Any) -> Any:
     )
 
 
+_ONE_AT_A_TIME = Lock()
 _TARGET: ContextVar[Any] = ContextVar("target")
 """The architecture of the GPU that is not there; each thread has its own."""
 
@@ -200,17 +202,18 @@ def target_of(arch: str) -> Any:
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Answer in place of the driver, in all threads, for what each of them pretends."""
+    """Answer in place of the driver, in all threads, for what each of them pretends; one caller at a time."""
     from triton.runtime.driver import driver
 
-    # Asking for the active driver would look for a GPU, and raise where there is none.
-    before = dict(vars(driver))
-    driver.set_active(_Elsewhere())
-    try:
-        yield
-    finally:
-        vars(driver).clear()
-        vars(driver).update(before)
+    with _ONE_AT_A_TIME:
+        # Asking for the active driver would look for a GPU, and raise where there is none.
+        before = dict(vars(driver))
+        driver.set_active(_Elsewhere())
+        try:
+            yield
+        finally:
+            vars(driver).clear()
+            vars(driver).update(before)
 
 
 @contextmanager
