@@ -75,7 +75,7 @@ def test_no_value_of_cuptis_is_the_zero_of_ncu_and_no_other_value() -> None:
 
 def test_the_tables_name_what_differs_and_what_was_not_taken() -> None:
     found = call([reading(duration_us=11, dram_bytes=2e6)], [reading(duration_us=10, dram_bytes=3e6)])
-    assert "| `duration_us` | 0 of 1 | square_torch: 11, 10 |" in agreement_table(results(found))
+    assert "| `duration_us` | 0 of 1 | 0 | square_torch: 11, 10 |" in agreement_table(results(found))
     row = traffic_table(results(found)).splitlines()[-1]
     assert row == "| square_torch | 268.4 | 2.0 | 3.0 | 11.00 | 10.00 | 1.50, 0.25, 0.35, 0.27 |"
     assert cost(results(found)).endswith(

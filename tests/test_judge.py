@@ -261,7 +261,7 @@ def test_label_that_only_the_baseline_has_is_mentioned() -> None:
     assert (result.status, len(result.findings)) == (Status.PASS, 1)
 
 
-def test_judging_takes_well_under_a_millisecond() -> None:
+def test_judging_takes_less_than_a_millisecond() -> None:
     counters: dict[str, MetricValue] = {
         name: 50.0 for name in METRICS if name not in ("occupancy_limiter", "kernels")
     }
@@ -272,4 +272,4 @@ def test_judging_takes_well_under_a_millisecond() -> None:
         start = time.perf_counter()
         verdict(test, known, limits=parse_limits(["sm_throughput >= 90"]))
         times.append(time.perf_counter() - start)
-    assert min(times) < 0.5e-3
+    assert min(times) < 1e-3

@@ -9,6 +9,7 @@ work does not: it is the rate times the cycles that it is over.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import METRICS
@@ -72,6 +73,12 @@ class Difference:
         return self.gap / abs(mean) if mean else float(self.gap > 0)
 
     @property
+    def medians_agree(self) -> bool:
+        """Whether the medians of the repeats are within 2 %, as strict as can be."""
+        one, other = median(self.by_cupti), median(self.by_ncu)
+        return not abs(one - other) > RELATIVE * abs(other)
+
+    @property
     def same(self) -> bool:
         """Whether it is within the tolerance."""
         return self.relative <= RELATIVE or (self.points and self.gap <= POINTS)
@@ -88,7 +95,7 @@ def differences(found: Agreement, metrics: Sequence[str] = COMPARED) -> Iterator
             if (difference := _difference(found, metric)) is not None:
                 yield difference
             continue
-        for name in found.cupti[0].metrics:
+        for name in dict.fromkeys((*found.cupti[0].metrics, *found.ncu[0].metrics)):
             stall = _difference(found, name) if name.startswith("stall.") else None
             if stall is not None and max(_mean(stall.by_cupti), _mean(stall.by_ncu)) >= SMALL_STALL:
                 yield stall

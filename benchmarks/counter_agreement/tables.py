@@ -35,8 +35,10 @@ def agreement_table(results: Results) -> str:
         same = sum(all(difference.same for difference in each) for each in found.values())
         unlike = [(name, difference) for name, each in found.items() for difference in each]
         unlike = [(name, difference) for name, difference in unlike if not difference.same]
-        rows.append((_title(metric), f"{same} of {len(found)}", _furthest(unlike)))
-    return table(("metric", "the same on", "furthest apart: CUPTI, ncu"), rows)
+        agree = sum(all(difference.medians_agree for difference in each) for each in found.values())
+        rows.append((_title(metric), f"{same} of {len(found)}", str(agree), _furthest(unlike)))
+    titles = ("metric", "the same on", "medians within 2 % on", "furthest apart: CUPTI, ncu")
+    return table(titles, rows)
 
 
 def _title(metric: str) -> str:

@@ -54,6 +54,29 @@ def combine(kernels: Sequence[KernelProfile]) -> dict[str, MetricValue]:
     return combined
 
 
+def combine_both(
+    old: Sequence[KernelProfile], new: Sequence[KernelProfile]
+) -> tuple[dict[str, MetricValue], dict[str, MetricValue]]:
+    """Two sides as one row each, to be compared.
+
+    Args:
+        old: Launches of one side.
+        new: Those of the other.
+
+    Returns:
+        Both as `combine` has them, but for means that only one side can weigh by what they are shares of:
+        weighed in two ways, the same launches would differ.
+    """
+    rows = combine(old), combine(new)
+    by_old, by_new = (
+        {name: weight for weight, names in weights_used(kernels, row).items() for name in names}
+        for kernels, row in zip((old, new), rows, strict=True)
+    )
+    unlike = {name for name in by_old.keys() & by_new.keys() if by_old[name] != by_new[name]}
+    before, after = ({name: row[name] for name in row if name not in unlike} for row in rows)
+    return before, after
+
+
 def weights_used(kernels: Sequence[KernelProfile], names: Iterable[str]) -> dict[str, list[str]]:
     """What each mean of the combined row was weighted by.
 

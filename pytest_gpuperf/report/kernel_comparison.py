@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import METRICS
-from pytest_gpuperf.counters.combine import combine
+from pytest_gpuperf.counters.combine import combine_both
 from pytest_gpuperf.counters.comparison import changes, pair_up
 from pytest_gpuperf.report.kernel_table import NAME_COLUMNS, launch_name, show_duration, show_metric
 from pytest_gpuperf.report.layout import INDENT, Column, cut_middle, lay_out, wrapped
@@ -46,7 +46,7 @@ def comparison_lines(
     units = {name: unit for kernel in (*old, *new) for name in metrics if (unit := kernel.unit(name))}
     sides = [(_pair_name(*pair), pair[0].metrics, pair[1].metrics) for pair in found.pairs]
     if len(old) > 1 or len(new) > 1:
-        sides.append((_all(old, new), combine(old), combine(new)))
+        sides.append((_all(old, new), *combine_both(old, new)))
     lines = _duration_lines(sides, width, colour) if sides else []
     alone = [
         f"only in {where}: {', '.join(map(launch_name, kernels))}"
@@ -125,9 +125,14 @@ def _change_lines(
 
 
 def _effect(found: Sequence[Change | None]) -> Column:
-    worse = [None if change is None else change.worse for change in found]
+    worse = [None if change is None or _is_rounding(change) else change.worse for change in found]
     words = {True: "worse", False: "better", None: ""}
     return Column("", [words[one] for one in worse], "left", [STYLES[one] for one in worse])
+
+
+def _is_rounding(change: Change) -> bool:
+    """Whether a change is too small to be seen: ncu's CSVs round."""
+    return show_movement(change, _unit(change)).lstrip("+-").startswith("0.0 ")
 
 
 def _show_pair(change: Change, unit: str) -> tuple[str, str]:

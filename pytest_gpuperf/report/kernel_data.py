@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.counters.combine import combine
+from pytest_gpuperf.counters.combine import combine_both
 from pytest_gpuperf.counters.comparison import changes, pair_up
 from pytest_gpuperf.counters.ncu_rules import by_speedup
 
@@ -63,7 +63,7 @@ def comparison_as_json(
             "all": {
                 "old_launches": len(old),
                 "new_launches": len(new),
-                "metrics": _changes(combine(old), combine(new), metrics, units),
+                "metrics": _changes(*combine_both(old, new), metrics, units),
             },
             "only_old": [_launch(kernel, metrics) for kernel in found.only_old],
             "only_new": [_launch(kernel, metrics) for kernel in found.only_new],
@@ -85,7 +85,7 @@ def comparison_as_csv(
         rows += [(kernel.name, kernel.launch, "", *row) for row in _one_side(kernel, metrics, units, 0)]
     for kernel in found.only_new:
         rows += [(kernel.name, "", kernel.launch, *row) for row in _one_side(kernel, metrics, units, 1)]
-    for change in changes(combine(old), combine(new), metrics):
+    for change in changes(*combine_both(old, new), metrics):
         rows.append(("all", "", "", *_row(change, units)))
     columns = ("name", "old_launch", "new_launch", "metric", "unit", "old", "new", "change_pct", "effect")
     return csv_text(columns, rows)
