@@ -207,6 +207,12 @@ def test_other_profilers_are_named(
     assert said(counters.profilers(machine(tmp_path, state=replace(STATE, gpm=gpm)))) == expected
 
 
+def test_a_teardown_that_hangs_processes_is_warned_of(tmp_path: Path) -> None:
+    state, text, mend = said(counters.profilers(machine(tmp_path, environ={"TEARDOWN_CUPTI": "1"})))
+    assert (state, mend) == ("warning", "unset TEARDOWN_CUPTI")
+    assert "hangs at its end" in text
+
+
 def test_torch_is_a_problem_only_where_it_would_have_a_gpu(tmp_path: Path) -> None:
     text = "not installed: nothing can be measured, and tests that use it cannot run"
     missing = machine(tmp_path, gpu=None, torch=None)

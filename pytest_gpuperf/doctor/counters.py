@@ -125,7 +125,13 @@ def cupti(machine: Machine) -> Finding:
 
 
 def profilers(machine: Machine) -> Finding:
-    """Who else may hold the counters."""
+    """Who else may hold the counters, or leave the process when it should not."""
+    if "TEARDOWN_CUPTI" in machine.environ:
+        return warning(
+            "with TEARDOWN_CUPTI torch.profiler frees the process of CUPTI in a thread of its own: where no call "
+            "into CUDA follows, the process hangs at its end",
+            "unset TEARDOWN_CUPTI",
+        )
     running = set()
     for comm in (machine.system / "proc").glob("[0-9]*/comm"):
         with suppress(OSError):  # the process has ended
