@@ -128,8 +128,8 @@ def profilers(machine: Machine) -> Finding:
     """Who else may hold the counters, or leave the process when it should not."""
     if "TEARDOWN_CUPTI" in machine.environ:
         return warning(
-            "with TEARDOWN_CUPTI torch.profiler frees the process of CUPTI in a thread of its own: where no call "
-            "into CUDA follows, the process hangs at its end",
+            "with TEARDOWN_CUPTI torch.profiler frees the process of CUPTI in a thread of its own: where no "
+            "call into CUDA follows, the process hangs at its end",
             "unset TEARDOWN_CUPTI",
         )
     running = set()
