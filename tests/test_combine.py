@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.counters.catalogue import METRICS, Combining
-from pytest_gpuperf.counters.combine import combine, combine_both, combining_of, weights_used
+from pytest_gpuperf.counters.combine import combine, combining_of, weights_used
 from pytest_gpuperf.counters.weights import weight_names
 from pytest_gpuperf.records import KernelProfile
 from run_builders import launches
@@ -329,25 +329,3 @@ def test_launches_in_two_steps_come_to_the_same_counts(kernels: list[KernelProfi
     for name, value in combine(kernels).items():
         if combining_of(name) is Combining.SUM:
             assert value == pytest.approx(sum(float(step[name]) for step in steps))
-
-
-def test_two_sides_that_are_weighed_unlike_are_not_compared() -> None:
-    """A CSV may lack the cycles that ncu's report has: then its mean is weighed by the duration."""
-
-    def of(**weights: float) -> list[KernelProfile]:
-        return [
-            KernelProfile(
-                name="k",
-                metrics={"sm_throughput": percent, "duration_us": us},
-                weights={name: value * us for name, value in weights.items()},
-            )
-            for percent, us in ((10.0, 1.0), (40.0, 3.0))
-        ]
-
-    by_cycles = of(**dict.fromkeys(weight_names(["sm_throughput"]), 2.0))
-    by_duration = of()
-    old, new = combine_both(by_cycles, by_duration)
-    assert "sm_throughput" not in {*old, *new}
-    assert old["duration_us"] == new["duration_us"] == 4
-    old, new = combine_both(by_duration, by_duration)
-    assert old["sm_throughput"] == new["sm_throughput"] == pytest.approx(32.5)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_gpuperf.counters.catalogue import Combining
-from pytest_gpuperf.counters.combine import combine, combining_of
+from pytest_gpuperf.counters.combine import combine, combine_both, combining_of
+from pytest_gpuperf.counters.weights import weight_names
+from pytest_gpuperf.records import KernelProfile
 from run_builders import launches
 
 
@@ -50,3 +52,25 @@ def test_raw_name_combines_as_its_suffix_says(name: str, combining: Combining) -
 def test_unknown_numbers_that_differ_are_left_out() -> None:
     name = "smsp__pcsamp_sample_buffer_full"
     assert combine(launches({name: 1.0}, {name: 2.0})) == {"kernels": 2.0}
+
+
+def test_two_sides_that_are_weighed_unlike_are_not_compared() -> None:
+    """A CSV may lack the cycles that ncu's report has: then its mean is weighed by the duration."""
+
+    def of(**weights: float) -> list[KernelProfile]:
+        return [
+            KernelProfile(
+                name="k",
+                metrics={"sm_throughput": percent, "duration_us": us},
+                weights={name: value * us for name, value in weights.items()},
+            )
+            for percent, us in ((10.0, 1.0), (40.0, 3.0))
+        ]
+
+    by_cycles = of(**dict.fromkeys(weight_names(["sm_throughput"]), 2.0))
+    by_duration = of()
+    old, new = combine_both(by_cycles, by_duration)
+    assert "sm_throughput" not in {*old, *new}
+    assert old["duration_us"] == new["duration_us"] == 4
+    old, new = combine_both(by_duration, by_duration)
+    assert old["sm_throughput"] == new["sm_throughput"] == pytest.approx(32.5)
