@@ -24,6 +24,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.instruments.base import Call
 from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import (
+    NO_GPU,
     RUN_SCHEMA,
     Environment,
     KernelProfile,
@@ -35,7 +36,6 @@ from pytest_gpuperf.records import (
 from pytest_gpuperf.runs import RunStore, encode_run, newest_recordings, recording_path
 from pytest_gpuperf.starter.plan import plan
 from pytest_gpuperf.static.kernel import SOURCE
-from pytest_gpuperf.static.parts import NO_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.file_kinds import kind_of_content, refuse_trace
 from pytest_gpuperf.json_files import decode_versioned, show_path, write_files
-from pytest_gpuperf.records import RUN_SCHEMA, Run
+from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.trace.recorded import run_judged_anew
 
 if TYPE_CHECKING:
@@ -147,8 +147,6 @@ class RunStore:
 
 def _is_of_gpu(path: Path) -> bool:
     """Whether a run is of more than what was compiled for GPUs that are not there."""
-    from pytest_gpuperf.static.parts import NO_GPU
-
     return load_run(path).environment.gpu.slug != NO_GPU.slug
 
 

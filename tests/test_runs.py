@@ -14,6 +14,7 @@ from pytest_gpuperf import runs
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import (
+    NO_GPU,
     Conditions,
     Correctness,
     GpuInfo,
@@ -29,7 +30,6 @@ from pytest_gpuperf.runs import (
     newest_recordings,
     recording_path,
 )
-from pytest_gpuperf.static.parts import NO_GPU
 from run_builders import H200, measured, one_test, record, run, timing
 
 if TYPE_CHECKING:

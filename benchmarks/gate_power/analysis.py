@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from statistics import fmean, median, variance
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,12 +16,14 @@ from benchmarks.gate_power.samples import Began, Failed, Paired, Screened
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
 from pytest_gpuperf.verdict.decision import Thresholds
+from pytest_gpuperf.verdict.moderated import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.gate_power.samples import Line
+    from pytest_gpuperf.verdict.moderated import Variance
 
 SCHEMA = 2
 STORED = (1, 3, 5, 8)
@@ -248,18 +250,15 @@ def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effec
             Effect(
                 kernel=kernel,
                 time_us=round(median(times), 3),
-                session_sd_pct=round(100 * sessions.log_sd(kernel), 3),
-                restart_sd_pct=_sd_pct(orders),
-                raw_restart_sd_pct=_sd_pct([[line.raw_log_ratio for _, line in unchanged]]),
+                session_sd_pct=_pct(sessions.spread(kernel)),
+                restart_sd_pct=_pct(within(orders)),
+                raw_restart_sd_pct=_pct(within([[line.raw_log_ratio for _, line in unchanged]])),
                 doses_pct=doses,
             )
         )
     return effects
 
 
-def _sd_pct(groups: Iterable[Sequence[float]]) -> float:
-    """Within groups, in per cent."""
-    several = [ratios for ratios in groups if len(ratios) > 1]
-    df = sum(len(ratios) - 1 for ratios in several)
-    squares = sum(variance(ratios) * (len(ratios) - 1) for ratios in several)
-    return round(100 * math.sqrt(squares / df), 3) if df else 0.0
+def _pct(spread: Variance) -> float:
+    """The standard deviation of a logarithm, in per cent."""
+    return round(100 * math.sqrt(spread.value), 3)

@@ -28,12 +28,14 @@ class Restarts:
     """
 
     def __init__(self, lines: Iterable[Paired]) -> None:
+        lines = list(lines)
+        found = {line.restart for line in lines}
+        self.numbers = sorted(restart for restart in found if _other(restart) in found)
         self.lines: dict[tuple[str, int, int], dict[int, Paired]] = defaultdict(dict)
         for line in lines:
-            self.lines[line.kernel, line.old, line.new][line.restart] = line
+            if _other(line.restart) in found:
+                self.lines[line.kernel, line.old, line.new][line.restart] = line
         self.kernels = sorted({kernel for kernel, *_ in self.lines})
-        found = {restart for lines in self.lines.values() for restart in lines}
-        self.numbers = sorted(restart for restart in found if _other(restart) in found)
 
     def halves(self) -> tuple[list[int], list[int]]:
         """Restarts for tuning, and held out."""

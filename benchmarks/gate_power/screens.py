@@ -27,6 +27,7 @@ from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.records import RUN_SCHEMA, Environment, GpuInfo, Run, Toolchain
 from pytest_gpuperf.timing.clock_model import normalise
 from pytest_gpuperf.verdict.gate import Gate
+from pytest_gpuperf.verdict.moderated import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.samples import Screened
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.verdict.decision import Thresholds
+    from pytest_gpuperf.verdict.moderated import Variance
 
 LABEL = "main"
 _SOMEWHERE = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
@@ -95,8 +97,8 @@ class Sessions:
         """UUID of the GPU that a process ran on."""
         return next(iter(self.lines[process].values())).card
 
-    def log_sd(self, kernel: str) -> float:
-        """Standard deviation of the logarithm of a time between processes of a card; 0 where none has two.
+    def spread(self, kernel: str) -> Variance:
+        """Variance of the logarithm of a time between processes of a card.
 
         At the reference clock, for processes that all found one.
         """
@@ -109,9 +111,7 @@ class Sessions:
             whole = all(timing.normalised_us for timing in timings)
             mhz = timings[0].clock_model.reference_mhz if whole and timings[0].clock_model else 0.0
             groups.append([math.log(_at(timing, mhz)) for timing in timings])
-        squares = [(log - fmean(group)) ** 2 for group in groups for log in group]
-        df = len(squares) - len(groups)
-        return math.sqrt(sum(squares) / df) if df else 0.0
+        return within(groups)
 
     def _typical_us(self, kernel: str) -> float:
         return median(line.timing.time_us for line in self.of_kernel(kernel))

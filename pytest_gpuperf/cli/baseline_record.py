@@ -17,7 +17,7 @@ from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.accepting import APPEND, ONLY, TOLERANCE, rule_of, show_plan, show_written
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.static.parts import NO_GPU
+from pytest_gpuperf.records import NO_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

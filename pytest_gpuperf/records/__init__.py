@@ -7,7 +7,7 @@ An instrument returns these, a verdict and a report read them, and a run file (`
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.correctness import Correctness, SanitizerHit, SanitizerResult
 from pytest_gpuperf.records.counters import KernelProfile, MetricValue, Profile, StaticKernel
-from pytest_gpuperf.records.environment import Environment, GpuInfo, Toolchain
+from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Toolchain
 from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
 from pytest_gpuperf.records.timing import (
     HELD_BACK,
@@ -23,6 +23,7 @@ from pytest_gpuperf.records.trace import FusionCandidate, KernelClass, Trace, Tr
 
 __all__ = [
     "HELD_BACK",
+    "NO_GPU",
     "RUN_SCHEMA",
     "ClockModel",
     "Conditions",

@@ -21,6 +21,10 @@ class GpuInfo(Record, frozen=True, kw_only=True):
     memory_bytes: int = 0
 
 
+NO_GPU = GpuInfo(name="no GPU", slug="static")
+"""What kernels belong to that were compiled and not run."""
+
+
 class Toolchain(Record, frozen=True, kw_only=True):
     """Versions that can change a kernel or its measurement; empty where not installed."""
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.device.environment import environment
 from pytest_gpuperf.instruments.static import StaticInstruments
+from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.session.keeping import KeepingSession
-from pytest_gpuperf.static.parts import NO_GPU
 
 if TYPE_CHECKING:
     from pytest_gpuperf.errors import GpuperfError

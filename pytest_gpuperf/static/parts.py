@@ -11,8 +11,8 @@ import msgspec
 
 from pytest_gpuperf.baseline.schema import MeasurementBaseline
 from pytest_gpuperf.counters import catalogue
-from pytest_gpuperf.records import GpuInfo
-from pytest_gpuperf.static.kernel import SOURCE, is_static
+from pytest_gpuperf.records import NO_GPU
+from pytest_gpuperf.static.kernel import is_static
 from pytest_gpuperf.verdict.result import Finding, Status, TestVerdict
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.verdict.gate import TimeComparison
     from pytest_gpuperf.verdict.limits import Limit
     from pytest_gpuperf.verdict.result import Change
-
-NO_GPU = GpuInfo(name="no GPU", slug=SOURCE)
-"""What the kernels that were compiled belong to."""
 
 
 def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | None]:

@@ -52,6 +52,13 @@ def pool(estimates: Iterable[Variance]) -> Variance:
     return Variance(sum(each.df * each.value for each in estimates) / df, df)
 
 
+def within(groups: Iterable[Sequence[float]]) -> Variance:
+    """One variance from groups of replicates, each about a mean of its own; 0 df where none has two."""
+    several = [group for group in groups if len(group) > 1]
+    replicated = [Variance(statistics.variance(group), len(group) - 1) for group in several]
+    return pool(replicated) if replicated else Variance(0.0, 0.0)
+
+
 def shrink(own: Variance, towards: Iterable[Variance]) -> Variance:
     """What was measured, blended with what was known before: never less than half of what was measured."""
     blend = pool([own, *towards])
@@ -101,7 +108,8 @@ def moderate(baselines: Mapping[Key, Sequence[Session]], thresholds: Thresholds)
     guesses = {key: _guess(sessions, thresholds) for key, sessions in baselines.items() if sessions}
     ratios: dict[Key, Variance] = {}
     for key, expected in guesses.items():
-        own = _within_cards(baselines[key])
+        cards = by_card(baselines[key]).values()
+        own = within([session.log_time for session in group] for group in cards)
         if own.df:
             ratios[key] = Variance(max(own.value / expected.value, LEAST_RATIO), own.df)
     prior = _prior(list(ratios.values()))
@@ -120,12 +128,6 @@ def _guess(sessions: Sequence[Session], thresholds: Thresholds) -> Variance:
     time_us = math.exp(statistics.fmean(session.log_time for session in sessions))
     sd_pct = max(thresholds.session_sd_pct, 100 * thresholds.session_sd_us / time_us)
     return guess(sd_pct, thresholds.session_df)
-
-
-def _within_cards(sessions: Sequence[Session]) -> Variance:
-    logs = [[session.log_time for session in group] for group in by_card(sessions).values()]
-    replicated = [Variance(statistics.variance(group), len(group) - 1) for group in logs if len(group) > 1]
-    return pool(replicated) if replicated else Variance(0.0, 0.0)
 
 
 def _prior(variances: Sequence[Variance]) -> list[Variance]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from statistics import NormalDist, fmean, variance
+from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pytest_gpuperf.timing.estimate import trimmed_mean
 from pytest_gpuperf.verdict.decision import Decision, Estimate, Outcome, Thresholds, decide
-from pytest_gpuperf.verdict.moderated import Variance, guess, shrink
+from pytest_gpuperf.verdict.moderated import guess, shrink, within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,9 +165,7 @@ def _decide(
 def _estimate(log_ratios: Sequence[float], new_first: Sequence[bool], thresholds: Thresholds) -> Estimate:
     """The change, from restarts in which the one side went ahead and those in which the other did."""
     orders = _by_order(log_ratios, new_first)
-    df = len(log_ratios) - len(orders)
-    spread = sum(variance(ratios) * (len(ratios) - 1) for ratios in orders if len(ratios) > 1)
-    own = Variance(spread / df if df else 0.0, df)
+    own = within(orders)
     guessed = guess(thresholds.restart_sd_pct, thresholds.restart_df)
     # The guess lends its degrees of freedom to quieter restarts, and takes nothing from noisier ones.
     noise = own if own.value > guessed.value else shrink(own, [guessed])
