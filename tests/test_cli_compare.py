@@ -1,93 +1,25 @@
-"""`gpuperf compare`."""
+"""`gpuperf compare`: what stands side by side."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli import main
-from pytest_gpuperf.records import Measurement, Profile, Trace
-from pytest_gpuperf.runs import RunStore
-from run_builders import measured, profile, record, run, timing
+from compare_command import GEMM, LARGE, SMALL, begin, cells, compare, shown, store, two_tiles
+from pytest_gpuperf.records import Measurement
+from run_builders import measured, profile, record, timing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.records import MetricValue, Run, TestRecord
-
-GEMM = "t/test_gemm.py::test_triton"
-SMALL: dict[str, MetricValue] = {
-    "sm_throughput": 80.0,
-    "achieved_occupancy": 6.0,
-    "occupancy_limiter": "shared_mem",
-    "registers_per_thread": 220.0,
-    "l2_hit_rate": 76.0,
-    "stall.long_scoreboard": 33.0,
-    "stall.barrier": 7.0,
-}
-LARGE: dict[str, MetricValue] = {
-    **SMALL,
-    "sm_throughput": 86.0,
-    "registers_per_thread": 206.0,
-    "stall.long_scoreboard": 23.0,
-    "stall.barrier": 27.0,
-}
-
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    return tmp_path
-
-
-def store(project: Path, *tests: TestRecord, id: str = "20261120-173012-3f9a") -> Run:
-    kept = run(*tests, id=id)
-    RunStore(project / ".gpuperf").write(kept)
-    return kept
-
-
-def compare(*args: str) -> Result:
-    return CliRunner().invoke(main, ["compare", *args])
-
-
-def shown(*args: str) -> list[str]:
-    result = compare(*args)
-    assert result.exit_code == 0, result.output
-    return result.output.splitlines()
-
-
-def refused(*args: str) -> str:
-    result = compare(*args)
-    assert result.exit_code == 2, result.output
-    return result.stderr
-
-
-def cells(*args: str) -> dict[str, list[Any]]:
-    """By metric, of a comparison that is one table."""
-    result = compare(*args, "--json")
-    assert result.exit_code == 0, result.output
-    return {line["metric"]: line["cells"] for line in json.loads(result.stdout)["lines"]}
-
-
-def traced(time_us: float, launches: int) -> Measurement:
-    trace = Trace(launches=launches, gpu_time_us=time_us / 2, gpu_busy_pct=50.0)
-    return Measurement(timing=timing(time_us, "host"), trace=trace)
-
-
-def two_tiles(project: Path) -> None:
-    store(
-        project,
-        record(f"{GEMM}[128x128]", main=measured(200.0, SMALL)),
-        record(f"{GEMM}[128x256]", main=measured(180.0, LARGE)),
-    )
+    return begin(tmp_path, monkeypatch)
 
 
 def test_the_parametrizations_of_a_test_stand_side_by_side(project: Path) -> None:
@@ -121,12 +53,6 @@ def test_shares_of_the_first_are_shown_in_place_of_the_changes(project: Path) ->
     assert shown(*asked, "--markdown")[2] == "| metric | unit | `128x128` | `128x256` | share |"
 
 
-def test_a_test_is_named_by_its_node_id_its_function_or_a_part(project: Path) -> None:
-    two_tiles(project)
-    assert shown(GEMM) == shown("::test_triton") == shown("latest::test_gemm") == shown("latest")
-    assert shown("2026::test_triton") == shown(f"latest::{GEMM}[128x128]", f"::{GEMM}[128x256]")
-
-
 def test_two_runs_are_compared_test_by_test(project: Path) -> None:
     store(
         project, record(GEMM, main=measured(200.0)), record("t/test_a.py::test_a", main=measured(5.0)), id="a"
@@ -152,51 +78,6 @@ def test_one_metric_of_many_tests_has_a_line_each(project: Path) -> None:
     ]
 
 
-def test_two_functions_are_paired_by_their_parameters(project: Path) -> None:
-    tests = [
-        record(f"t/test_vit.py::test_{name}[{size}]", main=traced(time_us, launches))
-        for name, size, time_us, launches in (
-            ("full", 224, 1000, 100),
-            ("full", 448, 4000, 100),
-            ("reduced", 224, 1200, 150),
-            ("reduced", 448, 3000, 150),
-        )
-    ]
-    store(project, *tests)
-    assert shown("::test_full", "::test_reduced", "--metrics", "time_us,launches")[2:] == [
-        "metric        unit  test_full  test_reduced",
-        "-------------------------------------------",
-        "224",
-        "    time_us   us         1000  1200 +20.0 %",
-        "    launches              100   150 +50.0 %",
-        "448",
-        "    time_us   us         4000  3000 -25.0 %",
-        "    launches              100   150 +50.0 %",
-    ]
-
-
-def test_labels_of_one_test_stand_side_by_side(project: Path) -> None:
-    store(project, record(GEMM, torch=measured(5.0), triton=measured(4.0)))
-    assert "metric      unit  torch       triton" in shown(GEMM)
-    assert cells(f"{GEMM} (torch)", "::(triton)")["time_us"][1]["change_pct"] == pytest.approx(-20)
-
-
-def test_a_label_behind_part_of_the_names_chooses_among_all_of_that_part(project: Path) -> None:
-    small, large, other = f"{GEMM}[64]", f"{GEMM}[4096]", "t/test_copy.py::test_copy"
-    store(
-        project,
-        record(small, cublas=measured(5.0), main=measured(4.0)),
-        record(large, cublas=measured(50.0), main=measured(60.0)),
-        record(other, main=measured(7.0)),
-    )
-    assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[2:] == [
-        "time_us  unit  cublas        main",
-        "---------------------------------",
-        "64       us         5   4 -20.0 %",
-        "4096     us        50  60 +20.0 %",
-    ]
-
-
 def test_tests_with_and_without_parameters_stand_in_one_table_of_two_labels(project: Path) -> None:
     tiled, tma = "t/test_gemm.py::test_tiled", "t/test_gemm.py::test_tma[large]"
     store(project, *(record(name, cublas=measured(5.0), main=measured(6.0)) for name in (tiled, tma)))
@@ -204,11 +85,6 @@ def test_tests_with_and_without_parameters_stand_in_one_table_of_two_labels(proj
         "test_tiled       us         5  6 +20.0 %",
         "test_tma[large]  us         5  6 +20.0 %",
     ]
-
-
-def test_a_parameter_that_ends_as_a_label_does_is_no_label(project: Path) -> None:
-    store(project, record(f"{GEMM}[(64, 32)]", main=measured(5.0)), record(GEMM, main=measured(4.0)))
-    assert [cell["value"] for cell in cells(GEMM, "::[(64, 32)")["time_us"]] == [4.0, 5.0]
 
 
 def test_times_of_two_modes_are_not_compared(project: Path) -> None:
@@ -291,37 +167,6 @@ def test_rows_are_chosen_by_metric_preset_or_all(project: Path) -> None:
     assert set(cells(GEMM, "--metrics", "all")) >= {*SMALL, "time_us", "mode"}
 
 
-def test_a_misspelt_metric_is_named_with_what_is_like_it(project: Path) -> None:
-    two_tiles(project)
-    assert "did you mean l2_hit_rate" in refused(GEMM, "--metrics", "l2_hitrate")
-
-
-def test_a_misspelt_test_is_named_with_what_is_like_it(project: Path) -> None:
-    two_tiles(project)
-    assert f"did you mean {GEMM}[128x" in refused("t/test_gemm.py::test_trition")
-
-
-def test_what_is_no_run_may_be_meant_as_a_test(project: Path) -> None:
-    two_tiles(project)
-    assert "there is no run 'test_triton'" in refused("test_triton")
-    assert "a test of the newest run is '::test_triton'" in refused("test_triton")
-
-
-def test_other_tests_of_other_runs_are_named_with_their_run(project: Path) -> None:
-    store(project, record("t/test_a.py::test_a", main=measured(5.0)), id="a")
-    store(project, record("t/test_a.py::test_b", main=measured(6.0)), id="b")
-    assert "metric      unit  a test_a     b test_b" in shown("a::test_a", "b::test_b")
-
-
-def test_functions_of_one_name_in_two_files_have_their_whole_names(project: Path) -> None:
-    files = ("t/test_a.py", "t/test_b.py")
-    for run_id in ("a", "b"):
-        store(project, *(record(f"{file}::test_k", main=measured(5.0)) for file in files), id=run_id)
-    lines = shown("a", "b", "--metrics", "time_us")
-    assert [line.split()[0] for line in lines[-2:]] == [f"{file}::test_k" for file in files]
-    assert "metric   unit  t/test_a.py::test_k  t/test_b.py::test_k" in shown("b", "--metrics", "time_us")
-
-
 def test_counters_read_otherwise_are_said_to_be_whichever_are_shown(project: Path) -> None:
     other = replace(profile(LARGE), source="cupti", cache_control="none")
     store(project, record(GEMM, a=measured(None, SMALL), b=Measurement(profile=other)))
@@ -333,16 +178,6 @@ def test_measurements_without_usual_metrics_show_what_they_have(project: Path) -
     raw = "smsp__cycles_active.avg"
     store(project, record(GEMM, a=measured(None, {raw: 4.0}), b=measured(None, {raw: 5.0})))
     assert cells(GEMM)[raw][1]["change_pct"] == pytest.approx(25)
-
-
-def test_one_measurement_alone_is_refused(project: Path) -> None:
-    store(
-        project,
-        record(GEMM, main=measured(5.0)),
-        record("t/a.py::b", main=Measurement(profile=Profile(unavailable="no"))),
-    )
-    assert f"{GEMM} is one measurement; expected two or more" in refused(GEMM)
-    assert f"{GEMM} is one measurement" in refused("latest")
 
 
 def test_a_narrow_terminal_has_several_tables(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def other(): return time_us
 
 
 def test_each_side_goes_ahead_in_every_other_restart(project: Project) -> None:
-    """Whose tensors come first decides where memory lies."""
+    """Which of them allocates first moves a time."""
     order = project.root.parent / "order"
     test = f"""
 from kernels import SIDE, kernel

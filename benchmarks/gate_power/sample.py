@@ -114,7 +114,7 @@ class Sampler:
 
     def _restart(self, restart: int, sides: dict[Side, Child]) -> None:
         rng = Random(restart)
-        # Which side goes ahead decides where its memory lies, and that a few tenths of a per cent.
+        # Which side goes ahead moves a time by tenths of a per cent.
         for child in reversed(sides.values()) if restart % 2 else sides.values():
             child.begin()
             self._answer(child)

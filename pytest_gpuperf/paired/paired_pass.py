@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 LOGS: Mapping[Side, str] = {"A": "old.log", "B": "new.log"}
 ORDERS: tuple[tuple[Side, Side], ...] = (("A", "B"), ("B", "A"))
-"""Of the sides in a restart. Whose tensors come first decides where memory lies, and that moves a time by
-tenths of a per cent, so each order comes as often as the other."""
+"""Of the sides in a restart. Which of them allocates first moves a time by tenths of a per cent, so each
+order comes as often as the other."""
 SHOWN = 3
 """Modules that a notice names before it says how many more there are."""
 

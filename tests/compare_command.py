@@ -1,0 +1,82 @@
+"""`gpuperf compare` in a project of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.runs import RunStore
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from pytest_gpuperf.records import MetricValue, Run, TestRecord
+
+GEMM = "t/test_gemm.py::test_triton"
+SMALL: dict[str, MetricValue] = {
+    "sm_throughput": 80.0,
+    "achieved_occupancy": 6.0,
+    "occupancy_limiter": "shared_mem",
+    "registers_per_thread": 220.0,
+    "l2_hit_rate": 76.0,
+    "stall.long_scoreboard": 33.0,
+    "stall.barrier": 7.0,
+}
+LARGE: dict[str, MetricValue] = {
+    **SMALL,
+    "sm_throughput": 86.0,
+    "registers_per_thread": 206.0,
+    "stall.long_scoreboard": 23.0,
+    "stall.barrier": 27.0,
+}
+
+
+def begin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of its own, on a terminal of 100 columns."""
+    (folder / ".git").mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")
+    return folder
+
+
+def store(project: Path, *tests: TestRecord, id: str = "20261120-173012-3f9a") -> Run:
+    kept = run(*tests, id=id)
+    RunStore(project / ".gpuperf").write(kept)
+    return kept
+
+
+def compare(*args: str) -> Result:
+    return CliRunner().invoke(main, ["compare", *args])
+
+
+def shown(*args: str) -> list[str]:
+    result = compare(*args)
+    assert result.exit_code == 0, result.output
+    return result.output.splitlines()
+
+
+def refused(*args: str) -> str:
+    result = compare(*args)
+    assert result.exit_code == 2, result.output
+    return result.stderr
+
+
+def cells(*args: str) -> dict[str, list[Any]]:
+    """By metric, of a comparison that is one table."""
+    result = compare(*args, "--json")
+    assert result.exit_code == 0, result.output
+    return {line["metric"]: line["cells"] for line in json.loads(result.stdout)["lines"]}
+
+
+def two_tiles(project: Path) -> None:
+    store(
+        project,
+        record(f"{GEMM}[128x128]", main=measured(200.0, SMALL)),
+        record(f"{GEMM}[128x256]", main=measured(180.0, LARGE)),
+    )

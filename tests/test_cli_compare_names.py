@@ -1,0 +1,121 @@
+"""`gpuperf compare`: how runs, tests and labels are named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compare_command import GEMM, begin, cells, refused, shown, store, two_tiles
+from pytest_gpuperf.records import Measurement, Profile, Trace
+from run_builders import measured, record, timing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return begin(tmp_path, monkeypatch)
+
+
+def traced(time_us: float, launches: int) -> Measurement:
+    trace = Trace(launches=launches, gpu_time_us=time_us / 2, gpu_busy_pct=50.0)
+    return Measurement(timing=timing(time_us, "host"), trace=trace)
+
+
+def test_a_test_is_named_by_its_node_id_its_function_or_a_part(project: Path) -> None:
+    two_tiles(project)
+    assert shown(GEMM) == shown("::test_triton") == shown("latest::test_gemm") == shown("latest")
+    assert shown("2026::test_triton") == shown(f"latest::{GEMM}[128x128]", f"::{GEMM}[128x256]")
+
+
+def test_two_functions_are_paired_by_their_parameters(project: Path) -> None:
+    tests = [
+        record(f"t/test_vit.py::test_{name}[{size}]", main=traced(time_us, launches))
+        for name, size, time_us, launches in (
+            ("full", 224, 1000, 100),
+            ("full", 448, 4000, 100),
+            ("reduced", 224, 1200, 150),
+            ("reduced", 448, 3000, 150),
+        )
+    ]
+    store(project, *tests)
+    assert shown("::test_full", "::test_reduced", "--metrics", "time_us,launches")[2:] == [
+        "metric        unit  test_full  test_reduced",
+        "-------------------------------------------",
+        "224",
+        "    time_us   us         1000  1200 +20.0 %",
+        "    launches              100   150 +50.0 %",
+        "448",
+        "    time_us   us         4000  3000 -25.0 %",
+        "    launches              100   150 +50.0 %",
+    ]
+
+
+def test_labels_of_one_test_stand_side_by_side(project: Path) -> None:
+    store(project, record(GEMM, torch=measured(5.0), triton=measured(4.0)))
+    assert "metric      unit  torch       triton" in shown(GEMM)
+    assert cells(f"{GEMM} (torch)", "::(triton)")["time_us"][1]["change_pct"] == pytest.approx(-20)
+
+
+def test_a_label_behind_part_of_the_names_chooses_among_all_of_that_part(project: Path) -> None:
+    small, large, other = f"{GEMM}[64]", f"{GEMM}[4096]", "t/test_copy.py::test_copy"
+    store(
+        project,
+        record(small, cublas=measured(5.0), main=measured(4.0)),
+        record(large, cublas=measured(50.0), main=measured(60.0)),
+        record(other, main=measured(7.0)),
+    )
+    assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[2:] == [
+        "time_us  unit  cublas        main",
+        "---------------------------------",
+        "64       us         5   4 -20.0 %",
+        "4096     us        50  60 +20.0 %",
+    ]
+
+
+def test_a_parameter_that_ends_as_a_label_does_is_no_label(project: Path) -> None:
+    store(project, record(f"{GEMM}[(64, 32)]", main=measured(5.0)), record(GEMM, main=measured(4.0)))
+    assert [cell["value"] for cell in cells(GEMM, "::[(64, 32)")["time_us"]] == [4.0, 5.0]
+
+
+def test_a_misspelt_metric_is_named_with_what_is_like_it(project: Path) -> None:
+    two_tiles(project)
+    assert "did you mean l2_hit_rate" in refused(GEMM, "--metrics", "l2_hitrate")
+
+
+def test_a_misspelt_test_is_named_with_what_is_like_it(project: Path) -> None:
+    two_tiles(project)
+    assert f"did you mean {GEMM}[128x" in refused("t/test_gemm.py::test_trition")
+
+
+def test_what_is_no_run_may_be_meant_as_a_test(project: Path) -> None:
+    two_tiles(project)
+    assert "there is no run 'test_triton'" in refused("test_triton")
+    assert "a test of the newest run is '::test_triton'" in refused("test_triton")
+
+
+def test_other_tests_of_other_runs_are_named_with_their_run(project: Path) -> None:
+    store(project, record("t/test_a.py::test_a", main=measured(5.0)), id="a")
+    store(project, record("t/test_a.py::test_b", main=measured(6.0)), id="b")
+    assert "metric      unit  a test_a     b test_b" in shown("a::test_a", "b::test_b")
+
+
+def test_functions_of_one_name_in_two_files_have_their_whole_names(project: Path) -> None:
+    files = ("t/test_a.py", "t/test_b.py")
+    for run_id in ("a", "b"):
+        store(project, *(record(f"{file}::test_k", main=measured(5.0)) for file in files), id=run_id)
+    lines = shown("a", "b", "--metrics", "time_us")
+    assert [line.split()[0] for line in lines[-2:]] == [f"{file}::test_k" for file in files]
+    assert "metric   unit  t/test_a.py::test_k  t/test_b.py::test_k" in shown("b", "--metrics", "time_us")
+
+
+def test_one_measurement_alone_is_refused(project: Path) -> None:
+    store(
+        project,
+        record(GEMM, main=measured(5.0)),
+        record("t/a.py::b", main=Measurement(profile=Profile(unavailable="no"))),
+    )
+    assert f"{GEMM} is one measurement; expected two or more" in refused(GEMM)
+    assert f"{GEMM} is one measurement" in refused("latest")
