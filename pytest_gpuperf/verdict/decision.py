@@ -79,7 +79,7 @@ class Thresholds:
     """Degrees of freedom of that guess: five cards outweigh it."""
     restart_sd_pct: float = 0.3
     """Guess of the spread of a paired ratio between restarts of one order: less than of two sessions, as both
-    sides share the state of the GPU. On H200s it is 0.02 to 0.08 %, with a rare restart 3 % off."""
+    sides share the state of the GPU. On H200s it is 0.02 to 0.07 %, with a rare restart 3 % off."""
     restart_df: float = 2
     """Degrees of freedom of that guess: five restarts outweigh it."""
     looks: tuple[int, ...] = (4, 6, 10)
