@@ -13,6 +13,7 @@ from pytest_gpuperf.baseline.pins import pin
 from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement, Run, Timing
+from pytest_gpuperf.timing.estimate import trimmed_mean
 from pytest_gpuperf.verdict.decision import Decision, Outcome
 from run_builders import gate_of, measured, profile, record, run, timing
 
@@ -64,6 +65,25 @@ def test_a_slowdown_is_found_through_another_clock() -> None:
     found = compared(at_clock(1400, slower=1.05), FIVE)
     assert found.decision.outcome is Outcome.REGRESSED
     assert found.decision.change_pct == pytest.approx(5, abs=0.01)
+
+
+def over_clocks(*mhz: float, slower: float = 1.0) -> Timing:
+    """Blocks of one timing, each at a clock of its own."""
+    blocks = tuple(slower * MODEL.time_us(clock) for clock in mhz)
+    time_us = trimmed_mean(blocks)
+    return replace(timing(time_us), blocks_us=blocks, blocks_mhz=mhz, clock_model=MODEL)
+
+
+# The slow blocks are trimmed off the time, and are a quarter of the clocks.
+WANDERING = (*(1000.0,) * 5, *(1320.0,) * 15)
+
+
+def test_blocks_at_many_clocks_are_brought_to_one_each() -> None:
+    found = compared(over_clocks(*WANDERING), FIVE)
+    assert found.decision.change_pct == pytest.approx(0, abs=0.01)
+    found = compared(over_clocks(*WANDERING, slower=1.02), FIVE)
+    assert found.decision.change_pct == pytest.approx(2, abs=0.01)
+    assert found.decision.outcome is Outcome.REGRESSED
 
 
 def test_a_time_without_a_clock_is_compared_as_measured() -> None:

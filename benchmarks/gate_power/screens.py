@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import combinations
 from math import comb
 from random import Random
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,7 +25,8 @@ from pytest_gpuperf.baseline.schema import (
 )
 from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.records import RUN_SCHEMA, Environment, GpuInfo, Run, Toolchain
-from pytest_gpuperf.timing.clock_model import normalise
+from pytest_gpuperf.timing.clock_model import normalise_blocks
+from pytest_gpuperf.timing.estimate import trimmed_mean
 from pytest_gpuperf.verdict.gate import Gate
 from pytest_gpuperf.verdict.moderated import within
 
@@ -218,7 +219,7 @@ def _gate(
 def _at(timing: Timing, mhz: float) -> float:
     if not mhz or timing.clock_model is None:
         return timing.time_us
-    return normalise(timing.time_us, fmean(timing.blocks_mhz), timing.clock_model, mhz)
+    return trimmed_mean(normalise_blocks(timing, timing.clock_model, mhz))
 
 
 def _run(process: int) -> Run:

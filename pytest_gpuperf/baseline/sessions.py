@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pytest_gpuperf.baseline.schema import TIME_DIGITS, TimeSession, round_to_digits
+from pytest_gpuperf.timing.clock_model import normalise_blocks
+from pytest_gpuperf.timing.estimate import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +103,7 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
         "time_us": round_to_digits(timing.time_us, TIME_DIGITS),
         "spread_pct": round_to_digits(timing.spread_pct, 2),
     }
-    clock = _clock_mhz(timing)
+    clock = timing.sm_clock_mhz
     if clock:
         session["sm_clock_mhz"] = round_to_digits(clock, TIME_DIGITS)
     if timing.autotuned:
@@ -111,18 +113,10 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
         return session
     session["clock_model"] = _as_json(model)
     if clock and model.time_us(clock) > 0:
-        normalised = timing.time_us * model.time_us(reference_mhz) / model.time_us(clock)
+        normalised = trimmed_mean(normalise_blocks(timing, model, reference_mhz))
         if 0 < normalised < math.inf:
             session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
     return session
-
-
-def _clock_mhz(timing: Timing) -> float:
-    """Mean SM clock of the blocks; 0 where one of them is unknown."""
-    if not timing.blocks_mhz or min(timing.blocks_mhz) <= 0:
-        return 0.0
-    mean = sum(timing.blocks_mhz) / len(timing.blocks_mhz)
-    return mean if math.isfinite(mean) else 0.0
 
 
 def _reference_mhz(times: Sequence[tuple[Run, Timing]]) -> float:

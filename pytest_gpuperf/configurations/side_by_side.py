@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.configurations.names import pair_up, short, told_apart, varying
@@ -260,9 +259,6 @@ def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[
 
 
 def _clocks(where: str, title: str, first: Entry, entry: Entry) -> Iterator[str]:
-    clocks = [
-        fmean(timing.blocks_mhz) if (timing := one.measurement.timing) and timing.blocks_mhz else 0.0
-        for one in (first, entry)
-    ]
+    clocks = [timing.sm_clock_mhz if (timing := one.measurement.timing) else 0.0 for one in (first, entry)]
     if all(clocks) and abs(clocks[1] / clocks[0] - 1) > CLOCKS_DIFFER_PCT / 100:
         yield f"{where}{title} was timed at an SM clock of {clocks[1]:.0f} MHz, the first at {clocks[0]:.0f}"

@@ -9,7 +9,6 @@ name is Nsight Compute's own rule of that name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.diagnosis import bounds, causes
@@ -195,6 +194,4 @@ def diagnose(
 
 def _clock_mhz(timing: Timing) -> float:
     """The mean of the blocks, and only without it what NVML read after they had ended."""
-    if timing.blocks_mhz:
-        return fmean(timing.blocks_mhz)
-    return timing.conditions.sm_clock_mhz if timing.conditions else 0
+    return timing.sm_clock_mhz or (timing.conditions.sm_clock_mhz if timing.conditions else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from math import isfinite
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -145,6 +145,16 @@ class Timing(Record, frozen=True, kw_only=True):
         )
 
     @property
+    def sm_clock_mhz(self) -> float:
+        """Mean SM clock of the blocks, in MHz; 0 where that of any is unknown."""
+        clocks = self.blocks_mhz
+        if not clocks or len(clocks) != len(self.blocks_us) or min(clocks) <= 0:
+            return 0.0
+        # Not `fmean`, which raises where numbers are huge: a run file may come from anywhere.
+        mean = sum(clocks) / len(clocks)
+        return mean if isfinite(mean) else 0.0
+
+    @property
     def held_back(self) -> tuple[str, ...]:
         """NVML's reasons, where the blocks ran below the full SM clock; without their clocks, all it names.
 
@@ -154,7 +164,7 @@ class Timing(Record, frozen=True, kw_only=True):
             return ()
         # Runs of before NVML was asked for the highest clock: the highest that is known of this one.
         highest_mhz = state.max_sm_clock_mhz or max((state.sm_clock_mhz, *self.blocks_mhz))
-        at_full_clock = self.blocks_mhz and fmean(self.blocks_mhz) >= HELD_BACK * highest_mhz
+        at_full_clock = self.sm_clock_mhz and self.sm_clock_mhz >= HELD_BACK * highest_mhz
         return () if at_full_clock else state.throttle_reasons
 
     @property

@@ -187,12 +187,11 @@ def _shown(metrics: Mapping[str, MetricValue], name: str, show: Callable[[float]
 def _clock_line(timing: Timing) -> str:
     """At which SM clock a time was taken, and how it hangs on it; empty where that is not known."""
     model = timing.clock_model
-    if model is None or not timing.blocks_mhz:
+    if model is None or not timing.sm_clock_mhz:
         return ""
-    mean_mhz = sum(timing.blocks_mhz) / len(timing.blocks_mhz)
     share = f"{100 * model.sm_clock_share:.0f} ± {100 * model.share_error:.0f} %"
     normalised = f"{show_time(timing.normalised_us)} at {model.reference_mhz:.0f} MHz"
-    return f"taken at {mean_mhz:.0f} MHz, {normalised}; {share} of it hangs on the SM clock"
+    return f"taken at {timing.sm_clock_mhz:.0f} MHz, {normalised}; {share} of it hangs on the SM clock"
 
 
 def _remarks(result: TestResult, width: int) -> list[str]:

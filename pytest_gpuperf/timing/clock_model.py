@@ -13,6 +13,8 @@ from pytest_gpuperf.records import ClockModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_gpuperf.records import Timing
+
 LEAST_BLOCKS = 6
 """A line has two parameters; fewer blocks say too little of the noise around it."""
 LEAST_NOISE = 0.002
@@ -84,6 +86,16 @@ def normalise(time_us: float, mhz: float, model: ClockModel, reference_mhz: floa
         reference_mhz: Where to bring it; `model.reference_mhz` where not given.
     """
     return time_us * model.time_us(_reference(model, reference_mhz)) / model.time_us(mhz)
+
+
+def normalise_blocks(timing: Timing, model: ClockModel, reference_mhz: float | None = None) -> list[float]:
+    """Each block of a timing brought to the reference clock, in microseconds.
+
+    Of a timing whose blocks ran at many clocks, the mean time and the mean clock do not belong together: the
+    slowest blocks are left out of the one and count in the other.
+    """
+    blocks = zip(timing.blocks_us, timing.blocks_mhz, strict=True)
+    return [normalise(time_us, mhz, model, reference_mhz) for time_us, mhz in blocks]
 
 
 def normalisation_error(mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:

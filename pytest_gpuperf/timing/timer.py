@@ -14,7 +14,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import HELD_BACK, Timing
 from pytest_gpuperf.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.timing.burn import BURN_S, Burn, at_other_clocks
-from pytest_gpuperf.timing.clock_model import fit, normalise
+from pytest_gpuperf.timing.clock_model import fit, normalise_blocks
 from pytest_gpuperf.timing.estimate import interquartile_range, standard_error, trimmed_mean
 from pytest_gpuperf.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
 from pytest_gpuperf.timing.prepared import Prepared, prepare
@@ -261,10 +261,9 @@ def disturbed(timing: Timing) -> str:
 def normalised_us(timing: Timing) -> float | None:
     """The time of the blocks at the reference clock of their model; None without a model."""
     model = timing.clock_model
-    if model is None or not timing.blocks_mhz:
+    if model is None or not timing.sm_clock_mhz:
         return None
-    blocks = zip(timing.blocks_us, timing.blocks_mhz, strict=True)
-    return round(trimmed_mean([normalise(time_us, mhz, model) for time_us, mhz in blocks]), 6)
+    return round(trimmed_mean(normalise_blocks(timing, model)), 6)
 
 
 def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:

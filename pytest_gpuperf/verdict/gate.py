@@ -8,8 +8,8 @@ from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_gpuperf.timing.clock_model import normalisation_error, normalise
-from pytest_gpuperf.timing.estimate import standard_error
+from pytest_gpuperf.timing.clock_model import normalisation_error, normalise_blocks
+from pytest_gpuperf.timing.estimate import standard_error, trimmed_mean
 from pytest_gpuperf.verdict.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.verdict.moderated import Session, moderate
 from pytest_gpuperf.verdict.screen import screen_one
@@ -129,11 +129,10 @@ class Gate:
         timing, sessions = found, times.sessions
         stored_models = (session.clock_model for session in reversed(sessions) if session.clock_model)
         model = timing.clock_model or next(stored_models, None)
-        actual_mhz = fmean(timing.blocks_mhz) if timing.blocks_mhz else 0.0
         at_mhz = 0.0
-        if model and actual_mhz and _normalised(sessions):
+        if model and timing.sm_clock_mhz and _normalised(sessions):
             at_mhz, sessions = times.reference_mhz, _normalised(sessions)
-        new = self._new(timing, actual_mhz, at_mhz, model if at_mhz else None)
+        new = self._new(timing, at_mhz, model if at_mhz else None)
         stored = [self._stored(session, at_mhz) for session in sessions]
         decision = screen_one(
             new,
@@ -153,18 +152,20 @@ class Gate:
             baseline_us=math.exp(new.log_time) / (1 + decision.change_pct / 100),
             raw_change_pct=100 * math.expm1(math.log(timing.time_us) - raw),
             at_mhz=at_mhz,
-            actual_mhz=actual_mhz,
+            actual_mhz=timing.sm_clock_mhz,
             baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
             against=against,
         )
 
-    def _new(self, timing: Timing, actual_mhz: float, at_mhz: float, model: ClockModel | None) -> Session:
+    def _new(self, timing: Timing, at_mhz: float, model: ClockModel | None) -> Session:
         time_us, error = timing.time_us, 0.0
-        if len(timing.blocks_us) >= ENOUGH_BLOCKS:
-            error = standard_error(timing.blocks_us) / timing.time_us
+        blocks: Sequence[float] = timing.blocks_us
         if model is not None:
-            error = math.hypot(error, normalisation_error(actual_mhz, model, at_mhz))
-            time_us = normalise(time_us, actual_mhz, model, at_mhz)
+            blocks = normalise_blocks(timing, model, at_mhz)
+            time_us = trimmed_mean(blocks)
+            error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
+        if len(blocks) >= ENOUGH_BLOCKS:
+            error = math.hypot(error, standard_error(blocks) / time_us)
         return Session(math.log(time_us), self._card, error)
 
     def _stored(self, session: TimeSession, at_mhz: float) -> Session:
