@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from benchmarks.counter_agreement.agreement import COMPUTE_BOUND, contradictions, differences, dram_bytes
+from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import (
     LEAST_BYTES,
     SCHEMA,
@@ -16,7 +17,7 @@ from benchmarks.counter_agreement.results import (
     Results,
     read,
 )
-from benchmarks.counter_agreement.tables import agreement_table, cost, source, traffic_table
+from benchmarks.counter_agreement.tables import agreement_table, cost, nsight_python, source, traffic_table
 from benchmarks.results_file import encode
 from pytest_gpuperf.errors import GpuperfError
 from run_builders import run
@@ -33,11 +34,9 @@ def call(cupti: list[Reading], ncu: list[Reading]) -> Agreement:
     return Agreement(cupti=tuple(cupti), ncu=tuple(ncu), cupti_seconds=(1.5, 0.25, 0.35, 0.27))
 
 
-def results(found: Agreement, **facts: float) -> Results:
+def results(found: Agreement) -> Results:
     environment = run().environment
-    return Results(
-        schema=SCHEMA, date="2026-11-21", environment=environment, calls={"square_torch": found}, **facts
-    )
+    return Results(schema=SCHEMA, date="2026-11-21", environment=environment, calls={"square_torch": found})
 
 
 def unlike(found: Agreement, *metrics: str) -> list[str]:
@@ -78,11 +77,95 @@ def test_the_tables_name_what_differs_and_what_was_not_taken() -> None:
     assert "| `duration_us` | 0 of 1 | 0 | square_torch: 11, 10 |" in agreement_table(results(found))
     row = traffic_table(results(found)).splitlines()[-1]
     assert row == "| square_torch | 268.4 | 2.0 | 3.0 | 11.00 | 10.00 | 1.50, 0.25, 0.35, 0.27 |"
-    assert cost(results(found)).endswith(
-        " of its call: 0.27 s (0.25 to 0.35). What ncu costs was not taken.\n"
+
+
+def test_what_was_not_taken_has_no_cost() -> None:
+    rows = cost(results(call([reading()], [reading()]))).splitlines()[2:]
+    assert rows == [
+        "| CUPTI, lookups in a row | 3 | 0.270 | 0.250 to 0.350 |",
+        "| CUPTI, let go of after each, as by `profile()` | 0 | — | — |",
+        "| CUPTI, preset `one-pass`, in a row | 0 | — | — |",
+        "| ncu | 1 | — | — |",
+    ]
+
+
+def test_a_process_costs_what_it_takes_beyond_one_without_a_reader() -> None:
+    found = msgspec.structs.replace(call([reading()], [reading()] * 2), nsight_python=reading())
+    timed = msgspec.structs.replace(
+        results(found),
+        ncu_seconds=12.0,
+        plain_seconds=8.0,
+        nsight_python="0.9.6",
+        nsight_python_seconds=14.0,
     )
-    timed = results(found, ncu_seconds=12.0, plain_seconds=8.0)
-    assert cost(timed).endswith("ncu: 4.0 s more than without it, 4.00 s for each of 1.\n")
+    rows = cost(timed).splitlines()[-2:]
+    assert rows == [
+        "| ncu | 2 | 2.000 | 4.0 s in all |",
+        "| nsight-python 0.9.6 | 3 | 2.000 | 6.0 s in all |",
+    ]
+
+
+def test_nsight_python_is_beside_ncus_readings_or_it_is_said_why_not() -> None:
+    by_ncu = [reading(instructions=100, dram_bytes=10), reading(instructions=101, dram_bytes=20)]
+    mine = Reading(
+        name="k",
+        grid=(0, 0, 0),
+        block=(0, 0, 0),
+        metrics={"instructions": 102.5, "dram_bytes": 30.0, "other": 1.0},
+    )
+    found = results(msgspec.structs.replace(call([], by_ncu), nsight_python=mine))
+    assert nsight_python(found).endswith("it was not installed.\n")
+    there = msgspec.structs.replace(found, nsight_python="0.9.6")
+    assert "of 2 values of 1 calls 1 are within" in nsight_python(there)
+    failed = msgspec.structs.replace(there, nsight_python_failure="ncu is too old")
+    assert nsight_python(failed) == "nsight-python 0.9.6 has given nothing: ncu is too old\n"
+
+
+FAKE_NSIGHT = """
+import pandas as pd
+
+
+class analyze:
+    def kernel(configs, runs, metrics, **_):
+        rows = [
+            {"call": name, "Kernel": "k", "Metric": metric, "AvgValue": 2000 + runs}
+            for (name,) in configs
+            for metric in metrics
+        ]
+        found = pd.DataFrame(rows)
+        return lambda _: lambda: type("Found", (), {"to_dataframe": lambda _: found})()
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """nsight-python as far as its interface is used."""
+    facts = tmp_path / "nsight_python-0.9.6.dist-info" / "METADATA"
+    facts.parent.mkdir()
+    facts.write_text("Metadata-Version: 2.1\nName: nsight-python\nVersion: 0.9.6\n")
+    module = tmp_path / "nsight.py"
+    module.write_text(FAKE_NSIGHT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    return module
+
+
+def test_what_nsight_python_finds_has_the_names_of_the_catalogue(installed: Path) -> None:
+    assert installed.exists()
+    metrics = ("gpu__time_duration.sum", "smsp__inst_executed.sum")
+    found = with_nsight_python(results(call([], [reading()])), Path("/opt/ncu/ncu"), metrics)
+    mine = found.calls["square_torch"].nsight_python
+    assert mine is not None
+    assert (mine.metrics["duration_us"], mine.metrics["instructions"]) == (2.003, 2003)
+    assert (found.nsight_python, found.nsight_python_failure) == ("0.9.6", "")
+    assert found.nsight_python_seconds
+
+
+def test_a_failure_of_nsight_pythons_is_kept_with_its_last_words(installed: Path) -> None:
+    installed.write_text("raise RuntimeError('ncu 2026.2.1 or later is required')")
+    found = with_nsight_python(results(call([], [reading()])), Path("/opt/ncu/ncu"), ())
+    assert found.nsight_python_failure == "RuntimeError: ncu 2026.2.1 or later is required"
+    assert found.nsight_python_seconds is None
 
 
 def test_a_call_that_failed_has_a_row_without_values() -> None:

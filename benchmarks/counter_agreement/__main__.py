@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.counter_agreement import __doc__ as usage
 from benchmarks.counter_agreement.results import read
-from benchmarks.counter_agreement.tables import agreement_table, cost, source, traffic_table
+from benchmarks.counter_agreement.tables import agreement_table, cost, nsight_python, source, traffic_table
 from benchmarks.results_file import encode
 from pytest_gpuperf.json_files import write_files
 
@@ -30,7 +30,14 @@ def main() -> None:
         write_files({arguments.out: encode(results)})
     else:
         results = read(arguments.file)
-    print(source(results), agreement_table(results), traffic_table(results), cost(results), sep="\n")
+    print(
+        source(results),
+        agreement_table(results),
+        traffic_table(results),
+        cost(results),
+        nsight_python(results),
+        sep="\n",
+    )
 
 
 if __name__ == "__main__":

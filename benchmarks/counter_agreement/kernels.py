@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from benchmarks.counter_agreement.results import Reading
+from benchmarks.counter_agreement.results import REPEATS, Reading
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.in_process import InProcessCounters
 from pytest_gpuperf.counters.presets import PRESETS
@@ -27,9 +27,9 @@ from suites.kernels.gemm import TILES, matmul_triton
 from suites.kernels.square import square_triton
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.records import KernelProfile
+    from pytest_gpuperf.records import KernelProfile, Profile
 
 METRICS = tuple(
     dict.fromkeys(
@@ -37,7 +37,6 @@ METRICS = tuple(
     )
 )
 """Speed of light, occupancy, all stalls, and DRAM traffic, which costs no pass more."""
-REPEATS = 3
 ONE_KERNEL_S = 20
 
 
@@ -89,6 +88,32 @@ def launch() -> None:
         runtime.cudaProfilerStop()
 
 
+def reading(kernel: KernelProfile) -> Reading:
+    """What the results keep of a kernel."""
+    return Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
+
+
+def lookups(
+    counters: InProcessCounters, call: Call, metrics: Sequence[str], *, apart: bool = False
+) -> tuple[list[Profile], list[float]]:
+    """Profiles of a call, and the seconds that each took.
+
+    Args:
+        counters: CUPTI's.
+        call: The call.
+        metrics: Short names.
+        apart: Whether CUPTI is let go of after each, as after each `profile()` of a test.
+    """
+    found, seconds = [], []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        found.append(counters.lookup(call, Selection(), metrics, list))
+        if apart:
+            counters.let_go()
+        seconds.append(time.perf_counter() - began)
+    return found, seconds
+
+
 def profile(path: Path, first: int) -> None:
     """Profile each call, from the one with index `first` on, and append a row of JSON for it."""
     gpu = gpu_info()
@@ -97,17 +122,14 @@ def profile(path: Path, first: int) -> None:
     for index, (name, fn) in enumerate(calls().items()):
         if index < first:
             continue
-        row: dict[str, Any] = {"cupti": [], "cupti_seconds": []}
+        row: dict[str, Any] = {"cupti": []}
+        call = Call("counter_agreement", name, fn)
         faulthandler.dump_traceback_later(ONE_KERNEL_S, exit=True)
         try:
-            for _ in range(REPEATS):
-                began = time.perf_counter()
-                found = counters.lookup(Call("counter_agreement", name, fn), Selection(), METRICS, list)
-                row["cupti_seconds"].append(time.perf_counter() - began)
-                kernel = longest(found.kernels)
-                row["cupti"].append(
-                    Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
-                )
+            found, row["cupti_seconds"] = lookups(counters, call, METRICS)
+            row["cupti"] = [reading(longest(each.kernels)) for each in found]
+            row["one_pass_seconds"] = lookups(counters, call, PRESETS["one-pass"])[1]
+            row["apart_seconds"] = lookups(counters, call, METRICS, apart=True)[1]
         except Exception:
             row["failure"] = traceback.format_exc()
         faulthandler.cancel_dump_traceback_later()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.children import ROOT
-from benchmarks.counter_agreement.kernels import METRICS, REPEATS, longest
-from benchmarks.counter_agreement.results import LEAST_BYTES, SCHEMA, Agreement, Reading, Results
+from benchmarks.counter_agreement.kernels import METRICS, longest, reading
+from benchmarks.counter_agreement.nsight_python import with_nsight_python
+from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, SCHEMA, Agreement, Results
 from pytest_gpuperf.counters.catalogue import ncu_metric_names
 from pytest_gpuperf.counters.chips import chip_of
 from pytest_gpuperf.counters.isolated_reader import read_report_isolated
@@ -28,7 +29,9 @@ from pytest_gpuperf.errors import GpuperfError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from benchmarks.counter_agreement.results import Reading
     from pytest_gpuperf.counters.ncu import Ncu
+    from pytest_gpuperf.counters.raw_kernel import RawKernel
 
 NAMES = tuple(LEAST_BYTES)
 _CHILD = (sys.executable, "-m", "benchmarks.counter_agreement.kernels")
@@ -45,8 +48,9 @@ def measure() -> Results:
         raise GpuperfError("ncu was not found", next_step="install Nsight Compute")
     calls = _by_cupti()
     plain_seconds = _run(_CHILD, "launch")[1]
-    readings, ncu_seconds = _by_ncu(ncu)
-    return Results(
+    kernels, ncu_seconds = _by_ncu(ncu)
+    readings = _of_each_call(kernels)
+    results = Results(
         schema=SCHEMA,
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         environment=environment(gpu_info(), ROOT, ncu.version),
@@ -54,6 +58,10 @@ def measure() -> Results:
         ncu_seconds=ncu_seconds,
         plain_seconds=plain_seconds,
     )
+    numbers = (
+        {name for name, value in kernel.metrics.items() if not isinstance(value, str)} for kernel in kernels
+    )
+    return with_nsight_python(results, ncu.path, set.intersection(*numbers))
 
 
 def _by_cupti() -> dict[str, Agreement]:
@@ -73,8 +81,8 @@ def _by_cupti() -> dict[str, Agreement]:
     return dict(zip(NAMES, rows, strict=True))
 
 
-def _by_ncu(ncu: Ncu) -> tuple[Mapping[str, tuple[Reading, ...]], float]:
-    """Readings by call, and the seconds of the process."""
+def _by_ncu(ncu: Ncu) -> tuple[list[RawKernel], float]:
+    """Launches, and the seconds of the process."""
     chip = chip_of(gpu_info().compute_capability)
     names = ncu_metric_names(METRICS, chip.name if chip else "")
     with tempfile.TemporaryDirectory() as folder:
@@ -86,17 +94,17 @@ def _by_ncu(ncu: Ncu) -> tuple[Mapping[str, tuple[Reading, ...]], float]:
         done, seconds = _run((*command, *_CHILD), "launch")
         if not report.exists():
             raise GpuperfError(f"ncu wrote no report: {done.stdout}{done.stderr}")
-        kernels = read_report_isolated(report, names, search=ncu_python_dirs(ncu.path))
+        return read_report_isolated(report, names, search=ncu_python_dirs(ncu.path)), seconds
+
+
+def _of_each_call(kernels: Sequence[RawKernel]) -> Mapping[str, tuple[Reading, ...]]:
     readings: dict[str, tuple[Reading, ...]] = {}
     for name in NAMES:
         found = [kernel.profile() for kernel in kernels if name in kernel.ranges]
         each = len(found) // REPEATS
         chosen = [longest(tuple(found[at * each : (at + 1) * each])) for at in range(REPEATS)] if each else []
-        readings[name] = tuple(
-            Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
-            for kernel in chosen
-        )
-    return readings, seconds
+        readings[name] = tuple(map(reading, chosen))
+    return readings
 
 
 def _run(child: Sequence[str], *arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
+REPEATS = 3
+"""Readings of each call by each."""
 
 LEAST_BYTES = {
     "square_torch": 2 * 8192 * 4096 * 4,
@@ -46,7 +48,13 @@ class Agreement(Record, frozen=True, kw_only=True):
     cupti_seconds: tuple[float, ...] = ()
     """Wall-clock time of each lookup; the first of a session and the first of a kernel that is compiled have
     their set-up in it."""
+    apart_seconds: tuple[float, ...] = ()
+    """The same where CUPTI is let go of after each, and so attached anew by each."""
+    one_pass_seconds: tuple[float, ...] = ()
+    """The same as `cupti_seconds` with the preset `one-pass`."""
     ncu: tuple[Reading, ...] = ()
+    nsight_python: Reading | None = None
+    """Means of as many readings, as it gives them; None where it gave none."""
     failure: str = ""
     """Why CUPTI has not read it; empty where it has."""
 
@@ -63,6 +71,12 @@ class Results(Record, frozen=True, kw_only=True):
     """Wall-clock time of the process under ncu; None where it was not taken."""
     plain_seconds: float | None = None
     """That of the same process without ncu; None where it was not taken."""
+    nsight_python: str = ""
+    """Its version; empty where it is not installed."""
+    nsight_python_seconds: float | None = None
+    """Wall-clock time until it has its data frame; None where it was not taken."""
+    nsight_python_failure: str = ""
+    """What it said last where it failed."""
 
 
 def read(path: Path) -> Results:

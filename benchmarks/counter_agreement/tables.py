@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.counter_agreement.agreement import COMPARED, STALLS, differences, dram_bytes
-from benchmarks.counter_agreement.results import LEAST_BYTES
+from benchmarks.counter_agreement.agreement import COMPARED, RELATIVE, STALLS, differences, dram_bytes
+from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS
 from benchmarks.markdown import provenance, table, us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from benchmarks.counter_agreement.agreement import Difference
     from benchmarks.counter_agreement.results import Reading, Results
@@ -77,21 +77,63 @@ def traffic_table(results: Results) -> str:
 
 
 def cost(results: Results) -> str:
-    """What a lookup costs by each."""
-    later = [seconds for call in results.calls.values() for seconds in call.cupti_seconds[1:]]
-    lines = []
-    if later:
-        lines.append(
-            f"A lookup by CUPTI after the first of its call: {median(later):.2f} s "
-            f"({min(later):.2f} to {max(later):.2f})."
-        )
-    if results.ncu_seconds is not None and results.plain_seconds is not None:
-        kernels = sum(len(call.ncu) for call in results.calls.values())
-        more = results.ncu_seconds - results.plain_seconds
-        lines.append(f"ncu: {more:.1f} s more than without it, {more / kernels:.2f} s for each of {kernels}.")
-    else:
-        lines.append("What ncu costs was not taken.")
-    return " ".join(lines) + "\n"
+    """What a kernel's counters cost by each."""
+    calls = results.calls.values()
+    by_cupti = (
+        ("CUPTI, lookups in a row", [call.cupti_seconds[1:] for call in calls]),
+        ("CUPTI, let go of after each, as by `profile()`", [call.apart_seconds for call in calls]),
+        ("CUPTI, preset `one-pass`, in a row", [call.one_pass_seconds[1:] for call in calls]),
+    )
+    rows = []
+    for title, of_calls in by_cupti:
+        seconds = [one for each in of_calls for one in each]
+        shown = (f"{median(seconds):.3f}", f"{min(seconds):.3f} to {max(seconds):.3f}") if seconds else ()
+        rows.append((title, str(len(seconds)), *(shown or (UNKNOWN, UNKNOWN))))
+    ncu_kernels = sum(len(call.ncu) for call in calls)
+    rows.append(("ncu", *_beyond_plain(results, results.ncu_seconds, ncu_kernels)))
+    if results.nsight_python:
+        kernels = sum(call.nsight_python is not None for call in calls) * REPEATS
+        title = f"nsight-python {results.nsight_python}"
+        rows.append((title, *_beyond_plain(results, results.nsight_python_seconds, kernels)))
+    return table(("", "kernels", "s a kernel", "from, to"), rows)
+
+
+def nsight_python(results: Results) -> str:
+    """On how many calls nsight-python has what ncu has, or why it is not here."""
+    if not results.nsight_python:
+        return "nsight-python is not in the comparison: it was not installed.\n"
+    name = f"nsight-python {results.nsight_python}"
+    if results.nsight_python_failure:
+        return f"{name} has given nothing: {results.nsight_python_failure}\n"
+    both = {
+        name: (call.nsight_python.metrics, [reading.metrics for reading in call.ncu])
+        for name, call in results.calls.items()
+        if call.nsight_python is not None and call.ncu
+    }
+    pairs = [
+        (metric, float(value), [float(reading[metric]) for reading in by_ncu if metric in reading])
+        for mine, by_ncu in both.values()
+        for metric, value in mine.items()
+    ]
+    pairs = [(metric, value, by_ncu) for metric, value, by_ncu in pairs if by_ncu]
+    same = sum(_same(value, by_ncu) for _, value, by_ncu in pairs)
+    return (
+        f"{name} has starts of ncu do the reading, with the same options: of {len(pairs)} values of "
+        f"{len(both)} calls {same} are within the range of ncu's own readings above, or 2 % of it.\n"
+    )
+
+
+def _same(value: float, by_ncu: Sequence[float]) -> bool:
+    slack = RELATIVE * max(map(abs, by_ncu))
+    return min(by_ncu) - slack <= value <= max(by_ncu) + slack
+
+
+def _beyond_plain(results: Results, seconds: float | None, kernels: int) -> tuple[str, str, str]:
+    """Of a process that reads all kernels, what is more than without a reader."""
+    if seconds is None or results.plain_seconds is None or not kernels:
+        return str(kernels), UNKNOWN, UNKNOWN
+    more = seconds - results.plain_seconds
+    return str(kernels), f"{more / kernels:.3f}", f"{more:.1f} s in all"
 
 
 def _megabytes(readings: tuple[Reading, ...]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.children import ChildError, in_turn, say
-from benchmarks.timing_accuracy.results import SCHEMA, Ours, Results, Truth
+from benchmarks.timing_accuracy.results import SCHEMA, Ours, Placement, Results, Truth
 from pytest_gpuperf.records import Environment
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def gpu_jobs(processes: int) -> list[Job]:
         ("do_bench_cudagraph", f"{_HERE}.others:do_bench_cudagraph", (), 30),
         ("gpucheck", f"{_HERE}.others:gpucheck", (), 30),
     ]
+    placement: Job = ("placement", f"{_HERE}.placement:measure", (), 150)
     # In turn, so that neither is colder or warmer than the other.
-    return [*(job for pair in zip(ours, truth, strict=True) for job in pair), *others]
+    return [*(job for pair in zip(ours, truth, strict=True) for job in pair), placement, *others]
 
 
 def host_jobs() -> list[Job]:
@@ -87,6 +88,7 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
     truth: dict[str, Truth] = {}
     environment, clock = results.environment, results.max_sm_clock_mhz
     found: dict[str, dict[str, Ours]] = {}
+    placement = {kernel: dict(found) for kernel, found in results.placement.items()}
     times: dict[str, float] = {}
     for message in messages:
         if "environment" in message:
@@ -94,6 +96,9 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
             clock = message["max_sm_clock_mhz"]
         elif "truth" in message:
             truth[message["kernel"]] = msgspec.convert(message["truth"], Truth)
+        elif "placement" in message:
+            of_kernel = placement.setdefault(message["kernel"], {})
+            of_kernel[message["condition"]] = msgspec.convert(message["placement"], Placement)
         elif "found" in message:
             found.setdefault(message["kernel"], {})[message["mode"]] = msgspec.convert(message["found"], Ours)
         else:
@@ -106,5 +111,6 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
         tools=tools,
         truth=(*results.truth, truth) if truth else results.truth,
         ours=(*results.ours, found) if found else results.ours,
+        placement=placement,
         others={**results.others, name: times} if times else results.others,
     )

@@ -37,6 +37,15 @@ class Truth(Record, frozen=True, kw_only=True):
     cold_us: float
 
 
+class Placement(Record, frozen=True, kw_only=True):
+    """A kernel in one condition in one process."""
+
+    same_us: tuple[float, ...]
+    """Timed again and again on the same memory."""
+    other_us: tuple[float, ...]
+    """Timed on other memory each time."""
+
+
 class Results(Record, frozen=True, kw_only=True):
     """All of a run."""
 
@@ -53,6 +62,8 @@ class Results(Record, frozen=True, kw_only=True):
     """For each process, by kernel: where memory lies moves a short kernel from process to process."""
     ours: tuple[dict[str, dict[str, Ours]], ...] = ()
     """For each process, by kernel and mode."""
+    placement: dict[str, dict[Condition, Placement]] = {}
+    """By kernel and condition."""
     others: dict[str, dict[str, float]] = {}
     """Microseconds a call by tool and kernel."""
     failures: dict[str, str] = {}

@@ -1,0 +1,134 @@
+"""The same calls by NVIDIA's nsight-python, which has ncu start this file anew, and reads its report.
+
+python benchmarks/counter_agreement/nsight_python.py METRICS.json FOUND.json
+
+Up to 0.9 it works with any ncu; later versions ask for ncu 2026.2.1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from benchmarks.children import ROOT
+from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, Reading
+from pytest_gpuperf.counters.raw_kernel import RawKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from benchmarks.counter_agreement.results import Results
+
+LIMIT_S = 200
+
+
+def with_nsight_python(results: Results, ncu: Path, metrics: Collection[str]) -> Results:
+    """Results with what it finds, where it is installed.
+
+    Args:
+        results: Without it.
+        ncu: The program that it is to start.
+        metrics: Raw names that ncu has read of each kernel.
+    """
+    try:
+        found = version("nsight-python")
+    except PackageNotFoundError:
+        return results
+    results = replace(results, nsight_python=found)
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answer = (Path(folder) / name for name in ("metrics.json", "found.json"))
+        asked.write_text(json.dumps(sorted(metrics)))
+        began = time.perf_counter()
+        try:
+            done = subprocess.run(
+                [sys.executable, __file__, str(asked), str(answer)],
+                cwd=folder,
+                env=_variables(ncu),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=LIMIT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return replace(results, nsight_python_failure=f"it was not done in {LIMIT_S} s")
+        seconds = time.perf_counter() - began
+        if not answer.exists():
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            return replace(results, nsight_python_failure=said[-1] if said else f"status {done.returncode}")
+        rows = json.loads(answer.read_text())
+    calls = {
+        name: replace(call, nsight_python=reading_of(rows[name])) if name in rows else call
+        for name, call in results.calls.items()
+    }
+    return replace(results, calls=calls, nsight_python_seconds=seconds)
+
+
+def reading_of(row: dict[str, Any]) -> Reading:
+    """A row of what it found, by the short names of the catalogue."""
+    kernel = RawKernel(name=row["kernel"], metrics=row["metrics"]).profile()
+    return Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
+
+
+def _variables(ncu: Path) -> dict[str, str]:
+    """It starts `ncu` by its name, and the file that it runs in by its path."""
+    first = {"PATH": str(ncu.parent), "PYTHONPATH": str(ROOT)}
+    paths = {
+        name: os.pathsep.join(filter(None, (path, os.environ.get(name)))) for name, path in first.items()
+    }
+    return {**os.environ, **paths}
+
+
+@cache
+def _calls() -> dict[str, Callable[[], object]]:
+    # Only what runs under ncu needs them.
+    from benchmarks.counter_agreement.kernels import calls
+
+    return calls()
+
+
+def main(asked: str, answer: str) -> None:
+    """Have it profile each call."""
+    import nsight
+
+    metrics = json.loads(Path(asked).read_text())
+
+    @nsight.analyze.kernel(  # type: ignore[untyped-decorator, unused-ignore]
+        configs=[(name,) for name in LEAST_BYTES],
+        runs=REPEATS,
+        metrics=metrics,
+        cache_control="none",
+        clock_control="none",
+        thermal_mode="off",
+        output="quiet",
+        output_prefix=f"{Path(answer).parent}{os.sep}",
+    )
+    def profiled(call: str) -> None:
+        import torch
+
+        fn = _calls()[call]
+        for _ in range(3):
+            fn()
+        torch.cuda.synchronize()
+        with nsight.annotate("call"):
+            fn()
+            torch.cuda.synchronize()
+
+    rows: dict[str, dict[str, Any]] = {}
+    for row in profiled().to_dataframe().to_dict("records"):
+        found = rows.setdefault(row["call"], {"kernel": row["Kernel"], "metrics": {}})
+        found["metrics"][row["Metric"]] = float(row["AvgValue"])
+    Path(answer).write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
