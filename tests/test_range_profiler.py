@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+
 import pytest
 import torch
 
 from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti
-from pytest_gpuperf.cupti import range_profiler
+from pytest_gpuperf.cupti import activity, range_profiler
 from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.cupti.range_profiler import RangeProfiler
 
@@ -124,3 +127,27 @@ def test_the_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.Monk
     with pytest.raises(CuptiError, match=r"torch.profiler is running and holds CUPTI; profile outside"):
         profiler.read(lambda: None, (TIME,), 1)
     assert cupti.called.count("ProfilerInitialize") == 1
+
+
+@pytest.fixture
+def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
+    """That of a process that uses CUDA."""
+    made = FakeCupti(SQUARE)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(activity, "cupti", lambda: made)
+    return made
+
+
+def test_a_torch_profiler_that_has_ended_is_detached(cupti: FakeCupti) -> None:
+    activity.detach()
+    assert cupti.finalised == 1
+
+
+def test_cupti_is_left_to_cupti_python(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupti.cupti", ctypes)
+    activity.detach()
+    with pytest.raises(CuptiError, match=r"cupti-python is imported .* and nsight-python"):
+        RangeProfiler(cupti)
+    with pytest.raises(CuptiError, match="cupti-python is imported"), activity.recorded():
+        pass
+    assert (cupti.called, cupti.finalised) == ([], 0)

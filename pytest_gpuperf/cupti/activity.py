@@ -8,6 +8,7 @@ CUDA 13.0). Most kernels themselves take as long as without; a softmax of 8192 x
 from __future__ import annotations
 
 import ctypes
+import sys
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 _MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL = 1, 2, 3, 10
 _BUFFER_BYTES = 8 << 20
 _FLUSH_FORCED = 1
+
+_CUPTI_PYTHON = "cupti.cupti"
+"""By which nsight-python, too, uses torch's own libcupti. Whether it does just now cannot be asked of CUPTI:
+who only records need not subscribe, and a subscriber may be a torch.profiler that has ended, for until August
+2026 kineto never let go of its subscription (`setupCuptiInitCallback`), nor gave it a name.
+"""
 
 _RequestBuffer = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
@@ -166,11 +173,10 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
         stay: Leave CUPTI attached, before and after, for who goes on to use it.
 
     Raises:
-        CuptiError: There is no CUPTI, or another profiler holds it.
+        CuptiError: There is no CUPTI, or another profiler holds it or may.
     """
     library = cupti()
-    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-        raise CuptiError("torch.profiler is running and holds CUPTI")
+    refuse_if_taken()
     if not stay:
         detach()
     recorder = _Recorder(library)
@@ -194,18 +200,34 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
             _RECORDERS.clear()
 
 
+def refuse_if_taken() -> None:
+    """See that nobody else may be using CUPTI: clients share its callbacks and its end.
+
+    Raises:
+        CuptiError: torch.profiler runs, or cupti-python is imported.
+    """
+    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+        raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
+    if _CUPTI_PYTHON in sys.modules:
+        raise CuptiError(
+            "cupti-python is imported in this process and may be using CUPTI",
+            next_step="keep it, and nsight-python, which imports it, out of the process of the tests",
+        )
+
+
 def detach() -> None:
     """Free the process of CUPTI, which a torch.profiler that has ended leaves attached.
 
     torch does so itself where `TEARDOWN_CUPTI=1` is set, but in a thread that waits for a later call into
     CUDA: a process that makes none hangs at its end, and CUPTI may be gone from under whoever uses it next.
-    Nothing is done while a torch.profiler runs in any thread, or where there is no CUPTI. The warm-up step of
-    a profiler with a schedule cannot be told from none.
+    Nothing is done while a torch.profiler runs in any thread, where cupti-python is imported, or where there
+    is no CUPTI. The warm-up step of a profiler with a schedule cannot be told from none, nor can a client
+    that calls libcupti by itself.
     """
     # The one of this thread, and that of any.
     running = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
     running = running or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
-    if running or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if running or _CUPTI_PYTHON in sys.modules or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return
     torch.cuda.synchronize()
     with suppress(CuptiError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.cupti.activity import attach, detach
+from pytest_gpuperf.cupti.activity import attach, detach, refuse_if_taken
 from pytest_gpuperf.cupti.binding import CuptiError, cupti
 from pytest_gpuperf.cupti.host import Configuration, Host
 from pytest_gpuperf.cupti.params import (
@@ -132,10 +132,9 @@ class RangeProfiler:
         """Take CUPTI, unless it is taken already.
 
         Raises:
-            CuptiError: Another client has it, or there is no permission.
+            CuptiError: Another client has it or may, or there is no permission.
         """
-        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-            raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
+        refuse_if_taken()
         if not self._attached:
             detach()
             # Where another client has it, it is not ours to end.

@@ -179,6 +179,53 @@ def test_it_is_refused_under_ncu() -> None:
     assert "refused: another profiler holds CUPTI in this process" in done.stdout, done.stdout + done.stderr
 
 
+BESIDE_CUPTI_PYTHON = """
+import ctypes, sys, torch
+from pytest_gpuperf.counters.in_process import InProcessCounters
+from pytest_gpuperf.counters.selection import Selection
+from pytest_gpuperf.cupti.binding import cupti
+from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.instruments.base import Call
+from pytest_gpuperf.timing.timer import Timer
+DRIVER_API = 1
+gpu, seen, subscriber = gpu_info(), [], ctypes.c_void_p()
+x = torch.randn(64, 64, device="cuda")
+callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)(
+    lambda *told: seen.append(told))
+client = cupti().functions
+assert client.cuptiSubscribe(ctypes.byref(subscriber), callback, None) == 0
+sys.modules["cupti.cupti"] = ctypes
+timing = Timer(gpu.l2_bytes, 0.1, lambda: None).time(lambda: torch.square(x), mode="hot")
+print("timed by", timing.figure, "since", timing.not_recorded)
+try:
+    InProcessCounters(gpu, "gh100").lookup(
+        Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list)
+except GpuperfError as error:
+    print("refused:", error)
+assert client.cuptiEnableDomain(1, subscriber, DRIVER_API) == 0
+torch.square(x)
+assert client.cuptiEnableDomain(0, subscriber, DRIVER_API) == 0
+assert client.cuptiUnsubscribe(subscriber) == 0
+print("the client was told:", bool(seen))
+"""
+
+
+def test_a_client_of_cupti_python_keeps_its_subscription() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE_CUPTI_PYTHON],
+        cwd=ROOT,
+        timeout=120,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "timed by events since cupti-python is imported in this process" in done.stdout
+    assert "refused: cupti-python is imported in this process" in done.stdout
+    assert "the client was told: True" in done.stdout
+
+
 def test_recording_works_after_counting(counters: InProcessCounters, x: torch.Tensor) -> None:
     counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS, list)
     counters.let_go()
