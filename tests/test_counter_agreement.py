@@ -111,7 +111,7 @@ def test_nsight_python_is_beside_ncus_readings_or_it_is_said_why_not() -> None:
         name="k",
         grid=(0, 0, 0),
         block=(0, 0, 0),
-        metrics={"instructions": 102.5, "dram_bytes": 30.0, "other": 1.0},
+        metrics={"instructions": 102.5, "dram_bytes": 30.0, "other": 1.0, "occupancy_limit": "warps"},
     )
     found = results(msgspec.structs.replace(call([], by_ncu), nsight_python=mine))
     assert nsight_python(found).endswith("it was not installed.\n")

@@ -114,6 +114,7 @@ def nsight_python(results: Results) -> str:
         (metric, float(value), [float(reading[metric]) for reading in by_ncu if metric in reading])
         for mine, by_ncu in both.values()
         for metric, value in mine.items()
+        if not isinstance(value, str)
     ]
     pairs = [(metric, value, by_ncu) for metric, value, by_ncu in pairs if by_ncu]
     same = sum(_same(value, by_ncu) for _, value, by_ncu in pairs)

@@ -34,4 +34,4 @@ KERNELS: dict[str, Callable[[], Call]] = {
     **{f"matmul bf16 {size}": partial(matmul, size) for size in (512, 1024, 2048, 4096)},
     **{f"softmax {size}²": partial(softmax, size) for size in (1024, 8192)},
 }
-"""Each makes its inputs when it is called, so that they are not all in memory at once."""
+"""Each makes its inputs when it is called."""

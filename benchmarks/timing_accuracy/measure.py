@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.children import ChildError, in_turn, say
-from benchmarks.timing_accuracy.results import SCHEMA, Ours, Placement, Results, Truth
+from benchmarks.timing_accuracy.results import SCHEMA, Ours, Placement, Process, Results, Truth
 from pytest_gpuperf.records import Environment
 
 if TYPE_CHECKING:
@@ -22,24 +22,21 @@ if TYPE_CHECKING:
     """Name, target, arguments, seconds that it may take."""
 
 _HERE = "benchmarks.timing_accuracy"
-TRUTH = "truth"
 
 
 def gpu_jobs(processes: int) -> list[Job]:
     """What times on the GPU: it does no harm that the next process imports meanwhile."""
     ours: list[Job] = [
-        (f"ours {at + 1}", f"{_HERE}.ours:measure", ("hot", "cold", *(["queued"] if not at else [])), 120)
+        (f"ours {at + 1}", f"{_HERE}.ours:measure", ("hot", "cold", *(["queued"] if not at else [])), 180)
         for at in range(processes)
     ]
-    truth: list[Job] = [(f"{TRUTH} {at + 1}", f"{_HERE}.truth:measure", (), 60) for at in range(processes)]
     others: list[Job] = [
+        ("placement", f"{_HERE}.placement:measure", (), 150),
         ("do_bench", f"{_HERE}.others:do_bench", (), 30),
         ("do_bench_cudagraph", f"{_HERE}.others:do_bench_cudagraph", (), 30),
         ("gpucheck", f"{_HERE}.others:gpucheck", (), 30),
     ]
-    placement: Job = ("placement", f"{_HERE}.placement:measure", (), 150)
-    # In turn, so that neither is colder or warmer than the other.
-    return [*(job for pair in zip(ours, truth, strict=True) for job in pair), placement, *others]
+    return [*ours, *others]
 
 
 def host_jobs() -> list[Job]:
@@ -54,7 +51,7 @@ def measure(processes: int, keep: Callable[[Results], None], say: Callable[[str]
     """Measure everything; what fails is noted and left out.
 
     Args:
-        processes: How many fresh processes time the kernels with the plugin, and how many read the truth.
+        processes: How many fresh processes time the kernels with the plugin, and read the truth.
         keep: Stores what there is so far; called after each process.
         say: Told what is going on.
     """
@@ -109,8 +106,7 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
         environment=environment,
         max_sm_clock_mhz=clock,
         tools=tools,
-        truth=(*results.truth, truth) if truth else results.truth,
-        ours=(*results.ours, found) if found else results.ours,
+        processes=(*results.processes, Process(ours=found, truth=truth)) if found else results.processes,
         placement=placement,
         others={**results.others, name: times} if times else results.others,
     )

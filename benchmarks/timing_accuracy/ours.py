@@ -1,4 +1,7 @@
-"""A fresh process in which the plugin times the kernels, as a session does."""
+"""A fresh process in which the plugin times the kernels, as a session does, and then the truth is read.
+
+Both on the same memory: where that lies moves a short kernel by more than any timer may be wrong.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import torch
 from benchmarks.children import ROOT
 from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.results import Ours
+from benchmarks.timing_accuracy.truth import durations
 from pytest_gpuperf.device.conditions import Nvml
 from pytest_gpuperf.device.environment import environment
 from pytest_gpuperf.device.gpu import gpu_info
@@ -25,7 +29,7 @@ BUDGET_S = next(float(option.default) for option in OPTIONS if option.name == "b
 
 
 def measure(parent: Parent, *modes: str) -> None:
-    """Time every kernel in every mode."""
+    """Time every kernel in every mode; then read its true durations."""
     parent.wait_for_turn()
     torch.manual_seed(0)
     gpu = gpu_info()
@@ -37,8 +41,8 @@ def measure(parent: Parent, *modes: str) -> None:
         }
     )
     timer = Timer(gpu.l2_bytes, BUDGET_S, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz)
-    for kernel, make in KERNELS.items():
-        fn = make()
+    calls = {kernel: make() for kernel, make in KERNELS.items()}
+    for kernel, fn in calls.items():
         for mode in modes:
             begin = time.perf_counter()
             try:
@@ -54,3 +58,5 @@ def measure(parent: Parent, *modes: str) -> None:
             except Exception as error:
                 found = Ours(failure=f"{type(error).__name__}: {error}")
             parent.tell({"kernel": kernel, "mode": mode, "found": msgspec.to_builtins(found)})
+    for kernel, truth in durations(calls):
+        parent.tell({"kernel": kernel, "truth": msgspec.to_builtins(truth)})

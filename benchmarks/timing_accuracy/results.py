@@ -10,7 +10,7 @@ from pytest_gpuperf.records import Environment, Record, TimingFigure
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEMA = 2
+SCHEMA = 3
 Condition: TypeAlias = Literal["hot", "cold"]
 """Caches as the call before left them, or L2 flushed before each call."""
 
@@ -37,6 +37,15 @@ class Truth(Record, frozen=True, kw_only=True):
     cold_us: float
 
 
+class Process(Record, frozen=True, kw_only=True):
+    """What one fresh process has found, all on the same memory."""
+
+    ours: dict[str, dict[str, Ours]]
+    """By kernel and mode."""
+    truth: dict[str, Truth] = {}
+    """By kernel."""
+
+
 class Placement(Record, frozen=True, kw_only=True):
     """A kernel in one condition in one process."""
 
@@ -58,10 +67,7 @@ class Results(Record, frozen=True, kw_only=True):
     """0 where NVML does not tell."""
     tools: dict[str, str] = {}
     """Versions of the other tools."""
-    truth: tuple[dict[str, Truth], ...] = ()
-    """For each process, by kernel: where memory lies moves a short kernel from process to process."""
-    ours: tuple[dict[str, dict[str, Ours]], ...] = ()
-    """For each process, by kernel and mode."""
+    processes: tuple[Process, ...] = ()
     placement: dict[str, dict[Condition, Placement]] = {}
     """By kernel and condition."""
     others: dict[str, dict[str, float]] = {}

@@ -38,16 +38,20 @@ class Row:
     kernel: str
     truths_us: tuple[float, ...]
     """The kernel's own duration in each process that has read it."""
-    times_us: tuple[float, ...]
-    """Ours, for each process that has one."""
+    pairs_us: tuple[tuple[float, float], ...]
+    """Ours and the kernel's own duration in each process that has both, on the same memory."""
     figures: tuple[str, ...]
     power_limited: bool
-    failure: str
 
     @property
     def true_us(self) -> float:
         """The true duration: the median over the processes."""
         return median(self.truths_us)
+
+    @property
+    def times_us(self) -> tuple[float, ...]:
+        """Ours in each process."""
+        return tuple(time_us for time_us, _ in self.pairs_us)
 
     @property
     def time_us(self) -> float:
@@ -56,13 +60,13 @@ class Row:
 
     @property
     def error_us(self) -> float:
-        """Ours less the true duration."""
-        return self.time_us - self.true_us
+        """Ours less the true duration of the same process: the median over the processes."""
+        return median(time_us - true_us for time_us, true_us in self.pairs_us)
 
     @property
     def error_pct(self) -> float:
         """The same, of the true duration."""
-        return 100 * self.error_us / self.true_us
+        return 100 * median(time_us / true_us - 1 for time_us, true_us in self.pairs_us)
 
     @property
     def spread_pct(self) -> float:
@@ -72,35 +76,39 @@ class Row:
     @property
     def near(self) -> bool:
         """Whether every single process is within the target."""
-        return all(self._near(time_us) for time_us in self.times_us)
+        return all(_near(time_us - true_us, true_us) for time_us, true_us in self.pairs_us)
 
     @property
     def median_near(self) -> bool:
         """Whether the median over the processes is."""
-        return self._near(self.time_us)
+        return _near(self.error_us, self.true_us)
 
-    def _near(self, time_us: float) -> bool:
-        return abs(time_us - self.true_us) <= max(MOST_ERROR_PCT / 100 * self.true_us, MOST_ERROR_US)
+
+def _near(error_us: float, true_us: float) -> bool:
+    return abs(error_us) <= max(MOST_ERROR_PCT / 100 * true_us, MOST_ERROR_US)
 
 
 def rows(results: Results, condition: Condition) -> list[Row]:
     """Kernels of which the true duration is known."""
     found = []
     for kernel in KERNELS:
-        truths_us = _truths_us(results, kernel, condition)
-        if not truths_us:
+        read = [
+            (process.ours.get(kernel, {}).get(condition), process.truth[kernel])
+            for process in results.processes
+            if kernel in process.truth
+        ]
+        if not read:
             continue
-        ours = list(_of(results, kernel, condition))
-        timed = [each for each in ours if not each.failure]
-        clocks = [each.sm_clock_mhz for each in timed if each.sm_clock_mhz]
+        pairs = [(ours, truth.hot_us if condition == "hot" else truth.cold_us) for ours, truth in read]
+        timed = [(ours, true_us) for ours, true_us in pairs if ours is not None and not ours.failure]
+        clocks = [ours.sm_clock_mhz for ours, _ in timed if ours.sm_clock_mhz]
         found.append(
             Row(
                 kernel=kernel,
-                truths_us=truths_us,
-                times_us=tuple(each.time_us for each in timed),
-                figures=tuple(sorted({each.figure for each in timed})),
+                truths_us=tuple(true_us for _, true_us in pairs),
+                pairs_us=tuple((ours.time_us, true_us) for ours, true_us in timed),
+                figures=tuple(sorted({ours.figure for ours, _ in timed})),
                 power_limited=bool(clocks) and min(clocks) < HELD_BACK * results.max_sm_clock_mhz,
-                failure=next((each.failure for each in ours if each.failure), ""),
             )
         )
     return found
@@ -177,7 +185,7 @@ def others_table(results: Results) -> str:
 
 def summary(results: Results) -> str:
     """What it comes to, in one paragraph."""
-    parts = [f"{provenance(results.environment, results.date)}; {len(results.ours)} processes."]
+    parts = [f"{provenance(results.environment, results.date)}; {len(results.processes)} processes."]
     for condition in CONDITIONS:
         parts.extend(_counted(results, condition))
     parts.extend(_placed(results))
@@ -231,14 +239,9 @@ def _placed(results: Results) -> Iterator[str]:
 
 
 def _of(results: Results, kernel: str, mode: str) -> Iterator[Ours]:
-    for process in results.ours:
-        if mode in process.get(kernel, {}):
-            yield process[kernel][mode]
-
-
-def _truths_us(results: Results, kernel: str, condition: Condition) -> tuple[float, ...]:
-    read = [process[kernel] for process in results.truth if kernel in process]
-    return tuple(truth.hot_us if condition == "hot" else truth.cold_us for truth in read)
+    for process in results.processes:
+        if mode in process.ours.get(kernel, {}):
+            yield process.ours[kernel][mode]
 
 
 def _spread_pct(times_us: Sequence[float]) -> float:

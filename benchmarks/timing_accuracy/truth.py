@@ -1,7 +1,7 @@
-"""A fresh process that reads how long the kernels really run, independently of the plugin.
+"""How long kernels really run, read independently of the plugin.
 
 torch.profiler has CUPTI's activity records: begin and end of each kernel on the GPU. It stays attached to
-CUPTI, which slows down graphs, so it has a process of its own.
+CUPTI, which slows down graphs, so nothing is timed in its process after it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.timing_accuracy.kernels import KERNELS
+from benchmarks.timing_accuracy.results import Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarks.children import Parent
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 WARM_UP_S = 0.5
 WINDOW_US = 20_000
@@ -28,24 +26,21 @@ QUEUE_CYCLES = 20_000_000
 """About 10 ms, while the host queues the calls: they run back to back."""
 
 
-def measure(parent: Parent) -> None:
-    """Read the duration of every kernel, hot and cold."""
+def durations(calls: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Truth]]:
+    """The duration of every kernel, hot and cold."""
     from scipy.stats import trim_mean
 
-    parent.wait_for_turn()
-    torch.manual_seed(0)
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     buffer = torch.empty(2 * l2_bytes, dtype=torch.int8, device="cuda")
     ours = {name for name, _ in profiled(lambda: None, buffer.zero_, 3)}
-    for kernel, make in KERNELS.items():
-        fn = make()
+    for kernel, fn in calls.items():
         warm_up(fn)
-        calls = round(min(max(WINDOW_US / roughly_us(fn), LEAST_CALLS), MOST_CALLS))
+        times = round(min(max(WINDOW_US / roughly_us(fn), LEAST_CALLS), MOST_CALLS))
         found = {}
         for condition, before in (("hot_us", nothing), ("cold_us", buffer.zero_)):
-            records = [record for record in profiled(fn, before, calls) if record[0] not in ours]
-            found[condition] = round(float(trim_mean(by_call(records, calls), 0.2)), 4)
-        parent.tell({"kernel": kernel, "truth": found})
+            records = [record for record in profiled(fn, before, times) if record[0] not in ours]
+            found[condition] = round(float(trim_mean(by_call(records, times), 0.2)), 4)
+        yield kernel, Truth(**found)
 
 
 def nothing() -> None:
