@@ -76,6 +76,13 @@ def test_baseline_is_read(tmp_path: Path) -> None:
             content(a={"measurements": {"main": {"time": {"mode": "hot", "sessions": []}}}}),
             "not the expected form",
         ),
+        (content(a={"measurements": {"main": {"counters_sessions": 0}}}), r">= 1 - at `\$\.tests"),
+        (content(a={"measurements": {"main": {"counters_range": {"instructions": [1]}}}}), "of length 2"),
+        (
+            b'{"schema": 1, "gpu": {"slug": "nvidia-h200"}, "tests": {"a": {"measurements": {"main": '
+            b'{"counters_range": {"instructions": [NaN, 1]}}}}}}',
+            "no valid JSON",
+        ),
     ],
 )
 def test_broken_file_is_named_and_left_alone(tmp_path: Path, data: bytes | dict[str, Any], said: str) -> None:

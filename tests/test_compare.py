@@ -130,6 +130,68 @@ def test_counter_is_shown_beyond_the_tolerance_of_its_tier(
     assert comparison.worse_exact == ()
 
 
+def read_by_sessions(
+    number: int,
+    actual: float,
+    seen: tuple[float, float] | tuple[()] = (),
+    *,
+    baseline: float = 100_000,
+    name: str = "instructions",
+) -> Comparison:
+    """A count of work beside a baseline of so many sessions, and what these saw where they differ."""
+    known = msgspec.structs.replace(
+        expected(counters={name: baseline}),
+        counters_sessions=number,
+        counters_range={name: seen} if seen else {},
+    )
+    return compare(measured(None, {name: actual}), known)
+
+
+@pytest.mark.parametrize(("actual", "shown"), [(100_000.9, False), (100_002.0, True), (99_998.0, True)])
+def test_a_count_that_several_sessions_agree_on_has_no_tolerance_but_the_rounding_of_the_file(
+    actual: float, shown: bool
+) -> None:
+    comparison = read_by_sessions(2, actual)
+    assert bool(comparison.work) is shown
+    assert comparison.same_work is not shown
+    assert comparison.worse_exact == ()
+    assert not read_by_sessions(1, actual).work
+
+
+def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> None:
+    (change,) = read_by_sessions(2, 100_002.0).work
+    assert str(change) == "instructions 100000 -> 100002 (+0.002 %)"
+
+
+@pytest.mark.parametrize(
+    ("seen", "actual", "shown"),
+    [
+        ((99_800, 100_000), 100_599.0, False),
+        ((99_800, 100_000), 99_401.0, False),
+        ((99_800, 100_000), 100_601.0, True),
+        ((100_000, 99_800), 100_599.0, False),
+        # A range of 0.01 % is no reason to show less than 0.1 %.
+        ((99_990, 100_000), 100_099.0, False),
+        ((99_990, 100_000), 100_101.0, True),
+    ],
+)
+def test_a_count_that_sessions_do_not_agree_on_may_move_by_three_times_their_range(
+    seen: tuple[float, float], actual: float, shown: bool
+) -> None:
+    assert bool(read_by_sessions(2, actual, seen).work) is shown
+
+
+@pytest.mark.parametrize(
+    ("sessions", "seen", "actual", "shown", "fails"),
+    [(2, (), 1.0, True, True), (2, (0, 5), 15.0, False, False), (2, (0, 5), 16.0, True, False)],
+)
+def test_a_count_of_none_fails_where_there_are_some_unless_sessions_saw_some(
+    sessions: int, seen: tuple[float, float] | tuple[()], actual: float, shown: bool, fails: bool
+) -> None:
+    comparison = read_by_sessions(sessions, actual, seen, baseline=0, name="local_spill_instructions")
+    assert (bool(comparison.work), bool(comparison.worse_exact)) == (shown, fails)
+
+
 def test_largest_mover_comes_first() -> None:
     before: dict[str, MetricValue] = {"stall.barrier": 10, "stall.wait": 10, "dram_bytes": 100}
     now: dict[str, MetricValue] = {"stall.barrier": 15.0, "stall.wait": 40.0, "dram_bytes": 110.0}

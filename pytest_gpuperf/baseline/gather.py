@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.baseline.readings import read_alike
 from pytest_gpuperf.baseline.schema import same_quantity
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Measurement
@@ -24,6 +25,8 @@ class Taken:
     profile: Profile | None = None
     """Of the newest run that has read counters; those of before stay in the baseline."""
     profile_run: str = ""
+    readings: tuple[tuple[str, Profile], ...] = ()
+    """Of each run that has read counters as that one has, itself included: its id, and what it read."""
     trace: Trace | None = None
     """Of the newest run that has one."""
     kept: bool = False
@@ -145,9 +148,13 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
         ((run, profile) for run, profile in reversed(profiled) if profile.combined),
         profiled[0] if profiled else (None, None),
     )
+    readings = tuple(
+        (run.id, found) for run, found in profiled if profile is not None and read_alike(found, profile)
+    )
     traces = [found.trace for _, found in measurements if found.trace is not None]
     kept = bool(profiles) and not profiled and any(profile.combined for _, profile in profiles)
-    taken = Taken(tuple(same), profile, run.id if run else "", traces[-1] if traces else None, kept)
+    trace = traces[-1] if traces else None
+    taken = Taken(tuple(same), profile, run.id if run else "", readings, trace, kept)
     if not taken.has_values:
         return taken, "neither a time nor counters were measured" + (", but counters kept" if kept else "")
     if others and first is not None:

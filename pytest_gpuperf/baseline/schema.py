@@ -115,6 +115,10 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters_run: str = ""
     counters_by: str = "ncu/all"
     """Who read them and what was done to the caches, as `Profile.read_by` says it."""
+    counters_sessions: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """How many sessions of the same code have read them in this way; of `counters` are the newest values."""
+    counters_range: dict[str, tuple[float, float]] = {}
+    """The least and the most that those sessions saw of a near-exact counter that was not the same in all."""
     launches: str = ""
     """Which launches they are of: `all`, `first`, `last` or an index; empty in files of before it was kept,
     and of what a compiler knows."""

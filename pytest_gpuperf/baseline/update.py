@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
+from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
 from pytest_gpuperf.baseline.schema import BASELINE_SCHEMA, round_counter, same_quantity
 from pytest_gpuperf.baseline.sessions import merged_time, told
 from pytest_gpuperf.static.kernel import SOURCE
 from pytest_gpuperf.verdict.compare import chosen_otherwise, compare, distinct_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.gather import Taken
     from pytest_gpuperf.baseline.schema import Baseline, MeasurementBaseline
     from pytest_gpuperf.baseline.sessions import Rule
-    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records import Profile, Run
     from pytest_gpuperf.verdict.compare import Comparison
     from pytest_gpuperf.verdict.gate import Gate
 
@@ -49,11 +50,13 @@ class ChangingFile:
         return measurements.get(label, {}).get("time") or {}
 
     def put(self, nodeid: str, label: str, part: dict[str, Any]) -> None:
-        """Replace parts of one measurement."""
+        """Replace parts of one measurement; those that are None go."""
         target: dict[str, Any] = self._after
         for key in ("tests", nodeid, "measurements", label):
             target = target.setdefault(key, {})
         target.update(part)
+        for key in [key for key, value in part.items() if value is None]:
+            del target[key]
 
     def changed(self) -> dict[str, Any] | None:
         """The whole new content; None where nothing has changed."""
@@ -85,7 +88,7 @@ class Update:
         if replaces and self.rule == "append":
             refusal = f"the sessions that are stored cannot be kept: {why}"
             return Entry(self.nodeid, self.label, "refused", (refusal,))
-        part = self._counters()
+        part = self._counters(comparison)
         if self.taken.trace is not None:
             part["trace"] = self.taken.trace.exact
         line = ""
@@ -121,7 +124,7 @@ class Update:
         why = "" if stored.intersection(run.id for run, _ in self.taken.times) else other_code(comparison)
         return bool(why), why
 
-    def _counters(self) -> dict[str, Any]:
+    def _counters(self, comparison: Comparison | None) -> dict[str, Any]:
         profile = self.taken.profile
         if profile is None or not profile.combined:
             return {}
@@ -138,7 +141,25 @@ class Update:
             "counters": counters,
             "counters_run": self.taken.profile_run,
             "counters_by": profile.read_by,
+            **self._sessions(counters, profile, comparison),
         }
         # A compiler's kernels are all there are.
         chosen = {"launches": profile.launches or "all", "regex": profile.regex}
         return part if profile.source == SOURCE else {**part, **chosen}
+
+    def _sessions(
+        self, names: Iterable[str], profile: Profile, comparison: Comparison | None
+    ) -> dict[str, Any]:
+        """How many sessions have read the counters, and how far these moved between them."""
+        known = self.known
+        readings = [found for _, found in self.taken.readings]
+        if known is None or comparison is None or not stored_alike(profile, known):
+            return sessions_and_range(names, readings, None, again=False)
+        timed = known.time.sessions if known.time else ()
+        stored = {known.counters_run, *(session.run for session in timed)}
+        again = not stored.isdisjoint(run_id for run_id, _ in self.taken.readings)
+        # Unless a person says otherwise, a count that moved beyond its tolerance is of other code:
+        # the range between the two would hide changes to come.
+        other = self.rule == "auto" and not again and (comparison.work or other_code(comparison))
+        joined = None if other or self.rule == "replace" else known
+        return sessions_and_range(names, readings, joined, again=again)

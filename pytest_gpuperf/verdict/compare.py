@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from pytest_gpuperf.verdict.gate import TimeComparison
 
 NEAR_EXACT_PCT = 0.1
-"""A count of work done that moves by more is worth showing."""
+"""A count of work done that moves by more is worth showing; where several sessions agree, any change is."""
+NEAR_EXACT_RANGES = 3.0
+"""Where several do not agree, it is so many times the range they saw that it may move, if that is more."""
 STATE_PCT = 2.0
 """A counter that depends on clocks and caches and moves by more is worth showing."""
 STATE_POINTS = 1.0
 """The same for one in per cent that is small: percentage points."""
 
-# A baseline file rounds an exact value that is no whole number to six digits.
+# A baseline file rounds a count, and an exact value that is no whole number, to six digits.
 _EXACT_RELATIVE = 1e-5
 
 
@@ -81,9 +83,11 @@ def compare(
     """Compare a measurement with its baseline.
 
     Counters have three tiers: an exact one (registers, occupancy, launches) has no tolerance, nor has a count
-    that was 0; a near-exact one, which counts work, is shown beyond 0.1 %; one that depends on the GPU's
-    state is shown beyond 2 %, and one in per cent only beyond 1 point too. Where the time improved or other
-    kernels run, no exact counter is a regression: they may pay with registers for what they gain.
+    that was 0; a near-exact one, which counts work, is shown beyond 0.1 % where one session has read it,
+    beyond the larger of that and 3 times the range where several differ, and beyond nothing where several
+    agree; one that depends on the GPU's state is shown beyond 2 %, and one in per cent only beyond 1 point
+    too. Where the time improved or other kernels run, no exact counter is a regression: they may pay with
+    registers for what they gain.
 
     Another tool, or other caches, give other values to all but the exact ones, which alone are compared then.
     Of other launches of the call nothing is.
@@ -113,13 +117,12 @@ def compare(
         expected = baseline.counters.get(name)
         if expected is None or expected == actual or (read_otherwise and not is_exact(name)):
             continue
-        found = _compare_counter(name, expected, actual)
+        found = _compare_counter(name, expected, actual, baseline)
         if found is None:
             continue
         movement, change, exact = found
         counters.append((movement, change))
-        metric = catalogue.get(name)
-        if metric is not None and metric.tier is Tier.NEAR_EXACT:
+        if is_near_exact(name):
             work.append(change)
         # What allows fewer blocks without being the limiter costs nothing: theoretical occupancy tells.
         if exact and change.worse and not name.startswith("occupancy_limit."):
@@ -180,6 +183,12 @@ def is_exact(name: str) -> bool:
     return metric is not None and metric.tier is Tier.EXACT
 
 
+def is_near_exact(name: str) -> bool:
+    """Whether a metric counts the work done."""
+    metric = catalogue.get(name)
+    return metric is not None and metric.tier is Tier.NEAR_EXACT
+
+
 def _same_mode(measurement: Measurement, baseline: MeasurementBaseline) -> bool:
     timing, known = measurement.timing, baseline.time
     return timing is not None and known is not None and timing.mode == known.mode
@@ -200,7 +209,7 @@ def _why_not_compared(measurement: Measurement, baseline: MeasurementBaseline) -
 
 
 def _compare_counter(
-    name: str, expected: MetricValue, actual: MetricValue
+    name: str, expected: MetricValue, actual: MetricValue, baseline: MeasurementBaseline
 ) -> tuple[float, Change, bool] | None:
     metric = catalogue.get(name)
     tier = Tier.STATE if metric is None else metric.tier
@@ -215,8 +224,8 @@ def _compare_counter(
             return None
     elif tier is Tier.NEAR_EXACT:
         # From none at all to some is a change of kind: a kernel that spills now.
-        exact = not expected
-        if movement <= NEAR_EXACT_PCT:
+        exact = not expected and name not in baseline.counters_range
+        if abs(difference) <= _near_exact_tolerance(name, abs(expected), baseline):
             return None
     else:
         if movement <= STATE_PCT:
@@ -228,6 +237,14 @@ def _compare_counter(
     better = metric.better if metric is not None else ""
     worse = difference > 0 if better == "lower" else difference < 0 if better == "higher" else None
     return movement, Change(name, expected, actual, relative, worse), exact
+
+
+def _near_exact_tolerance(name: str, expected: float, baseline: MeasurementBaseline) -> float:
+    """By how much a count of work may move, in its own unit."""
+    if baseline.counters_sessions > 1 and name not in baseline.counters_range:
+        return _EXACT_RELATIVE * expected
+    least, most = baseline.counters_range.get(name, (0.0, 0.0))
+    return max(NEAR_EXACT_PCT / 100 * expected, NEAR_EXACT_RANGES * abs(most - least))
 
 
 def _compare_kernels(profile: Profile, baseline: MeasurementBaseline) -> str:

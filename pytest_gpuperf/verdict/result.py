@@ -54,7 +54,11 @@ class Change:
 
     def __str__(self) -> str:
         """`registers_per_thread 32 -> 40 (+25.0 %)`."""
-        change = "" if self.change_pct is None else f" ({self.change_pct:+.1f} %)"
+        change = ""
+        if self.change_pct is not None:
+            # A count of work may have moved by a thousandth of a per cent, and is shown.
+            form = "+.1f" if abs(self.change_pct) >= 0.05 else "+.1g"
+            change = f" ({self.change_pct:{form}} %)"
         baseline, actual = show_pair(self.baseline, self.actual)
         return f"{self.metric} {baseline} -> {actual}{change}"
 

@@ -1,0 +1,72 @@
+"""How far counts of work moved between sessions of the same code, of which each has read them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.baseline.schema import round_counter
+from pytest_gpuperf.verdict.compare import chosen_otherwise, distinct_kernels, is_near_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_gpuperf.baseline.schema import MeasurementBaseline
+    from pytest_gpuperf.records import MetricValue, Profile
+
+
+def read_alike(one: Profile, other: Profile) -> bool:
+    """Whether counters are of the same kernels and launches, read in the same way."""
+    first, second = (
+        (profile.read_by, profile.launches, profile.regex, distinct_kernels(profile))
+        for profile in (one, other)
+    )
+    return first == second
+
+
+def stored_alike(profile: Profile, known: MeasurementBaseline) -> bool:
+    """The same of counters and those of a baseline."""
+    return (
+        profile.read_by == known.counters_by
+        and distinct_kernels(profile) == known.kernels
+        and not chosen_otherwise(profile, known)
+    )
+
+
+def sessions_and_range(
+    names: Iterable[str], readings: Sequence[Profile], known: MeasurementBaseline | None, *, again: bool
+) -> dict[str, Any]:
+    """How many sessions have read the counters, and the least and the most that they saw of each count.
+
+    Sessions may have been asked for different counters: the number is that of the counter which the fewest
+    have read. Values are compared as a file rounds them, for those that are stored are rounded.
+
+    Args:
+        names: The counters that the baseline has from now on.
+        readings: What the new sessions read, at least one, all alike.
+        known: What is stored, where it is of the same code and read alike; else None.
+        again: Whether one of the new sessions may be stored already; then none is counted twice.
+
+    Returns:
+        Parts of the JSON object of a measurement; None for those that it need not have.
+    """
+    ranges = {}
+    sessions = []
+    for name in filter(is_near_exact, names):
+        seen = _rounded(name, [profile.combined[name] for profile in readings if name in profile.combined])
+        new, old = len(seen), 0
+        if known is not None and name in known.counters:
+            seen += _rounded(name, [known.counters[name], *known.counters_range.get(name, ())])
+            old = known.counters_sessions
+        sessions.append(max(new, old) if again else new + old)
+        if len(set(seen)) > 1:
+            ranges[name] = [min(seen), max(seen)]
+    fewest = min(sessions, default=1)
+    return {"counters_sessions": fewest if fewest > 1 else None, "counters_range": ranges or None}
+
+
+def _rounded(name: str, values: Iterable[MetricValue]) -> list[float]:
+    rounded = [
+        round_counter(name, value) for value in values if isinstance(value, str) or math.isfinite(value)
+    ]
+    return [value for value in rounded if not isinstance(value, str)]
