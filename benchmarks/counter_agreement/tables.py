@@ -119,8 +119,8 @@ def nsight_python(results: Results) -> str:
     pairs = [(metric, value, by_ncu) for metric, value, by_ncu in pairs if by_ncu]
     same = sum(_same(value, by_ncu) for _, value, by_ncu in pairs)
     return (
-        f"{name} has starts of ncu do the reading, with the same options: of {len(pairs)} values of "
-        f"{len(both)} calls {same} are within the range of ncu's own readings above, or 2 % of it.\n"
+        f"{name} starts ncu with the same options. Of its {len(pairs)} values, of {len(both)} calls, {same} lie "
+        f"within the range of the {REPEATS} readings by ncu, or 2 % beyond it.\n"
     )
 
 
