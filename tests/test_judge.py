@@ -142,6 +142,20 @@ def test_more_of_a_stall_explains_a_slower_time() -> None:
     assert result.findings[0].line.startswith("stall.long_scoreboard 40 -> 60 (+50.0 %): time_us 5.84")
 
 
+def test_a_count_that_hardly_moved_is_shown_and_explains_no_slower_time() -> None:
+    sessions = (TimeSession(run="r", time_us=5.3),)
+    stored = MeasurementBaseline(
+        time=TimeBaseline(mode="hot", sessions=sessions),
+        counters={"instructions": 100_000.0},
+        counters_sessions=2,
+        kernels=("square_kernel",),
+    )
+    now = record(main=measured(5.84, {"instructions": 100_020.0}))
+    result = verdict(now, TestBaseline(measurements={"main": stored}))
+    assert result.findings[0].line.startswith("time_us 5.84 is 10.2 % slower")
+    assert "instructions 100000 -> 100020 (+0.02 %)" in result.message()
+
+
 def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
     times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})

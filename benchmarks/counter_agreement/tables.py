@@ -119,8 +119,8 @@ def nsight_python(results: Results) -> str:
     pairs = [(metric, value, by_ncu) for metric, value, by_ncu in pairs if by_ncu]
     same = sum(_same(value, by_ncu) for _, value, by_ncu in pairs)
     return (
-        f"{name} starts ncu with the same options. Of its {len(pairs)} values, of {len(both)} calls, {same} lie "
-        f"within the range of the {REPEATS} readings by ncu, or 2 % beyond it.\n"
+        f"{name} starts ncu with the same options. Of its {len(pairs)} values, of {len(both)} calls, "
+        f"{same} lie within the range of the {REPEATS} readings by ncu, or 2 % beyond it.\n"
     )
 
 
