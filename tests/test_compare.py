@@ -152,14 +152,18 @@ def test_a_count_that_several_sessions_agree_on_has_no_tolerance_but_the_roundin
     actual: float, shown: bool
 ) -> None:
     comparison = read_by_sessions(2, actual)
-    assert bool(comparison.work) is shown
-    assert comparison.same_work is not shown
+    assert bool(comparison.counters) is shown
     assert comparison.worse_exact == ()
-    assert not read_by_sessions(1, actual).work
+    assert not read_by_sessions(1, actual).counters
+
+
+@pytest.mark.parametrize(("actual", "same"), [(100_099.0, True), (100_101.0, False)])
+def test_a_trifle_more_is_the_same_work(actual: float, *, same: bool) -> None:
+    assert read_by_sessions(2, actual).same_work is same
 
 
 def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> None:
-    (change,) = read_by_sessions(2, 100_002.0).work
+    (change,) = read_by_sessions(2, 100_002.0).counters
     assert str(change) == "instructions 100000 -> 100002 (+0.002 %)"
 
 

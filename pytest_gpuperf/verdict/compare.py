@@ -46,7 +46,7 @@ class Comparison:
     worse_exact: tuple[Change, ...] = ()
     """Those of `counters` that have no tolerance and got worse: each is a regression."""
     work: tuple[Change, ...] = ()
-    """Those of `counters` that count the work done, whichever way they moved."""
+    """Those of `counters` that count the work done, whichever way they moved, by more than a trifle."""
     counters_compared: bool = False
     """Whether any were that this run has read: those of an earlier one say nothing of the GPU now."""
     chosen_otherwise: str = ""
@@ -122,7 +122,7 @@ def compare(
             continue
         movement, change, exact = found
         counters.append((movement, change))
-        if is_near_exact(name):
+        if is_near_exact(name) and not negligible(change):
             work.append(change)
         # What allows fewer blocks without being the limiter costs nothing: theoretical occupancy tells.
         if exact and change.worse and not name.startswith("occupancy_limit."):
@@ -187,6 +187,11 @@ def is_near_exact(name: str) -> bool:
     """Whether a metric counts the work done."""
     metric = catalogue.get(name)
     return metric is not None and metric.tier is Tier.NEAR_EXACT
+
+
+def negligible(change: Change) -> bool:
+    """Whether it is too little to move a time: where sessions agree, any change of a count is shown."""
+    return change.change_pct is not None and abs(change.change_pct) < NEAR_EXACT_PCT
 
 
 def _same_mode(measurement: Measurement, baseline: MeasurementBaseline) -> bool:

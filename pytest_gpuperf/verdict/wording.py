@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.verdict.compare import NEAR_EXACT_PCT
+from pytest_gpuperf.verdict.compare import negligible
 from pytest_gpuperf.verdict.decision import Outcome
 from pytest_gpuperf.verdict.result import show_pair, show_value
 
@@ -117,17 +117,12 @@ def _more_stalls(change: Change) -> bool:
     return numbers and change.metric.startswith("stall.") and float(change.actual) > float(change.baseline)
 
 
-def _negligible(change: Change) -> bool:
-    """Whether it moved by too little to move a time: where sessions agree, any change of a count is shown."""
-    return change.change_pct is not None and abs(change.change_pct) < NEAR_EXACT_PCT
-
-
 def explanation(comparison: Comparison) -> Change | None:
     """The counter that explains a slower time best; None where none of those that could has worsened."""
     worse = [
         change
         for change in comparison.counters
-        if (change.worse or _more_stalls(change)) and not _negligible(change)
+        if (change.worse or _more_stalls(change)) and not negligible(change)
     ]
     causes = [change for name in EXPLAINING for change in worse if change.metric == name]
     effects = [

@@ -39,12 +39,13 @@ def _count(name: str, unit: str, raw: str, explanation: str, tier: Tier = Tier.N
     return Metric(name, unit, "", tier, Combining.SUM, _TABLES, explanation, (Source((raw,)),))
 
 
-def _mean(name: str, unit: str, better: Better, explanation: str, *sources: Source) -> Metric:
-    combining = Combining.DURATION
-    return Metric(name, unit, better, Tier.NEAR_EXACT, combining, _TABLES, explanation, sources)
+def _mean(
+    name: str, unit: str, better: Better, explanation: str, *sources: Source, tier: Tier = Tier.NEAR_EXACT
+) -> Metric:
+    return Metric(name, unit, better, tier, Combining.DURATION, _TABLES, explanation, sources)
 
 
-def _global_accesses(kind: str, op: str) -> tuple[Metric, ...]:
+def _global_accesses(kind: str, op: str, sectors_tier: Tier) -> tuple[Metric, ...]:
     where = f"pipe_lsu_mem_global_op_{op}"
     requests, sectors = f"l1tex__t_requests_{where}.sum", f"l1tex__t_sectors_{where}.sum"
     return (
@@ -54,6 +55,7 @@ def _global_accesses(kind: str, op: str) -> tuple[Metric, ...]:
             "sector",
             sectors,
             f"sectors of 32 bytes that {kind}s of global memory touch",
+            sectors_tier,
         ),
         _mean(
             f"global_{kind}_sectors_per_request",
@@ -62,6 +64,7 @@ def _global_accesses(kind: str, op: str) -> tuple[Metric, ...]:
             f"sectors that a warp's {kind} touches: at best 4 for 4 bytes a thread, 16 for 16",
             Source((f"l1tex__average_t_sectors_per_request_{where}.ratio",), above_zero),
             Source((sectors, requests), ratio, requested=False),
+            tier=sectors_tier,
         ),
         _mean(
             f"global_{kind}_bytes_per_sector",
@@ -101,8 +104,9 @@ MEMORY = (
         "sectors of 32 bytes that L1 reads from L2",
         Tier.STATE,
     ),
-    *_global_accesses("load", "ld"),
-    *_global_accesses("store", "st"),
+    *_global_accesses("load", "ld", Tier.NEAR_EXACT),
+    # How L1 gathers the sectors of stores differs from run to run of the same code.
+    *_global_accesses("store", "st", Tier.STATE),
     _count("shared_wavefronts", "", _WAVEFRONTS, "steps in which shared memory was served"),
     _count("shared_bank_conflicts", "", _CONFLICTS, "steps more than without bank conflicts", Tier.STATE),
     Metric(
