@@ -50,6 +50,11 @@ def test_repeats_of_both_that_come_within_two_per_cent_agree() -> None:
     assert unlike(found, "instructions") == ["instructions: 99 and 90 by CUPTI, 102 by ncu"]
 
 
+def test_a_tool_whose_readings_lie_on_both_sides_is_not_the_nearer_for_it() -> None:
+    found = call([reading(instructions=100)], [reading(instructions=90), reading(instructions=110)])
+    assert unlike(found, "instructions") == ["instructions: 100 by CUPTI, 90 and 110 by ncu"]
+
+
 def test_half_a_point_is_nothing_in_a_percentage() -> None:
     assert unlike(call([reading(sm_throughput=1.0)], [reading(sm_throughput=1.5)]), "sm_throughput") == []
     assert unlike(call([reading(sm_throughput=1.0)], [reading(sm_throughput=1.6)]), "sm_throughput") != []
@@ -85,6 +90,7 @@ def test_what_was_not_taken_has_no_cost() -> None:
         "| CUPTI, lookups in a row | 3 | 0.270 | 0.250 to 0.350 |",
         "| CUPTI, let go of after each, as by `profile()` | 0 | — | — |",
         "| CUPTI, preset `one-pass`, in a row | 0 | — | — |",
+        "| CUPTI, preset `one-pass`, let go of after each | 0 | — | — |",
         "| ncu | 1 | — | — |",
     ]
 
@@ -116,7 +122,7 @@ def test_nsight_python_is_beside_ncus_readings_or_it_is_said_why_not() -> None:
     found = results(msgspec.structs.replace(call([], by_ncu), nsight_python=mine))
     assert nsight_python(found).endswith("it was not installed.\n")
     there = msgspec.structs.replace(found, nsight_python="0.9.6")
-    assert "of 2 values of 1 calls 1 are within" in nsight_python(there)
+    assert "Of its 2 values, of 1 calls, 1 lie within" in nsight_python(there)
     failed = msgspec.structs.replace(there, nsight_python_failure="ncu is too old")
     assert nsight_python(failed) == "nsight-python 0.9.6 has given nothing: ncu is too old\n"
 
@@ -185,10 +191,12 @@ def test_what_was_recorded_streams_what_it_has_to(name: str) -> None:
 
 
 def test_the_source_names_gpu_and_tool() -> None:
-    said = source(read(RECORDED))
+    recorded = read(RECORDED)
+    said = source(recorded)
     assert said.startswith("NVIDIA H200, driver 580.159.04, ")
     assert said.endswith(
-        "commit 5ba2459, 2026-11-21, ncu 2025.3.1.0 with `--cache-control none --clock-control none`.\n"
+        f"commit {recorded.environment.commit[:7]}, {recorded.date[:10]}, ncu 2025.3.1.0 with "
+        "`--cache-control none --clock-control none`.\n"
     )
 
 

@@ -143,6 +143,18 @@ def test_a_torch_profiler_that_has_ended_is_detached(cupti: FakeCupti) -> None:
     assert cupti.finalised == 1
 
 
+def test_a_torch_profiler_of_another_thread_keeps_cupti(
+    cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", True)
+    activity.detach()
+    with pytest.raises(CuptiError, match=r"torch.profiler is running"):
+        RangeProfiler(cupti)
+    with pytest.raises(CuptiError, match=r"torch.profiler is running"), activity.recorded():
+        pass
+    assert (cupti.called, cupti.finalised) == ([], 0)
+
+
 def test_cupti_is_left_to_cupti_python(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupti.cupti", ctypes)
     activity.detach()

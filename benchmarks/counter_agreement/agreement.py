@@ -61,10 +61,8 @@ class Difference:
 
     @property
     def gap(self) -> float:
-        """From the one range of repeats to the other; 0 where they meet."""
-        # The 0 comes last: where a side has no value, it stays NaN, which is the same as nothing.
-        between = min(self.by_cupti) - max(self.by_ncu), min(self.by_ncu) - max(self.by_cupti)
-        return max(*between, 0.0)
+        """Between the nearest two, one of each; NaN, which is like nothing, where a side has no value."""
+        return min(abs(one - other) for one in self.by_cupti for other in self.by_ncu)
 
     @property
     def relative(self) -> float:

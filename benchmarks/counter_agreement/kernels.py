@@ -129,7 +129,11 @@ def profile(path: Path, first: int) -> None:
             found, row["cupti_seconds"] = lookups(counters, call, METRICS)
             row["cupti"] = [reading(longest(each.kernels)) for each in found]
             row["one_pass_seconds"] = lookups(counters, call, PRESETS["one-pass"])[1]
+            counters.let_go()
             row["apart_seconds"] = lookups(counters, call, METRICS, apart=True)[1]
+            row["one_pass_apart_seconds"] = lookups(counters, call, PRESETS["one-pass"], apart=True)[1]
+            # Or the first lookup of the next call would attach CUPTI.
+            counters.lookup(call, Selection(), METRICS, list)
         except Exception:
             row["failure"] = traceback.format_exc()
         faulthandler.cancel_dump_traceback_later()

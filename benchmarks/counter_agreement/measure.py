@@ -82,7 +82,7 @@ def _by_cupti() -> dict[str, Agreement]:
 
 
 def _by_ncu(ncu: Ncu) -> tuple[list[RawKernel], float]:
-    """Launches, and the seconds of the process."""
+    """Launches, and the seconds until they are there."""
     chip = chip_of(gpu_info().compute_capability)
     names = ncu_metric_names(METRICS, chip.name if chip else "")
     with tempfile.TemporaryDirectory() as folder:
@@ -91,10 +91,12 @@ def _by_ncu(ncu: Ncu) -> tuple[list[RawKernel], float]:
             *(str(ncu.path), "--config-file", "off", "--clock-control", "none", "--cache-control", "none"),
             *("--profile-from-start", "off", "--nvtx", "--metrics", ",".join(names), "--export", str(report)),
         )
-        done, seconds = _run((*command, *_CHILD), "launch")
+        began = time.perf_counter()
+        done, _ = _run((*command, *_CHILD), "launch")
         if not report.exists():
             raise GpuperfError(f"ncu wrote no report: {done.stdout}{done.stderr}")
-        return read_report_isolated(report, names, search=ncu_python_dirs(ncu.path)), seconds
+        kernels = read_report_isolated(report, names, search=ncu_python_dirs(ncu.path))
+        return kernels, time.perf_counter() - began
 
 
 def _of_each_call(kernels: Sequence[RawKernel]) -> Mapping[str, tuple[Reading, ...]]:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from benchmarks.children import ROOT
 from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, Reading
 from pytest_gpuperf.counters.raw_kernel import RawKernel
+from pytest_gpuperf.processes import end_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from benchmarks.counter_agreement.results import Results
 
 LIMIT_S = 200
+WARM_UP_CALLS = 3
 
 
 def with_nsight_python(results: Results, ncu: Path, metrics: Collection[str]) -> Results:
@@ -49,22 +51,24 @@ def with_nsight_python(results: Results, ncu: Path, metrics: Collection[str]) ->
         asked, answer = (Path(folder) / name for name in ("metrics.json", "found.json"))
         asked.write_text(json.dumps(sorted(metrics)))
         began = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(asked), str(answer)],
+            cwd=folder,
+            env=_variables(ncu),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
-            done = subprocess.run(
-                [sys.executable, __file__, str(asked), str(answer)],
-                cwd=folder,
-                env=_variables(ncu),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=LIMIT_S,
-            )
+            lines = process.communicate(timeout=LIMIT_S)[0].decode(errors="replace").split("\n")
         except subprocess.TimeoutExpired:
+            # ncu, too, which would keep the GPU.
+            end_group(process)
             return replace(results, nsight_python_failure=f"it was not done in {LIMIT_S} s")
         seconds = time.perf_counter() - began
         if not answer.exists():
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            return replace(results, nsight_python_failure=said[-1] if said else f"status {done.returncode}")
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+            return replace(results, nsight_python_failure=last or f"status {process.returncode}")
         rows = json.loads(answer.read_text())
     calls = {
         name: replace(call, nsight_python=reading_of(rows[name])) if name in rows else call
@@ -89,11 +93,15 @@ def _variables(ncu: Path) -> dict[str, str]:
 
 
 @cache
-def _calls() -> dict[str, Callable[[], object]]:
+def _warm_calls() -> dict[str, Callable[[], object]]:
     # Only what runs under ncu needs them.
     from benchmarks.counter_agreement.kernels import calls
 
-    return calls()
+    found = calls()
+    for fn in found.values():
+        for _ in range(WARM_UP_CALLS):
+            fn()
+    return found
 
 
 def main(asked: str, answer: str) -> None:
@@ -115,9 +123,7 @@ def main(asked: str, answer: str) -> None:
     def profiled(call: str) -> None:
         import torch
 
-        fn = _calls()[call]
-        for _ in range(3):
-            fn()
+        fn = _warm_calls()[call]
         torch.cuda.synchronize()
         with nsight.annotate("call"):
             fn()

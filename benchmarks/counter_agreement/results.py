@@ -46,12 +46,14 @@ class Agreement(Record, frozen=True, kw_only=True):
 
     cupti: tuple[Reading, ...] = ()
     cupti_seconds: tuple[float, ...] = ()
-    """Wall-clock time of each lookup; the first of a session and the first of a kernel that is compiled have
-    their set-up in it."""
+    """Wall-clock time of each lookup; the first of a session, of a kernel that is compiled and of another set
+    of metrics has its set-up in it."""
     apart_seconds: tuple[float, ...] = ()
     """The same where CUPTI is let go of after each, and so attached anew by each."""
     one_pass_seconds: tuple[float, ...] = ()
-    """The same as `cupti_seconds` with the preset `one-pass`."""
+    """The same as `cupti_seconds` with the preset `one-pass`, for which the first sets the profiler up."""
+    one_pass_apart_seconds: tuple[float, ...] = ()
+    """The same as `apart_seconds` with that preset."""
     ncu: tuple[Reading, ...] = ()
     nsight_python: Reading | None = None
     """Means of as many readings, as it gives them; None where it gave none."""
@@ -68,7 +70,7 @@ class Results(Record, frozen=True, kw_only=True):
     environment: Environment
     calls: dict[str, Agreement]
     ncu_seconds: float | None = None
-    """Wall-clock time of the process under ncu; None where it was not taken."""
+    """Wall-clock time of the process under ncu and of reading its report; None where it was not taken."""
     plain_seconds: float | None = None
     """That of the same process without ncu; None where it was not taken."""
     nsight_python: str = ""

@@ -83,6 +83,7 @@ def cost(results: Results) -> str:
         ("CUPTI, lookups in a row", [call.cupti_seconds[1:] for call in calls]),
         ("CUPTI, let go of after each, as by `profile()`", [call.apart_seconds for call in calls]),
         ("CUPTI, preset `one-pass`, in a row", [call.one_pass_seconds[1:] for call in calls]),
+        ("CUPTI, preset `one-pass`, let go of after each", [call.one_pass_apart_seconds for call in calls]),
     )
     rows = []
     for title, of_calls in by_cupti:

@@ -28,9 +28,10 @@ _BUFFER_BYTES = 8 << 20
 _FLUSH_FORCED = 1
 
 _CUPTI_PYTHON = "cupti.cupti"
-"""By which nsight-python, too, uses torch's own libcupti. Whether it does just now cannot be asked of CUPTI:
-who only records need not subscribe, and a subscriber may be a torch.profiler that has ended, for until August
-2026 kineto never let go of its subscription (`setupCuptiInitCallback`), nor gave it a name.
+"""By which nsight-python 1.1, too, uses torch's own libcupti, where it is installed. Whether it does just now
+cannot be asked of CUPTI: who only records need not subscribe, and a subscriber may be a torch.profiler that has
+ended, for until August 2026 kineto never let go of its subscription (`setupCuptiInitCallback`), nor gave it a
+name.
 """
 
 _RequestBuffer = ctypes.CFUNCTYPE(
@@ -200,18 +201,24 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
             _RECORDERS.clear()
 
 
+def torch_profiler_runs() -> bool:
+    """Whether a torch.profiler runs, in this thread or in another."""
+    here: bool = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
+    return here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
+
+
 def refuse_if_taken() -> None:
     """See that nobody else may be using CUPTI: clients share its callbacks and its end.
 
     Raises:
         CuptiError: torch.profiler runs, or cupti-python is imported.
     """
-    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+    if torch_profiler_runs():
         raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
     if _CUPTI_PYTHON in sys.modules:
         raise CuptiError(
             "cupti-python is imported in this process and may be using CUPTI",
-            next_step="keep it, and nsight-python, which imports it, out of the process of the tests",
+            next_step="keep it, and nsight-python with its CUPTI tool, out of the process of the tests",
         )
 
 
@@ -224,10 +231,8 @@ def detach() -> None:
     is no CUPTI. The warm-up step of a profiler with a schedule cannot be told from none, nor can a client
     that calls libcupti by itself.
     """
-    # The one of this thread, and that of any.
-    running = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-    running = running or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
-    if running or _CUPTI_PYTHON in sys.modules or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    taken = torch_profiler_runs() or _CUPTI_PYTHON in sys.modules
+    if taken or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return
     torch.cuda.synchronize()
     with suppress(CuptiError):

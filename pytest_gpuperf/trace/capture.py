@@ -60,7 +60,7 @@ def capture(fn: Callable[[], object], file: Path) -> Trace:
     Raises:
         GpuperfError: The call runs nothing on the GPU, or another profiler is at work.
     """
-    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+    if activity.torch_profiler_runs():
         raise GpuperfError(
             "torch.profiler is running around the test", expected="none, for there can be only one"
         )
