@@ -29,9 +29,9 @@ _FLUSH_FORCED = 1
 
 _CUPTI_PYTHON = "cupti.cupti"
 """By which nsight-python 1.1, too, uses torch's own libcupti, where it is installed. Whether it does just now
-cannot be asked of CUPTI: who only records need not subscribe, and a subscriber may be a torch.profiler that has
-ended, for until August 2026 kineto never let go of its subscription (`setupCuptiInitCallback`), nor gave it a
-name.
+cannot be asked of CUPTI: who only records need not subscribe, and a subscriber may be a torch.profiler that
+has ended, for until August 2026 kineto never let go of its subscription (`setupCuptiInitCallback`), nor gave
+it a name.
 """
 
 _RequestBuffer = ctypes.CFUNCTYPE(
