@@ -177,6 +177,9 @@ def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> N
         # A range of 0.01 % is no reason to show less than 0.1 %.
         ((99_990, 100_000), 100_099.0, False),
         ((99_990, 100_000), 100_101.0, True),
+        # However far they were apart, a count may not move by more than what hangs on the GPU's state.
+        ((60_000, 100_000), 101_999.0, False),
+        ((60_000, 100_000), 102_001.0, True),
     ],
 )
 def test_a_count_that_sessions_do_not_agree_on_may_move_by_three_times_their_range(

@@ -74,6 +74,18 @@ def over_clocks(*mhz: float, slower: float = 1.0) -> Timing:
     return replace(timing(time_us), blocks_us=blocks, blocks_mhz=mhz, clock_model=MODEL)
 
 
+def test_the_value_of_another_instrument_is_compared_as_measured() -> None:
+    # CUPTI's blocks came when the clock had recovered.
+    now = replace(at_clock(1400), cupti_us=MODEL.time_us(2000))
+    stored = tuple(replace(one, clock_model=None, normalised_us=0.0) for one in FIVE)
+    times = TimeBaseline(mode="hot", figure="cupti", sessions=stored)
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    found = gate_of({"t": known}).compare(("t", "main"), now)
+    assert found is not None
+    assert (found.at_mhz, found.actual_mhz) == (0, 0)
+    assert found.decision.change_pct == pytest.approx(0, abs=0.01)
+
+
 # The slow blocks are trimmed off the time, and are a quarter of the clocks.
 WANDERING = (*(1000.0,) * 5, *(1320.0,) * 15)
 

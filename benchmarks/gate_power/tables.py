@@ -144,7 +144,7 @@ def summarised(summary: Summary) -> str:
     if summary.without_clock:
         parts.append(
             f"Not counted: {' and '.join(POWER_LIMITED)} in {summary.without_clock} sessions, in whose "
-            "budget it was not found out how it hangs on the clock."
+            f"budget it was not found out how it hangs on the clock. {_alarms_of_limited(summary)}"
         )
     if summary.failed:
         parts.append(f"{len(summary.failed)} measurements failed or were cut short.")
@@ -202,8 +202,16 @@ def _against_targets(rule: Rule) -> str:
         verdicts = rule.doses[dose]
         rate = verdicts.found(SLOWER) / max(1, verdicts.count)
         met = "" if rate >= share else f" (the target is {100 * share:.0f} %)"
-        parts.append(f"{100 * rate:.0f} % of slowdowns of {_pct(dose)} found{met}")
+        parts.append(f"{_bounded(verdicts, SLOWER)} of slowdowns of {_pct(dose)} found{met}")
     return ", ".join([*parts, f"{rule.seconds:.2g} s of GPU a test"])
+
+
+def _alarms_of_limited(summary: Summary) -> str:
+    alarms = (
+        f"{rule.unchanged.found(SLOWER)} in {rule.unchanged.count} with {rule.name.rpartition(', ')[2]}"
+        for rule in summary.whatever_clock.rules
+    )
+    return f"Of its verdicts in all sessions, false alarms: {', '.join(alarms)}."
 
 
 def _would_change(summary: Summary, chosen: Mapping[str, float]) -> str:

@@ -139,19 +139,6 @@ def ours_table(results: Results, condition: Condition) -> str:
     return table(titles, lines)
 
 
-def placement_table(results: Results) -> str:
-    """How much a time differs on the same memory and on other memory, in one process."""
-    titles = ["kernel"]
-    for condition in CONDITIONS:
-        titles += [f"{condition}, same memory %", f"{condition}, other memory %"]
-    lines = []
-    for kernel, found in results.placement.items():
-        of_both = [found.get(condition) for condition in CONDITIONS]
-        spreads = [side for one in of_both for side in ((one.same_us, one.other_us) if one else ((), ()))]
-        lines.append((kernel, *map(_spread, spreads)))
-    return table(titles, lines)
-
-
 def others_table(results: Results) -> str:
     """The other tools, and our queued mode, each beside the true duration of the condition it is for."""
     titles = ["kernel"]
@@ -188,7 +175,6 @@ def summary(results: Results) -> str:
     parts = [f"{provenance(results.environment, results.date)}; {len(results.processes)} processes."]
     for condition in CONDITIONS:
         parts.extend(_counted(results, condition))
-    parts.extend(_placed(results))
     limited = sorted({row.kernel for each in CONDITIONS for row in rows(results, each) if row.power_limited})
     if limited:
         parts.append(f"At the power limit, where time is what the clock makes of it: {', '.join(limited)}.")
@@ -220,22 +206,6 @@ def _counted(results: Results, condition: Condition) -> Iterator[str]:
             f"From the fastest to the slowest process, {steady} of {len(spread)} differ by at most "
             f"{MOST_SPREAD_PCT} %; the most is {widest.spread_pct:.2f} % ({widest.kernel})."
         )
-
-
-def _placed(results: Results) -> Iterator[str]:
-    for condition in CONDITIONS:
-        found = [each[condition] for each in results.placement.values() if condition in each]
-        if found:
-            same, other = (
-                [_spread_pct(times) for times in side]
-                for side in zip(*((one.same_us, one.other_us) for one in found), strict=True)
-            )
-            steady = sum(pct <= MOST_SPREAD_PCT for pct in same)
-            yield (
-                f"In one process, {condition}, {steady} of {len(found)} short kernels repeat within "
-                f"{MOST_SPREAD_PCT} % on the same memory (the most is {max(same):.2f} %); on other memory "
-                f"they differ by {min(other):.1f} to {max(other):.1f} %."
-            )
 
 
 def _of(results: Results, kernel: str, mode: str) -> Iterator[Ours]:

@@ -122,7 +122,8 @@ class Timing(Record, frozen=True, kw_only=True):
     def by(self, figure: TimingFigure) -> Timing | None:
         """The same timing with the value of another instrument; None where that measured nothing.
 
-        Short and long kernels have different instruments, and those at the border both.
+        Short and long kernels have different instruments, and those at the border both. The clocks that are
+        kept are of the blocks of `figure`, so the other value is without one.
         """
         if figure == self.figure:
             return self
@@ -130,18 +131,14 @@ class Timing(Record, frozen=True, kw_only=True):
         if time_us <= 0 or self.figure == "host":
             return None
         scale = time_us / self.time_us
-        model = self.clock_model
-        if model is not None:
-            model = msgspec.structs.replace(
-                model, cycles=model.cycles * scale, fixed_us=model.fixed_us * scale
-            )
         return msgspec.structs.replace(
             self,
             figure=figure,
             time_us=time_us,
             blocks_us=tuple(block * scale for block in self.blocks_us),
-            normalised_us=self.normalised_us * scale,
-            clock_model=model,
+            blocks_mhz=(),
+            normalised_us=0.0,
+            clock_model=None,
         )
 
     @property

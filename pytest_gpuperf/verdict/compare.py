@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 NEAR_EXACT_PCT = 0.1
 """A count of work done that moves by more is worth showing; where several sessions agree, any change is."""
 NEAR_EXACT_RANGES = 3.0
-"""Where several do not agree, it is so many times the range they saw that it may move, if that is more."""
+"""Where several do not agree, it is so many times the range they saw that it may move, if that is more, up to
+`STATE_PCT`: or each value that is accepted would let the next one stray further."""
 STATE_PCT = 2.0
 """A counter that depends on clocks and caches and moves by more is worth showing."""
 STATE_POINTS = 1.0
@@ -249,7 +250,10 @@ def _near_exact_tolerance(name: str, expected: float, baseline: MeasurementBasel
     if baseline.counters_sessions > 1 and name not in baseline.counters_range:
         return _EXACT_RELATIVE * expected
     least, most = baseline.counters_range.get(name, (0.0, 0.0))
-    return max(NEAR_EXACT_PCT / 100 * expected, NEAR_EXACT_RANGES * abs(most - least))
+    seen = NEAR_EXACT_RANGES * abs(most - least)
+    # Of a count that was 0 there is no share.
+    most_of_all = STATE_PCT / 100 * expected or seen
+    return max(NEAR_EXACT_PCT / 100 * expected, min(seen, most_of_all))
 
 
 def _compare_kernels(profile: Profile, baseline: MeasurementBaseline) -> str:
