@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks import clock_spread, placement
+from benchmarks import clock_spread
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.gate_power import analysis
@@ -37,7 +37,6 @@ Found = TypeVar("Found")
 
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
 COUNTERS = "counter_agreement.json"
-PLACEMENT = "placement.json"
 NOT_YET = "Not measured yet.\n"
 EXAMPLE = "suites/test_square.py::test_square_triton[8192]"
 EXAMPLE_COUNTERS = ("achieved_occupancy", "duration_us", "memory_throughput", "registers_per_thread")
@@ -263,8 +262,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
     "accuracy_hot": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "hot")),
     "accuracy_cold": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "cold")),
-    "placement_source": _of_results(PLACEMENT, placement.read, placement.source),
-    "placement_spread": _of_results(PLACEMENT, placement.read, placement.spread_table),
+    "accuracy_placement": _of_results(ACCURACY, results.read, accuracy.placement_table),
     "accuracy_others": _of_results(ACCURACY, results.read, accuracy.others_table),
     "clock_source": _of_results(CLOCKS, clock_spread.read, clock_spread.source),
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.spread_table),

@@ -77,6 +77,13 @@ def ours_and_truth(parent: Parent, *modes: str) -> None:
     raise ValueError("61 kernels in 60 calls")
 
 
+def placement(parent: Parent) -> None:
+    """One kernel on several pieces of memory."""
+    parent.wait_for_turn()
+    found = {"same_us": [1.0, 1.1], "other_us": [1.2]}
+    parent.tell({"kernel": "square 64²", "condition": "cold", "placement": found})
+
+
 def other(parent: Parent) -> None:
     """Another tool's times."""
     parent.wait_for_turn()

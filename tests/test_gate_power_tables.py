@@ -79,7 +79,7 @@ BLOCKS = tuple(name for name in GENERATED if name.startswith(("gate_", "accuracy
 
 
 def test_without_results_they_show_no_figure(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 13
+    assert len(BLOCKS) == 14
     assert {GENERATED[name](tmp_path) for name in BLOCKS} == {NOT_YET}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.children import Child, ChildError
@@ -12,8 +13,8 @@ from benchmarks.results_file import encode
 from benchmarks.timing_accuracy import measure as measuring
 from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.measure import gpu_jobs, host_jobs, measure
-from benchmarks.timing_accuracy.results import SCHEMA, Ours, Process, Results, Truth, read
-from benchmarks.timing_accuracy.tables import others_table, ours_table, rows, summary
+from benchmarks.timing_accuracy.results import SCHEMA, Ours, Placement, Process, Results, Truth, read
+from benchmarks.timing_accuracy.tables import others_table, ours_table, placement_table, rows, summary
 from benchmarks.timing_accuracy.truth import by_call
 from pytest_gpuperf.errors import GpuperfError
 
@@ -24,6 +25,7 @@ def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Results:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     gpu = [
         ("ours 1", "fake_children:ours_and_truth", ("hot", "cold"), 20.0),
+        ("placement", "fake_children:placement", (), 20.0),
         ("do_bench", "fake_children:other", (), 20.0),
         ("ours 2", "fake_children:ours", ("hot", "cold"), 20.0),
     ]
@@ -32,7 +34,7 @@ def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Results:
     path = tmp_path / "results.json"
     kept = []
     measured = measure(2, lambda so_far: kept.append(path.write_bytes(encode(so_far))), lambda _: None)
-    assert len(kept) == 4
+    assert len(kept) == 5
     assert read(path) == measured
     return measured
 
@@ -71,9 +73,10 @@ def test_what_fails_is_named_and_the_rest_is_kept(results: Results) -> None:
     assert results.processes[0].ours["square 256²"]["cold"].failure == "GpuperfError: too short"
     assert results.others == {"do_bench": {"square 64²": 4.26}}
     assert results.tools == {"triton": "3.6.0"}
+    assert results.placement == {"square 64²": {"cold": Placement(same_us=(1.0, 1.1), other_us=(1.2,))}}
     assert results.environment is not None
     assert results.environment.commit == "c0ffee1234"
-    assert set(results.seconds) == {"ours 1", "do_bench", "ours 2", "gpucheck"}
+    assert set(results.seconds) == {"ours 1", "placement", "do_bench", "ours 2", "gpucheck"}
 
 
 def test_the_summary_counts_what_is_near_and_names_what_failed(results: Results) -> None:
@@ -89,6 +92,16 @@ def test_the_summary_counts_what_is_near_and_names_what_failed(results: Results)
 def test_a_table_has_the_error_and_the_spread_of_each_kernel() -> None:
     table = ours_table(found((4.95, 5.01, 5.05), 4.85, 4.9, 4.95), "hot")
     assert table.splitlines()[2:] == ["| square 64² | 4.90 | 2.04 | 5.01 | +0.10 | +2.1 | 2.00 | events |"]
+
+
+def test_what_hangs_on_the_memory_is_beside_what_does_not() -> None:
+    placed = {"hot": Placement(same_us=(1.0, 1.002, 1.001), other_us=(1.0, 1.05, 1.02))}
+    one = msgspec.structs.replace(found((1.0,), 1.0), placement={"square 64²": placed})
+    assert placement_table(one).splitlines()[2:] == ["| square 64² | 0.10 | 2.46 | — | — |"]
+    assert (
+        "In one process, hot, the standard deviation of short kernels is 0.10 to 0.10 % on the same tensors "
+        "and 2.46 to 2.46 % over others."
+    ) in summary(one)
 
 
 def test_other_tools_stand_beside_the_truth_of_their_condition(results: Results) -> None:
@@ -129,7 +142,7 @@ def test_a_kernel_that_could_not_be_timed_has_no_figures() -> None:
 
 def test_every_job_is_there_and_no_kernel_is_given_twice() -> None:
     names = [name for name, *_ in [*gpu_jobs(4), *host_jobs()]]
-    assert len(set(names)) == len(names) == 4 + 5
+    assert len(set(names)) == len(names) == 4 + 6
     assert sum("queued" in arguments for _, _, arguments, _ in gpu_jobs(4)) == 1
     assert len(KERNELS) == 12
 

@@ -10,7 +10,7 @@ from benchmarks.results_file import encode
 from benchmarks.timing_accuracy import __doc__ as usage
 from benchmarks.timing_accuracy.measure import measure
 from benchmarks.timing_accuracy.results import read
-from benchmarks.timing_accuracy.tables import others_table, ours_table, summary
+from benchmarks.timing_accuracy.tables import others_table, ours_table, placement_table, summary
 from pytest_gpuperf.json_files import write_files
 
 
@@ -36,6 +36,7 @@ def main() -> None:
         summary(results),
         ours_table(results, "hot"),
         ours_table(results, "cold"),
+        placement_table(results),
         others_table(results),
         sep="\n",
     )

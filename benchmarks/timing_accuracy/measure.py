@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.children import ChildError, in_turn, say
-from benchmarks.timing_accuracy.results import SCHEMA, Ours, Process, Results, Truth
+from benchmarks.timing_accuracy.results import SCHEMA, Ours, Placement, Process, Results, Truth
 from pytest_gpuperf.records import Environment
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def gpu_jobs(processes: int) -> list[Job]:
         for at in range(processes)
     ]
     others: list[Job] = [
+        ("placement", f"{_HERE}.placement:measure", (), 150),
         ("do_bench", f"{_HERE}.others:do_bench", (), 30),
         ("do_bench_cudagraph", f"{_HERE}.others:do_bench_cudagraph", (), 30),
         ("gpucheck", f"{_HERE}.others:gpucheck", (), 30),
@@ -84,6 +85,7 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
     truth: dict[str, Truth] = {}
     environment, clock = results.environment, results.max_sm_clock_mhz
     found: dict[str, dict[str, Ours]] = {}
+    placement = {kernel: dict(found) for kernel, found in results.placement.items()}
     times: dict[str, float] = {}
     for message in messages:
         if "environment" in message:
@@ -91,6 +93,9 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
             clock = message["max_sm_clock_mhz"]
         elif "truth" in message:
             truth[message["kernel"]] = msgspec.convert(message["truth"], Truth)
+        elif "placement" in message:
+            of_kernel = placement.setdefault(message["kernel"], {})
+            of_kernel[message["condition"]] = msgspec.convert(message["placement"], Placement)
         elif "found" in message:
             found.setdefault(message["kernel"], {})[message["mode"]] = msgspec.convert(message["found"], Ours)
         else:
@@ -102,5 +107,6 @@ def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Re
         max_sm_clock_mhz=clock,
         tools=tools,
         processes=(*results.processes, Process(ours=found, truth=truth)) if found else results.processes,
+        placement=placement,
         others={**results.others, name: times} if times else results.others,
     )

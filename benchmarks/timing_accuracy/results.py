@@ -46,6 +46,15 @@ class Process(Record, frozen=True, kw_only=True):
     """By kernel."""
 
 
+class Placement(Record, frozen=True, kw_only=True):
+    """A kernel in one condition in one process."""
+
+    same_us: tuple[float, ...]
+    """Timed again and again on the same memory."""
+    other_us: tuple[float, ...]
+    """Timed on other memory each time."""
+
+
 class Results(Record, frozen=True, kw_only=True):
     """All of a run."""
 
@@ -59,6 +68,8 @@ class Results(Record, frozen=True, kw_only=True):
     tools: dict[str, str] = {}
     """Versions of the other tools."""
     processes: tuple[Process, ...] = ()
+    placement: dict[str, dict[Condition, Placement]] = {}
+    """By kernel and condition."""
     others: dict[str, dict[str, float]] = {}
     """Microseconds a call by tool and kernel."""
     failures: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING
 
 from benchmarks.markdown import provenance, table, us
@@ -139,6 +139,19 @@ def ours_table(results: Results, condition: Condition) -> str:
     return table(titles, lines)
 
 
+def placement_table(results: Results) -> str:
+    """How much a time differs on the same tensors and on others, in one process: standard deviations."""
+    titles = ["kernel"]
+    for condition in CONDITIONS:
+        titles += [f"{condition}, same tensors, SD %", f"{condition}, other tensors, SD %"]
+    lines = []
+    for kernel, found in results.placement.items():
+        of_both = [found.get(condition) for condition in CONDITIONS]
+        sides = [side for one in of_both for side in ((one.same_us, one.other_us) if one else ((), ()))]
+        lines.append((kernel, *(f"{_sd_pct(times):.2f}" if len(times) > 1 else "—" for times in sides)))
+    return table(titles, lines)
+
+
 def others_table(results: Results) -> str:
     """The other tools, and our queued mode, each beside the true duration of the condition it is for."""
     titles = ["kernel"]
@@ -175,6 +188,7 @@ def summary(results: Results) -> str:
     parts = [f"{provenance(results.environment, results.date)}; {len(results.processes)} processes."]
     for condition in CONDITIONS:
         parts.extend(_counted(results, condition))
+    parts.extend(_placed(results))
     limited = sorted({row.kernel for each in CONDITIONS for row in rows(results, each) if row.power_limited})
     if limited:
         parts.append(f"At the power limit, where time is what the clock makes of it: {', '.join(limited)}.")
@@ -208,10 +222,30 @@ def _counted(results: Results, condition: Condition) -> Iterator[str]:
         )
 
 
+def _placed(results: Results) -> Iterator[str]:
+    for condition in CONDITIONS:
+        found = [each[condition] for each in results.placement.values() if condition in each]
+        found = [each for each in found if len(each.same_us) > 1 and len(each.other_us) > 1]
+        if found:
+            same, other = (
+                [_sd_pct(times) for times in side]
+                for side in zip(*((one.same_us, one.other_us) for one in found), strict=True)
+            )
+            yield (
+                f"In one process, {condition}, the standard deviation of short kernels is "
+                f"{min(same):.2f} to {max(same):.2f} % on the same tensors and "
+                f"{min(other):.2f} to {max(other):.2f} % over others."
+            )
+
+
 def _of(results: Results, kernel: str, mode: str) -> Iterator[Ours]:
     for process in results.processes:
         if mode in process.ours.get(kernel, {}):
             yield process.ours[kernel][mode]
+
+
+def _sd_pct(times_us: Sequence[float]) -> float:
+    return 100 * stdev(times_us) / fmean(times_us)
 
 
 def _spread_pct(times_us: Sequence[float]) -> float:

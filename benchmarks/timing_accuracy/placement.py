@@ -1,0 +1,66 @@
+"""A fresh process that times short kernels on one piece of memory again and again, and on other pieces.
+
+What differs between pieces and not between repetitions is where memory lies: which slices of L2 and which
+channels of DRAM serve it, and how far they are from the SMs that ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from benchmarks.timing_accuracy.kernels import KERNELS
+from benchmarks.timing_accuracy.results import Placement
+from pytest_gpuperf.cupti.binding import CuptiError
+from pytest_gpuperf.device.conditions import Nvml
+from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.timing.timer import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.children import Parent
+
+REPETITIONS, PIECES = 3, 6
+BUDGET_S = 0.1
+"""CUPTI's blocks are all taken, whatever the budget."""
+APART_BYTES = 3 << 20
+"""Left unused between two pieces, so that the next begins elsewhere in its page."""
+
+
+def measure(parent: Parent) -> None:
+    """Time every kernel whose time is CUPTI's, in both conditions."""
+    parent.wait_for_turn()
+    torch.manual_seed(0)
+    gpu = gpu_info()
+    nvml = Nvml(gpu.uuid)
+    timer = Timer(gpu.l2_bytes, BUDGET_S, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz)
+    for kernel, make in KERNELS.items():
+        fn = make()
+        if timer.time(fn, mode="hot").figure != "cupti":
+            continue
+        for condition in ("hot", "cold"):
+            same = tuple(_time_us(timer, fn, condition) for _ in range(REPETITIONS))
+            found = Placement(same_us=same, other_us=_elsewhere(timer, make, condition))
+            parent.tell({"kernel": kernel, "condition": condition, "placement": msgspec.to_builtins(found)})
+
+
+def _time_us(timer: Timer, fn: Callable[[], Any], condition: str) -> float:
+    timing = timer.time(fn, mode=condition)
+    if timing.not_recorded:
+        raise CuptiError(timing.not_recorded)
+    return timing.cupti_us
+
+
+def _elsewhere(timer: Timer, make: Callable[[], Callable[[], Any]], condition: str) -> tuple[float, ...]:
+    kept: list[object] = []
+    times = []
+    for _ in range(PIECES):
+        # Or the allocator would give the same piece again.
+        torch.cuda.empty_cache()
+        fn = make()
+        times.append(_time_us(timer, fn, condition))
+        kept += [fn, torch.empty(APART_BYTES, dtype=torch.int8, device="cuda")]
+    return tuple(times)
