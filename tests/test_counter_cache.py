@@ -96,6 +96,31 @@ def said(result: pytest.RunResult) -> str:
     return " ".join(result.stdout.str().split())
 
 
+def test_a_test_that_skips_is_not_run_under_ncu_again_until_it_does_not(project: pytest.Pytester) -> None:
+    skips = f"""
+import pathlib
+import pytest
+from kernels import square
+
+def test_k(gpuperf):
+    if pathlib.Path({str(project.path)!r}, "blocks.txt").read_text() == "8192":
+        pytest.skip("not on this GPU")
+    gpuperf.profile(square, 1)
+"""
+    project.makepyfile(test_k=skips)
+    for under_ncu in (["test_k.py::test_k"], []):
+        result, ran = run(project, "test_k.py")
+        result.assert_outcomes(skipped=1)
+        assert ran == under_ncu
+    (project.path / "blocks.txt").write_text("64")
+    result, ran = run(project, "test_k.py")
+    result.assert_outcomes(passed=1)
+    assert "the test did not make this call; the next run reads them anew" in said(result)
+    result, ran = run(project, "test_k.py")
+    result.assert_outcomes(passed=1)
+    assert ran == ["test_k.py::test_k"]
+
+
 def test_only_tests_whose_code_has_changed_are_run_under_ncu_again(project: pytest.Pytester) -> None:
     result, ran = run(project)
     result.assert_outcomes(passed=3)

@@ -28,6 +28,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """Name of the NVTX range around that call."""
     failure: str = ""
     """How its set-up, call or teardown ended early; a line of a node id alone says that the test has run."""
+    skipped: bool = False
+    """Whether that was a skip, which comes again as long as nothing changes."""
 
 
 class PassFolder:

@@ -68,6 +68,7 @@ class ProfilingPass:
         self._wanted: dict[str, Wanted] = {}
         self._failures: dict[str, str] = {}
         self._finished: set[str] = set()
+        self._skipped: set[str] = set()
         self._ending = ""
         self._kernels: dict[str, list[RawKernel]] = {}
         self._kept = kept
@@ -128,7 +129,8 @@ class ProfilingPass:
         """
         if self._kept is None or self.unavailable or self.notice:
             return
-        labels: dict[str, set[str]] = {nodeid: set() for nodeid in self._finished - self._failures.keys()}
+        ended = self._skipped | (self._finished - self._failures.keys())
+        labels: dict[str, set[str]] = {nodeid: set() for nodeid in ended}
         for nodeid, label in self._ranges:
             if nodeid in labels:
                 labels[nodeid].add(label)
@@ -171,6 +173,8 @@ class ProfilingPass:
                 self._ranges[event.nodeid, event.label] = event.range
             elif event.failure:
                 self._failures.setdefault(event.nodeid, event.failure)
+                if event.skipped:
+                    self._skipped.add(event.nodeid)
             else:
                 self._finished.add(event.nodeid)
         self._read(metrics)

@@ -42,7 +42,7 @@ class EventWriter:
         if call.excinfo is not None:
             reason = str(call.excinfo.value).partition("\n")[0]
             failure = f"its {call.when} ended with {call.excinfo.typename}: {reason}"
-            self._folder.tell(Event(item.nodeid, failure=failure))
+            self._folder.tell(Event(item.nodeid, failure=failure, skipped=report.skipped))
         elif call.when == "call":
             self._folder.tell(Event(item.nodeid))
         return report
