@@ -11,8 +11,9 @@ from msgspec import structs
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.project import Project, find_project, find_root
+from pytest_gpuperf.records import ClockModel, Measurement
 from pytest_gpuperf.runs import RunStore, encode_run
-from run_builders import H200, NODEID, measured, one_test, record, run
+from run_builders import H200, NODEID, measured, one_test, record, run, timing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +92,17 @@ def test_accept_in_ci_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 2
     assert result.output.startswith("gpuperf: error: the baselines were left as they are, because CI is set")
     assert not (project / "baselines").exists()
+
+
+def test_accept_of_an_edited_run_says_what_is_wrong_with_it(project: Path) -> None:
+    model = ClockModel(cycles=0.0, fixed_us=0.0, reference_mhz=1980.0)
+    timed = structs.replace(timing(), blocks_mhz=(1500.0,), clock_model=model)
+    store(project, run(record(main=Measurement(timing=timed))))
+    result = gpuperf("baseline", "accept")
+    assert result.exit_code == 2
+    assert result.output.startswith(
+        "gpuperf: error: .gpuperf/runs/20261120-173012-3f9a/run.json has a clock_model"
+    )
 
 
 def test_accept_of_an_interrupted_run_needs_a_flag(project: Path) -> None:
