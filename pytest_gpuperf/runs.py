@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.counters import catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.file_kinds import kind_of_content, refuse_trace
 from pytest_gpuperf.json_files import decode_versioned, show_path, write_files
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
+from pytest_gpuperf.run_numbers import check_numbers
 from pytest_gpuperf.trace.recorded import run_judged_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
-
-    from pytest_gpuperf.records import MetricValue, TestRecord
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
@@ -230,50 +228,8 @@ def load_run(path: Path) -> Run:
         if test.nodeid in seen:
             raise GpuperfError(f"{shown} has two records of {test.nodeid}", expected="one record a test")
         seen.add(test.nodeid)
-        _check_numbers(test, shown)
+        check_numbers(test, shown)
     return run_judged_anew(run)
-
-
-def _check_numbers(test: TestRecord, shown: str) -> None:
-    for measurement in test.measurements.values():
-        timing = measurement.timing
-        if timing is not None and not 0 < timing.time_us < math.inf:
-            raise GpuperfError(
-                f"{shown} has a time of {timing.time_us} µs for {test.nodeid}", expected="a time above 0"
-            )
-        # A block can be below 0: the flushes that are taken off a cold one may have taken longer.
-        if timing is not None and not all(map(math.isfinite, timing.blocks_us)):
-            raise GpuperfError(
-                f"{shown} has {timing.blocks_us} as blocks_us of {test.nodeid}", expected="times"
-            )
-    for name, value in _numbers(test):
-        if isinstance(value, str) or not 0 <= value < math.inf:
-            raise GpuperfError(
-                f"{shown} has {value!r} as {name} of {test.nodeid}", expected="a number, 0 or above"
-            )
-
-
-def _numbers(test: TestRecord) -> Iterator[tuple[str, MetricValue]]:
-    yield "tolerance_pct", test.tolerance_pct
-    for measurement in test.measurements.values():
-        timing, profile = measurement.timing, measurement.profile
-        for record in (timing, measurement.warm_up, *((timing.warm_up, timing.conditions) if timing else ())):
-            for name in record.__struct_fields__ if record is not None else ():
-                value = getattr(record, name)
-                if isinstance(value, (int, float)):
-                    yield name, value
-        if measurement.trace is not None:
-            yield from measurement.trace.figures.items()
-        if profile is not None:
-            for metrics in (profile.combined, *(kernel.metrics for kernel in profile.kernels)):
-                yield from _counters(metrics)
-
-
-def _counters(metrics: Mapping[str, MetricValue]) -> Iterator[tuple[str, MetricValue]]:
-    """Those that are known to be numbers; of a raw metric nothing is known."""
-    for name, value in metrics.items():
-        if name not in catalogue.WORDS and catalogue.get(name) is not None:
-            yield name, value
 
 
 def recording_path(baselines: Path, run: Run) -> Path:

@@ -11,8 +11,10 @@ from msgspec import structs
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.project import Project, find_project, find_root
-from pytest_gpuperf.runs import RunStore, encode_run
-from run_builders import H200, NODEID, measured, one_test, record, run
+from pytest_gpuperf.json_files import write_files
+from pytest_gpuperf.records import ClockModel, Measurement
+from pytest_gpuperf.runs import RunStore, encode_run, recording_path
+from run_builders import H200, NODEID, measured, one_test, record, run, timing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +64,27 @@ def test_accept_takes_an_artifact_from_anywhere(project: Path) -> None:
     assert (project / "baselines" / "nvidia-h200" / "test_square.json").is_file()
 
 
+def record_run(project: Path, recorded: Run) -> None:
+    write_files({recording_path(project / "baselines", recorded): encode_run(recorded)})
+
+
+@pytest.mark.parametrize("command", ["accept", "diff", "status"])
+def test_a_recording_is_found_by_its_id(project: Path, command: str) -> None:
+    record_run(project, one_test())
+    store(project, run(record(main=measured()), id="29990101-000000-0000"))
+    result = gpuperf("baseline", command, "20261120-173012-3f9a")
+    assert result.exit_code == 0
+    assert "run 20261120-173012-3f9a, commit c0ffee1" in result.output
+
+
+@pytest.mark.parametrize("newest", [(), ("latest",)])
+def test_a_recording_is_not_accepted_unnamed(project: Path, newest: tuple[str, ...]) -> None:
+    record_run(project, one_test())
+    result = gpuperf("baseline", "accept", *newest)
+    assert result.exit_code == 2
+    assert "there is no run in .gpuperf/runs" in result.output
+
+
 def test_accept_writes_where_it_is_told(project: Path) -> None:
     store(project, one_test())
     assert gpuperf("baseline", "accept", "--baselines", "other").exit_code == 0
@@ -91,6 +114,17 @@ def test_accept_in_ci_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 2
     assert result.output.startswith("gpuperf: error: the baselines were left as they are, because CI is set")
     assert not (project / "baselines").exists()
+
+
+def test_accept_of_an_edited_run_says_what_is_wrong_with_it(project: Path) -> None:
+    model = ClockModel(cycles=0.0, fixed_us=0.0, reference_mhz=1980.0)
+    timed = structs.replace(timing(), blocks_mhz=(1500.0,), clock_model=model)
+    store(project, run(record(main=Measurement(timing=timed))))
+    result = gpuperf("baseline", "accept")
+    assert result.exit_code == 2
+    assert result.output.startswith(
+        "gpuperf: error: .gpuperf/runs/20261120-173012-3f9a/run.json has a clock_model"
+    )
 
 
 def test_accept_of_an_interrupted_run_needs_a_flag(project: Path) -> None:

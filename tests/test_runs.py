@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf import runs
+from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import (
     NO_GPU,
+    ClockModel,
     Conditions,
     Correctness,
     GpuInfo,
@@ -180,6 +183,15 @@ def hostile(**changes: object) -> bytes:
     return encode_run(run(record(main=Measurement(timing=msgspec.structs.replace(timing(), **changes)))))
 
 
+def clock_model(**changes: float) -> ClockModel:
+    return msgspec.structs.replace(ClockModel(cycles=7500.0, fixed_us=5.0, reference_mhz=1980.0), **changes)
+
+
+def at_clocks(*mhz: float, **changes: object) -> bytes:
+    """A run whose one timing has a block at each of these clocks."""
+    return hostile(blocks_mhz=mhz, **{"blocks_us": (5.3,) * len(mhz), **changes})
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -190,6 +202,24 @@ def hostile(**changes: object) -> bytes:
         (hostile(bytes=-1), "has -1 as bytes"),
         (hostile(warm_up=WarmUp(seconds=math.nan, launches=1, steady=True)), "has nan as seconds"),
         (hostile(conditions=Conditions(power_w=-math.inf)), "has -inf as power_w"),
+        (hostile(clock_model=clock_model(cycles=math.nan)), "has nan as cycles of suites/test_square"),
+        (hostile(clock_model=clock_model(fixed_us=-5.0)), "has -5.0 as fixed_us"),
+        (hostile(clock_model=clock_model(share_error=math.inf)), "has inf as share_error"),
+        (hostile(clock_model=clock_model(reference_mhz=-1980.0)), "has -1980.0 as reference_mhz"),
+        (hostile(clock_model=clock_model(reference_mhz=0.0)), "has 0 as reference_mhz"),
+        (
+            hostile(clock_model=clock_model(cycles=0.0, fixed_us=0.0)),
+            r"test_triton\[1823x781\] takes 0.0 µs at 1980.0 MHz",
+        ),
+        (hostile(clock_model=clock_model(cycles=1e308, reference_mhz=1e-308)), "takes inf µs at 1e-308 MHz"),
+        (at_clocks(1500.0, 1e300, clock_model=clock_model(cycles=1e-300, fixed_us=0.0)), "at 1e[+]300 MHz"),
+        (at_clocks(1500.0, 1600.0, blocks_us=(5.3, -5.4)), "trimmed mean of -0.0"),
+        (at_clocks(1500.0, 1600.0, blocks_us=(0.0, 0.0)), "trimmed mean of 0.0 µs"),
+        (
+            # At one clock, the block below 0 is the longer one.
+            at_clocks(1000.0, 2000.0, blocks_us=(1.1, -1.0), clock_model=clock_model(fixed_us=0.0)),
+            "trimmed mean of -0.",
+        ),
         (encode_run(one_test(counters={"sm_throughput": math.nan})), "has 'nan' as sm_throughput"),
         (encode_run(one_test(counters={"instructions": -3.0})), "has -3.0 as instructions"),
         (
@@ -206,10 +236,59 @@ def test_run_that_nobody_can_have_measured_is_refused(tmp_path: Path, data: byte
         load_run(path)
 
 
-def test_cold_block_below_zero_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "data",
+    [
+        hostile(mode="cold", blocks_us=(1.0, -0.1)),
+        at_clocks(1500.0, 1600.0, mode="cold", blocks_us=(1.0, -0.1), clock_model=clock_model()),
+        # Compared as it was measured.
+        at_clocks(1500.0, mode="cold", blocks_us=(0.1, -1.0), clock_model=clock_model()),
+        at_clocks(1500.0, 0.0, clock_model=clock_model()),
+    ],
+    ids=["a cold block below 0", "at a known clock", "not as many clocks", "a clock unknown"],
+)
+def test_run_that_can_have_been_measured_is_read(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "run.json"
-    path.write_bytes(hostile(mode="cold", blocks_us=(1.0, -0.1)))
+    path.write_bytes(data)
     assert load_run(path).tests
+
+
+UNKNOWN = [0.0, math.inf, math.nan]
+
+
+@given(
+    blocks=st.lists(
+        st.tuples(
+            st.sampled_from([-1.0, 1.0, 5.3, *UNKNOWN]), st.sampled_from([-1500.0, 1500.0, 1600.0, *UNKNOWN])
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    model=st.none() | st.tuples(*[st.sampled_from([-1.0, 1.0, 1500.0, *UNKNOWN])] * 4),
+)
+def test_run_that_is_read_can_be_judged_and_accepted(
+    tmp_path_factory: pytest.TempPathFactory,
+    blocks: list[tuple[float, float]],
+    model: tuple[float, float, float, float] | None,
+) -> None:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "run.json").write_bytes(
+        at_clocks(
+            *(mhz for _, mhz in blocks),
+            blocks_us=tuple(time_us for time_us, _ in blocks),
+            clock_model=model
+            and ClockModel(cycles=model[0], fixed_us=model[1], reference_mhz=model[2], share_error=model[3]),
+        )
+    )
+    try:
+        read = load_run(folder / "run.json")
+    except GpuperfError:
+        return
+    (folder / "known.json").write_bytes(at_clocks(1500.0, clock_model=clock_model()))
+    known = msgspec.structs.replace(load_run(folder / "known.json"), id="known")
+    store = BaselineStore(folder / "baselines")
+    accept(known, store, "all", 5.0, environ={})
+    assert accept(read, store, "all", 5.0, environ={}).files
 
 
 def test_gzipped_run_that_unpacks_to_too_much_is_refused(

@@ -73,7 +73,7 @@ class Times(Record, frozen=True, kw_only=True):
     mode: TimingMode
     figure: TimingFigure = "events"
     """Times of another instrument are not compared."""
-    reference_mhz: float = 0.0
+    reference_mhz: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """SM clock that the sessions' normalised times are brought to, set by the first; 0 where unknown."""
     sessions: Annotated[tuple[TimeSession, ...], msgspec.Meta(min_length=1)]
     """Oldest first."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
 
 from pytest_gpuperf.baseline.schema import TIME_DIGITS, TimeSession, round_to_digits
 from pytest_gpuperf.timing.clock_model import normalise_blocks
@@ -108,27 +105,19 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
         session["sm_clock_mhz"] = round_to_digits(clock, TIME_DIGITS)
     if timing.autotuned:
         session["autotuned"] = list(timing.autotuned)
-    model = _usable(timing.clock_model)
+    model = timing.clock_model
     if model is None:
         return session
     session["clock_model"] = _as_json(model)
-    if clock and model.time_us(clock) > 0:
+    if clock:
         normalised = trimmed_mean(normalise_blocks(timing, model, reference_mhz))
-        if 0 < normalised < math.inf:
-            session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
+        session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
     return session
 
 
 def _reference_mhz(times: Sequence[tuple[Run, Timing]]) -> float:
-    models = (_usable(timing.clock_model) for _, timing in times)
+    models = (timing.clock_model for _, timing in times)
     return next((round_to_digits(model.reference_mhz, TIME_DIGITS) for model in models if model), 0.0)
-
-
-def _usable(model: ClockModel | None) -> ClockModel | None:
-    """The model, unless it holds a number that no fit gives: a run file may come from anywhere."""
-    if model is None or not all(map(math.isfinite, msgspec.structs.astuple(model))):
-        return None
-    return model if model.reference_mhz > 0 else None
 
 
 def _as_json(model: ClockModel) -> dict[str, float]:

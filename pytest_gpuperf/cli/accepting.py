@@ -11,6 +11,7 @@ from pytest_gpuperf.baseline.gather import in_order
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.project import count_tests, echo
 from pytest_gpuperf.json_files import show_path
+from pytest_gpuperf.runs import load_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,12 +51,12 @@ def rule_of(append: bool | None) -> Rule:
 
 
 def load_runs(project: Project, refs: Sequence[str]) -> list[Run]:
-    """The runs that `refs` name, each once, oldest first; the newest where nothing is named.
+    """The runs or recordings that `refs` name, each once, oldest first; the newest run for none.
 
     Raises:
         GpuperfError: There is no such run, it cannot be read, or they are of several models of GPU.
     """
-    return in_order([project.load_measured(ref) for ref in refs or (None,)])
+    return in_order([load_run(project.find_for_baseline(ref)) for ref in refs or (None,)])
 
 
 def show_plan(project: Project, runs: Sequence[Run], plan: Plan) -> None:

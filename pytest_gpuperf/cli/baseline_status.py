@@ -50,7 +50,7 @@ def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
         for part in split_run(recording):
             runs.setdefault(part.environment.gpu.slug, part)
     try:
-        path = project.runs.resolve(ref)
+        path = project.find_for_baseline(ref)
     except GpuperfError:
         if ref is not None:
             raise

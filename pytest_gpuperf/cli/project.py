@@ -48,13 +48,13 @@ class Project:
         """The file of the run or recording that `ref` names; see `RunStore.resolve`."""
         return RunStore(self.root / STATE_FOLDER, self.baselines).resolve(ref)
 
+    def find_for_baseline(self, ref: str | None) -> Path:
+        """As `find`, but a recording counts only where it is named: the baselines were made with it."""
+        return self.runs.resolve(ref) if ref in (None, "latest") else self.find(ref)
+
     def load(self, ref: str | None) -> Run:
         """The run or recording that `ref` names, the newest for None."""
         return load_run(self.find(ref))
-
-    def load_measured(self, ref: str | None) -> Run:
-        """The run that `ref` names, the newest for None; recordings are none."""
-        return load_run(self.runs.resolve(ref))
 
 
 def echo(text: str) -> None:

@@ -34,7 +34,7 @@ def add_command(project: Project, run: str | None, replace: bool) -> None:
     RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if
     left out. Refused where it was interrupted or a test of it is wrong.
     """
-    measured = project.load_measured(run)
+    measured = load_run(project.runs.resolve(run))
     _check(measured)
     path = recording_path(project.baselines, measured)
     with project.store.locked():

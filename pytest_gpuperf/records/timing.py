@@ -22,7 +22,7 @@ around many calls and their end on the GPU, launch included, for launch-bound co
 """
 
 TimingFigure: TypeAlias = Literal["events", "cupti", "host"]
-"""The instrument that a time comes from: CUDA events (the launch gap taken off), CUPTI's activity records
+"""The instrument that a time comes from: CUDA events (the launch gap counted in), CUPTI's activity records
 of the kernels, or the host's clock."""
 
 
@@ -143,7 +143,7 @@ class Timing(Record, frozen=True, kw_only=True):
 
     @property
     def sm_clock_mhz(self) -> float:
-        """Mean SM clock of the blocks, in MHz; 0 where that of any is unknown."""
+        """Mean SM clock of the blocks, in MHz; 0 unless there are as many clocks as blocks, all known."""
         clocks = self.blocks_mhz
         if not clocks or len(clocks) != len(self.blocks_us) or min(clocks) <= 0:
             return 0.0
