@@ -106,7 +106,8 @@ def recorded(settings: Settings, reason: str) -> list[Run]:
         GpuperfError: It cannot be read.
     """
     if settings.replay != "auto":
-        return [load_run(RunStore(settings.root / STATE_FOLDER).resolve(settings.replay))]
+        store = RunStore(settings.root / STATE_FOLDER, settings.baselines)
+        return [load_run(store.resolve(settings.replay))]
     runs = newest_recordings(settings.baselines)
     if not runs:
         raise NoGpuError(
