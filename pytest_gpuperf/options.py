@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -36,6 +37,8 @@ class Option:
     """What counts where the default is empty."""
     switch: bool = False
     """Takes no value on the command line; `yes` or `no` in the ini file."""
+    asks: bool = False
+    """Asks for something to be done, where others say how: to be given without `--gpuperf` is a mistake."""
 
     @property
     def shown_default(self) -> str:
@@ -96,6 +99,7 @@ OPTIONS = (
         "after the run accept what was measured as baseline: 'new' tests, 'changed' ones too, or 'all'; "
         "refused when CI is set",
         choices=("never", "new", "changed", "all"),
+        asks=True,
     ),
     Option(
         "replay",
@@ -111,6 +115,7 @@ OPTIONS = (
         "timed in turn on this GPU, by two processes that are restarted several times",
         metavar="REF",
         unset="none",
+        asks=True,
     ),
     Option(
         "sanitize",
@@ -119,6 +124,7 @@ OPTIONS = (
         "counters, and fail those with errors: 'memcheck' (accesses out of bounds), 'racecheck' (races in "
         "shared memory), 'initcheck' (reads of what nobody wrote), 'synccheck' (barriers)",
         choices=("off", "memcheck", "racecheck", "initcheck", "synccheck"),
+        asks=True,
     ),
     Option(
         "counter-cache",
@@ -187,6 +193,23 @@ def is_enabled(config: pytest.Config) -> bool:
     """Whether `--gpuperf` or its ini twin is set."""
     flag = config.getoption("gpuperf")
     return bool(config.getini("gpuperf") if flag is None else flag)
+
+
+def refuse_without_gpuperf(config: pytest.Config) -> None:
+    """Say that what the command line asks for is not done, as `--gpuperf` is missing.
+
+    The ini file may have it for those runs that have `--gpuperf`.
+
+    Raises:
+        pytest.UsageError: The command line, `addopts` included, asks for something.
+    """
+    given = [(option, config.getoption(option.ini)) for option in OPTIONS if option.asks]
+    asked = [f"{option.flag}={value}" for option, value in given if value not in (None, option.default)]
+    if asked:
+        raise pytest.UsageError(
+            f"gpuperf: {' and '.join(asked)} without --gpuperf, and so without effect; "
+            f"expected --gpuperf as well; type `{shlex.join(['pytest', '--gpuperf', *asked])}`"
+        )
 
 
 @dataclass(frozen=True)

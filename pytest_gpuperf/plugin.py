@@ -22,7 +22,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker and, with `--gpuperf`, begin, before other plugins read their options."""
+    """Declare the marker and, with `--gpuperf`, begin, before other plugins read their options.
+
+    Raises:
+        pytest.UsageError: An option has a value it cannot have, or asks for what needs `--gpuperf`.
+    """
     config.addinivalue_line(
         "markers",
         "gpuperf(kernels=None, launches='all', limits=None, tolerance=None, preset=None, metrics=(), "
@@ -39,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_gpuperf.hooks import activate
 
         activate(config)
+    else:
+        options.refuse_without_gpuperf(config)
 
 
 @pytest.hookimpl(tryfirst=True)

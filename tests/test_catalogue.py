@@ -183,6 +183,10 @@ def test_clock_is_in_megahertz() -> None:
     assert short_metrics({raw: 1.755}, {raw: "Ghz"}) == {"sm_clock_mhz": pytest.approx(1755)}
 
 
+def test_a_clock_is_a_condition_and_neither_direction_of_it_is_better() -> None:
+    assert METRICS["sm_clock_mhz"].better == ""
+
+
 def test_spills_are_loads_and_stores_of_local_memory() -> None:
     load, store = (f"smsp__sass_inst_executed_op_local_{op}.sum" for op in ("ld", "st"))
     assert short_metrics({load: 3.0, store: 4.0}, {}) == {"local_spill_instructions": 7.0}

@@ -6,8 +6,10 @@ import pytest
 
 from ncu_command import (
     FULL,
+    LONG,
     PASS,
     WARNINGS,
+    WIDE,
     as_csv,
     as_json,
     go_to_captures,
@@ -65,6 +67,18 @@ def test_a_file_beside_itself_has_not_moved() -> None:
     lines = shown(WARNINGS, "--compare", WARNINGS, "--kernel=^square")
     assert lines[-1] == "nothing moved in #0 square_kernel"
     assert "better" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("file", "other"), [(LONG, WIDE), (WIDE, LONG)])
+def test_what_ncu_rounds_in_its_csv_is_shown_and_neither_better_nor_worse(file: str, other: str) -> None:
+    lines = shown(file, "--compare", other, "--preset=all")  # two pages of one report
+    moved = [line.split() for line in lines if line.split()[:1] == ["shared_memory.driver"]]
+    assert {line[-2] for line in moved} == {"-0.4" if file == LONG else "+0.4"}
+    assert not {"better", "worse"} & set(" ".join(lines).split())
+    assert {row["effect"] for row in as_csv(file, "--compare", other)} == {""}
+    result = as_json(file, "--compare", other)
+    pairs = [*result["kernels"], result["all"]]
+    assert {metric["effect"] for pair in pairs for metric in pair["metrics"].values()} == {""}
 
 
 @needs_ncu_report

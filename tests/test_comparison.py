@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.counters.comparison import changes, pair_up
+from pytest_gpuperf.counters.comparison import change_of, changes, pair_up, visibly_worse
 from pytest_gpuperf.counters.report_file import ReportKernel
 
 if TYPE_CHECKING:
@@ -95,6 +95,26 @@ def test_a_change_has_a_size_and_a_direction(
     assert (change.baseline, change.actual) == (old, new)
     assert change.change_pct == (None if change_pct is None else pytest.approx(change_pct))
     assert change.worse is worse
+
+
+@pytest.mark.parametrize(
+    ("metric", "old", "new", "worse"),
+    [
+        ("duration_us", 1000.0, 1005.0, None),
+        ("duration_us", 1000.0, 1005.1, True),
+        ("duration_us", 1000.0, 994.9, False),
+        ("shared_memory.driver", 1024.0, 1020.0, None),
+        ("local_spill_instructions", 0.0, 1.0, True),
+        ("l2_hit_rate", 1.0, 1.04, None),
+        ("l2_hit_rate", 1.0, 1.06, False),
+        ("l2_hit_rate", 50.0, 49.9, True),  # 0.2 % of it, and 0.1 points
+        ("occupancy_limiter", "warps", "registers", None),
+    ],
+)
+def test_what_rounding_may_have_done_is_not_visibly_worse(
+    metric: str, old: float | str, new: float | str, worse: bool | None
+) -> None:
+    assert visibly_worse(change_of(metric, old, new)) is worse
 
 
 def test_the_largest_mover_comes_first_and_percentages_count_by_points() -> None:

@@ -44,6 +44,55 @@ def test_the_plugin_adds_under_ten_milliseconds_to_the_start() -> None:
     assert min(seconds) < 0.010
 
 
+@pytest.mark.parametrize("where", ["command line", "addopts"])
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        (["--gpuperf-sanitize=memcheck"], "--gpuperf-sanitize=memcheck"),
+        (["--gpuperf-against=HEAD~1"], "'--gpuperf-against=HEAD~1'"),
+        (["--gpuperf-update", "new"], "--gpuperf-update=new"),
+    ],
+)
+def test_what_only_gpuperf_does_is_no_passing_run_without_it(
+    pytester: pytest.Pytester, given: list[str], typed: str, where: str
+) -> None:
+    pytester.makepyfile("def test_k(gpuperf): pass")
+    if where == "addopts":
+        pytester.makeini(f"[pytest]\naddopts = {' '.join(given)}\n")
+    result = pytester.runpytest(*(given if where == "command line" else []))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    flag = typed.strip("'")
+    assert result.errlines[0] == (
+        f"ERROR: gpuperf: {flag} without --gpuperf, and so without effect; "
+        f"expected --gpuperf as well; type `pytest --gpuperf {typed}`"
+    )
+
+
+def test_all_that_only_gpuperf_does_is_named_at_once(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest("--gpuperf-sanitize=memcheck", "--gpuperf-against=main")
+    assert "gpuperf: --gpuperf-against=main and --gpuperf-sanitize=memcheck without" in str(result.stderr)
+    assert "`pytest --gpuperf --gpuperf-against=main --gpuperf-sanitize=memcheck`" in str(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("ini", "given"),
+    [
+        ("", ["--gpuperf-sanitize=off", "--gpuperf-against=", "--gpuperf-update=never"]),
+        ("", ["--gpuperf-budget=2", "--gpuperf-mode=cold", "--gpuperf-strict", "--gpuperf-counters=off"]),
+        ("gpuperf_sanitize = memcheck\ngpuperf_against = main\ngpuperf_update = new\n", []),
+    ],
+    ids=["defaults", "how to measure", "ini file"],
+)
+def test_what_asks_for_nothing_is_silent_without_gpuperf(
+    pytester: pytest.Pytester, ini: str, given: list[str]
+) -> None:
+    pytester.makeini(f"[pytest]\n{ini}")
+    pytester.makepyfile("def test_k(): pass")
+    result = pytester.runpytest(*given)
+    result.assert_outcomes(passed=1)
+    assert "without --gpuperf" not in str(result.stdout) + str(result.stderr)
+
+
 @pytest.mark.parametrize("fixture", ["gpuperf", "gpu_warmup", "gpu_timer", "ncu"])
 def test_a_test_that_measures_is_skipped_with_the_flag_named(pytester: pytest.Pytester, fixture: str) -> None:
     pytester.makepyfile(f"def test_k({fixture}): pass")

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,9 @@ from pytest_gpuperf.counters import report_file
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.counters.report_file import ReportKernel, read_report
 from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CAPTURES = Path(__file__).parent / "data" / "captures"
 FULL = CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz"
@@ -199,6 +203,35 @@ def test_a_file_that_is_none_of_ncus_is_one_error(tmp_path: Path, content: bytes
     path = tmp_path / "broken"
     path.write_bytes(content)
     with pytest.raises(GpuperfError, match=message):
+        read_report(path)
+
+
+@pytest.mark.parametrize("content", [b"NV", b"\0" * 4096, b"version https://git-lfs.github.com/spec/v1\n"])
+@pytest.mark.parametrize(
+    ("name", "pack", "shown"),
+    [
+        ("cut.ncu-rep", bytes, "cut.ncu-rep"),
+        ("cut.ncu-rep.gz", bytes, "cut.ncu-rep.gz"),
+        ("cut.ncu-rep.gz", gzip.compress, "cut.ncu-rep"),
+    ],
+)
+def test_what_is_named_a_report_and_does_not_begin_like_one_is_no_csv_without_a_header(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes], shown: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(pack(content))
+    with pytest.raises(GpuperfError) as raised:
+        read_report(path)
+    assert str(raised.value) == (
+        f"{shown} is no report of ncu's, or a damaged one: it does not begin like a report; "
+        "expected a complete report written by `ncu --export`; copy it again, or profile again"
+    )
+
+
+def test_csv_cut_short_is_told_its_line_though_it_has_the_name_of_a_report(tmp_path: Path) -> None:
+    path = tmp_path / "looks_like.ncu-rep"
+    path.write_bytes(gzip.decompress(WIDE.read_bytes())[:-40])
+    with pytest.raises(GpuperfError, match=r"ncu-rep: line \d+ of the CSV text is not a whole row"):
         read_report(path)
 
 

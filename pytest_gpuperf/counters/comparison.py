@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.counters.report_file import ReportKernel
     from pytest_gpuperf.records import MetricValue
 
+ROUNDING_PCT = 0.5
+"""ncu's long CSV has two decimals, 1024 bytes as 1.02 Kbyte: 1.005 is 1.00 or 1.01, half a per cent off."""
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -87,6 +90,22 @@ def change_of(name: str, old: MetricValue, new: MetricValue, better: Better | No
         worse = (new > old) is (better == "lower")
     change_pct = 100 * (new - old) / abs(old) if old else 0.0 if new == old else None
     return Change(metric=name, baseline=old, actual=new, change_pct=change_pct, worse=worse)
+
+
+def visibly_worse(change: Change) -> bool | None:
+    """Whether a change is for the worse; None where that is open, or ncu's rounding may be it all.
+
+    Percentages have to move by what rounds to 0.1 points, other numbers by more than `ROUNDING_PCT`.
+    """
+    old, new = change.baseline, change.actual
+    if isinstance(old, str) or isinstance(new, str):
+        return None
+    metric = get(change.metric)
+    if metric is not None and metric.unit == "%":
+        rounding = not round(new - old, 1)
+    else:
+        rounding = change.change_pct is not None and abs(change.change_pct) <= ROUNDING_PCT
+    return None if rounding else change.worse
 
 
 def _movement(change: Change) -> float:

@@ -41,6 +41,10 @@ class _Row:
     fields: list[str]
 
 
+class NoHeaderError(GpuperfError):
+    """The text is no CSV of ncu's at all."""
+
+
 def read_csv(text: str) -> list[RawKernel]:
     """Read all kernels of `ncu --csv` output, in the order in which they stand there.
 
@@ -51,7 +55,8 @@ def read_csv(text: str) -> list[RawKernel]:
         text: The output, with or without ncu's `==PROF==` lines.
 
     Raises:
-        GpuperfError: There is no header of ncu's in the text, or a line after it is not a whole row.
+        NoHeaderError: There is no header of ncu's in the text.
+        GpuperfError: A line after the header is not a whole row.
     """
     rows = _rows(text)
     header = next(rows).fields
@@ -73,7 +78,7 @@ def _rows(text: str) -> Iterator[_Row]:
     kept = [i for i, line in enumerate(lines) if not line.startswith("==")]
     start = next((k for k, i in enumerate(kept) if _is_header(lines[i])), None)
     if start is None:
-        raise GpuperfError(
+        raise NoHeaderError(
             "the text has no CSV header of ncu's",
             expected='a line with the columns "ID" and "Kernel Name"',
             next_step="print the report with `ncu --import REPORT --csv --page raw`",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.counters.catalogue import METRICS, nearest, source_names
-from pytest_gpuperf.counters.csv_reader import read_csv
+from pytest_gpuperf.counters.csv_reader import NoHeaderError, read_csv
 from pytest_gpuperf.counters.isolated_reader import read_report_isolated
 from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.counters.ncu_rules import Rule  # noqa: TC001
@@ -168,6 +168,12 @@ def _read(path: Path, names: Sequence[str] | None) -> list[RawKernel]:
     try:
         return read_csv(text)
     except GpuperfError as error:
+        if isinstance(error, NoHeaderError) and path.name.removesuffix(".gz").endswith(".ncu-rep"):
+            raise GpuperfError(
+                f"{path.name} is no report of ncu's, or a damaged one: it does not begin like a report",
+                expected="a complete report written by `ncu --export`",
+                next_step="copy it again, or profile again",
+            ) from None
         raise GpuperfError(
             f"{path.name}: {error.found}", expected=error.expected, next_step=error.next_step
         ) from None

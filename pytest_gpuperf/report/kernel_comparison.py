@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.catalogue import METRICS
 from pytest_gpuperf.counters.combine import combine_both
-from pytest_gpuperf.counters.comparison import changes, pair_up
+from pytest_gpuperf.counters.comparison import changes, pair_up, visibly_worse
 from pytest_gpuperf.report.kernel_table import NAME_COLUMNS, launch_name, show_duration, show_metric
 from pytest_gpuperf.report.layout import INDENT, Column, cut_middle, lay_out, wrapped
 from pytest_gpuperf.verdict.result import printable, show_pair
@@ -125,14 +125,9 @@ def _change_lines(
 
 
 def _effect(found: Sequence[Change | None]) -> Column:
-    worse = [None if change is None or _is_rounding(change) else change.worse for change in found]
+    worse = [None if change is None else visibly_worse(change) for change in found]
     words = {True: "worse", False: "better", None: ""}
     return Column("", [words[one] for one in worse], "left", [STYLES[one] for one in worse])
-
-
-def _is_rounding(change: Change) -> bool:
-    """Whether a change is too small to be seen: ncu's CSVs round."""
-    return show_movement(change, _unit(change)).lstrip("+-").startswith("0.0 ")
 
 
 def _show_pair(change: Change, unit: str) -> tuple[str, str]:

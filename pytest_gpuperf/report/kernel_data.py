@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_gpuperf.counters.combine import combine_both
-from pytest_gpuperf.counters.comparison import changes, pair_up
+from pytest_gpuperf.counters.comparison import changes, pair_up, visibly_worse
 from pytest_gpuperf.counters.ncu_rules import by_speedup
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _changes(
             "new": change.actual,
             "unit": units.get(change.metric, ""),
             "change_pct": change.change_pct,
-            "effect": EFFECTS[change.worse],
+            "effect": EFFECTS[visibly_worse(change)],
         }
         for change in changes(old, new, metrics)
     }
@@ -135,7 +135,7 @@ def _changes(
 def _row(change: Change, units: Mapping[str, str]) -> tuple[object, ...]:
     pct = "" if change.change_pct is None else change.change_pct
     unit = units.get(change.metric, "")
-    return change.metric, unit, change.baseline, change.actual, pct, EFFECTS[change.worse]
+    return change.metric, unit, change.baseline, change.actual, pct, EFFECTS[visibly_worse(change)]
 
 
 def _one_side(

@@ -68,7 +68,7 @@ SPEED = (
     Metric(
         "sm_clock_mhz",
         "MHz",
-        "higher",
+        "",
         Tier.STATE,
         Combining.DURATION,
         _SOL,
