@@ -114,6 +114,18 @@ def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
     pytester.runpytest("--gpuperf", f"--gpuperf-replay={artifact}").assert_outcomes(passed=1)
 
 
+def test_a_recording_can_be_replayed_by_its_id_and_is_not_the_latest_run(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    recorded = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
+    add_recording(recorded)
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf", f"--gpuperf-replay={recorded.id}").assert_outcomes(passed=1)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "passed" not in result.stdout.str()
+
+
 def test_a_recorded_wrong_output_fails_before_its_time_is_looked_at(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:

@@ -106,7 +106,9 @@ def recorded(settings: Settings, reason: str) -> list[Run]:
         GpuperfError: It cannot be read.
     """
     if settings.replay != "auto":
-        store = RunStore(settings.root / STATE_FOLDER, settings.baselines)
+        # The newest of this machine, of which a recording is none.
+        recordings = None if settings.replay == "latest" else settings.baselines
+        store = RunStore(settings.root / STATE_FOLDER, recordings)
         return [load_run(store.resolve(settings.replay))]
     runs = newest_recordings(settings.baselines)
     if not runs:
