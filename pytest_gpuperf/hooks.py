@@ -10,8 +10,8 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.facade import Gpuperf
 from pytest_gpuperf.item_state import STATE, ItemState, Marker
-from pytest_gpuperf.options import Settings
 from pytest_gpuperf.session import Session, start
+from pytest_gpuperf.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

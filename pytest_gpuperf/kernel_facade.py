@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.counters.selection import Launches
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
-    from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import StaticKernel, Trace
+    from pytest_gpuperf.settings import Settings
 
 
 class KernelFacade:

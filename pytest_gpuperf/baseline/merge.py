@@ -11,8 +11,8 @@ from pytest_gpuperf.baseline.gather import gather, in_order
 from pytest_gpuperf.baseline.schema import TestBaseline, suite_of
 from pytest_gpuperf.baseline.update import ChangingFile, Update
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.options import in_ci
 from pytest_gpuperf.records import NO_GPU, Run
+from pytest_gpuperf.settings import in_ci
 from pytest_gpuperf.static.parts import split_run
 from pytest_gpuperf.verdict.gate import Gate
 

@@ -18,8 +18,8 @@ from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.counters.plan import PassFolder, Plan
 from pytest_gpuperf.cupti.binding import CuptiError
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.options import PROFILING_PASS_ENV
 from pytest_gpuperf.records import Profile
+from pytest_gpuperf.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

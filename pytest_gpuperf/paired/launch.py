@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest_gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.options import WORKER_ENV
 from pytest_gpuperf.paired import start
 from pytest_gpuperf.paired.messages import Plan
+from pytest_gpuperf.settings import WORKER_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

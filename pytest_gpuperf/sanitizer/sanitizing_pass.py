@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.counters.ncu import run_under_ncu
 from pytest_gpuperf.counters.plan import PassFolder, Plan
-from pytest_gpuperf.options import SANITIZING_PASS_ENV
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.sanitizer.log_reader import read_log
 from pytest_gpuperf.sanitizer.messages import explain
 from pytest_gpuperf.sanitizer.tool import environment
 from pytest_gpuperf.sanitizer.wording import errors_of
+from pytest_gpuperf.settings import SANITIZING_PASS_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
-    from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Environment, Run, SanitizerResult
+    from pytest_gpuperf.settings import Settings
     from pytest_gpuperf.verdict.limits import Limit
     from pytest_gpuperf.verdict.result import TestVerdict
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.instruments.base import Instruments
     from pytest_gpuperf.item_state import ItemState
-    from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.settings import Settings
 
 OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     # Nobody can answer a debugger here.

@@ -13,7 +13,7 @@ from pytest_gpuperf.session.base import Session, now
 if TYPE_CHECKING:
     import datetime
 
-    from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.settings import Settings
 
 
 def timestamp(moment: datetime.datetime) -> str:

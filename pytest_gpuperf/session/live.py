@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pytest_gpuperf.counters.ncu import Ncu
     from pytest_gpuperf.instruments.base import Call
     from pytest_gpuperf.item_state import ItemState
-    from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.paired_pass import PairedPass
     from pytest_gpuperf.records import Environment, GpuInfo, Timing
     from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
+    from pytest_gpuperf.settings import Settings
     from pytest_gpuperf.verdict.result import TestResult
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"

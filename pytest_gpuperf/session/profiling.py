@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.settings import Settings
 
 
 def prepare_child(config: pytest.Config, folder: Path) -> None:

@@ -15,8 +15,8 @@ from pytest_gpuperf.static.kernel import is_static
 
 if TYPE_CHECKING:
     from pytest_gpuperf.item_state import ItemState
-    from pytest_gpuperf.options import Settings
     from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.settings import Settings
     from pytest_gpuperf.verdict.result import TestResult
 
 JUDGED_AGAIN = ("", "AssertionError", "Failed")

@@ -10,7 +10,7 @@ from pytest_gpuperf.session.child import ChildSession
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.settings import Settings
 
 
 class SanitizingSession(ChildSession):

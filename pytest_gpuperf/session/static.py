@@ -11,7 +11,7 @@ from pytest_gpuperf.session.keeping import KeepingSession
 
 if TYPE_CHECKING:
     from pytest_gpuperf.errors import GpuperfError
-    from pytest_gpuperf.options import Settings
+    from pytest_gpuperf.settings import Settings
 
 
 class StaticSession(KeepingSession):

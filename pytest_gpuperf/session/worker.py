@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.options import WORKER_ENV
 from pytest_gpuperf.paired.messages import Collected, Compare, Ended, Plan, Ready, Started, WorkerEnd
 from pytest_gpuperf.paired.modules import Modules
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildSession
+from pytest_gpuperf.settings import WORKER_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from pytest_gpuperf.instruments.worker import Preparer
-    from pytest_gpuperf.options import Settings
     from pytest_gpuperf.paired.messages import Answer, Command
+    from pytest_gpuperf.settings import Settings
 
 OPTIONS_OF_A_WORKER: Mapping[str, object] = {
     **OPTIONS_OF_A_CHILD,
