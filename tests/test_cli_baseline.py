@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,6 @@ from msgspec import structs
 
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.project import Project, find_project, find_root
 from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import ClockModel, Measurement
 from pytest_gpuperf.runs import RunStore, encode_run, recording_path
@@ -297,37 +295,6 @@ def test_names_from_a_run_cannot_steer_the_terminal(project: Path) -> None:
     assert "\x1b" not in gpuperf("baseline", "diff").output
 
 
-CONFIGS = {
-    "pytest.ini": "[pytest]\ngpuperf_baselines = perf/expected\ngpuperf_tolerance = 20\n",
-    "pytest.toml": "[pytest]\ngpuperf_baselines = 'perf/expected'\ngpuperf_tolerance = '20'\n",
-    "pyproject.toml": (
-        "[tool.pytest.ini_options]\ngpuperf_baselines = 'perf/expected'\ngpuperf_tolerance = 20\n"
-    ),
-    "tox.ini": "[tox]\n[pytest]\ngpuperf_baselines = perf/expected\ngpuperf_tolerance = 20\n",
-    "setup.cfg": "[tool:pytest]\ngpuperf_baselines = perf/expected\ngpuperf_tolerance = 20\n",
-}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_project_is_the_one_that_pytest_finds(
-    project: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    root, below = project / "package", project / "package" / "tests" / "gpu"
-    below.mkdir(parents=True)
-    (root / name).write_text(CONFIGS[name], encoding="utf-8")
-    (root / "tests" / "tox.ini").write_text("[tox]\nenvlist = py\n", encoding="utf-8")
-    monkeypatch.chdir(below)
-    found = Project(root=root, baselines=root / "perf" / "expected", tolerance_pct=20.0)
-    assert find_project() == found
-    assert find_project(baselines=below) == replace(found, baselines=below)
-
-
-def test_file_of_pytest_alone_comes_first_even_where_it_says_nothing(project: Path) -> None:
-    (project / "pytest.ini").touch()
-    (project / "tox.ini").write_text(CONFIGS["tox.ini"], encoding="utf-8")
-    assert find_project().baselines == project / "baselines"
-
-
 def test_tolerance_of_the_configuration_decides_what_moved(project: Path) -> None:
     (project / "pytest.ini").write_text("[pytest]\ngpuperf_tolerance = 50\n", encoding="utf-8")
     store(project, one_test(time_us=5.0))
@@ -335,27 +302,3 @@ def test_tolerance_of_the_configuration_decides_what_moved(project: Path) -> Non
     store(project, run(record(main=measured(6.0)), id="29990101-000000-0000"))
     assert gpuperf("baseline", "diff", "--exit-code").exit_code == 0
     assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "5").exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("pytest.ini", "[pytest\n", "pytest.ini cannot be read"),
-        ("pyproject.toml", "[tool", "pyproject.toml cannot be read"),
-        ("pytest.ini", "[pytest]\ngpuperf_tolerance = much\n", "gpuperf_tolerance is 'much'"),
-    ],
-)
-def test_broken_configuration_is_named(project: Path, name: str, text: str, said: str) -> None:
-    (project / name).write_text(text, encoding="utf-8")
-    result = gpuperf("baseline", "status")
-    assert result.exit_code == 2
-    assert result.output.startswith(f"gpuperf: error: {said}")
-
-
-def test_root_is_the_nearest_folder_with_runs_or_git(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "package" / ".gpuperf").mkdir(parents=True)
-    (tmp_path / "package" / "tests").mkdir()
-    (tmp_path / "docs").mkdir()
-    assert find_root(tmp_path / "package" / "tests") == tmp_path / "package"
-    assert find_root(tmp_path / "docs") == tmp_path
