@@ -22,6 +22,7 @@ from run_builders import measured, record, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pytest_gpuperf.records import Run
 
@@ -56,6 +57,14 @@ def cupti_host_library() -> None:
         supported_metrics("gh100")
     except NoHostLibraryError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The root of an empty project, which is the working directory."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CI", raising=False)
-    return tmp_path
-
-
 def store(project: Path, *runs: Run) -> None:
     for one in runs:
         RunStore(project / ".gpuperf").write(one)

@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 VIT = "t/test_vit.py::test_"
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    return tmp_path
 
 
 def store(project: Path, *tests: TestRecord) -> None:

@@ -35,13 +35,6 @@ SLOW: dict[str, MetricValue] = {
 }
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def measured(metrics: dict[str, MetricValue], time_us: float, name: str = "square_kernel") -> Measurement:
     kernels = (KernelProfile(name=name, metrics=metrics),)
     return Measurement(timing=timing(time_us), profile=Profile(kernels=kernels, combined=metrics))

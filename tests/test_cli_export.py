@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run, TimingMode
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def export(project: Path, exported: Run, *args: str) -> Result:
     RunStore(project / ".gpuperf").write(exported)
     return CliRunner().invoke(main, ["export", exported.id, *args])

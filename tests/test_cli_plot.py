@@ -26,13 +26,6 @@ SQUARE = "t/test_square.py::test_"
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def matplotlib() -> object:
     return pytest.importorskip("matplotlib")
 

@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 CONFIGS = {
     "pytest.ini": "[pytest]\ngpuperf_baselines = perf/expected\ngpuperf_tolerance = 20\n",
     "pytest.toml": "[pytest]\ngpuperf_baselines = 'perf/expected'\ngpuperf_tolerance = '20'\n",

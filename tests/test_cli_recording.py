@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def add(project: Path, added: Run, *args: str) -> Result:
     RunStore(project / ".gpuperf").write(added)
     return CliRunner().invoke(main, ["recording", "add", added.id, *args])

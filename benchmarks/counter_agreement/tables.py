@@ -96,7 +96,7 @@ def cost(results: Results) -> str:
         kernels = sum(call.nsight_python is not None for call in calls) * REPEATS
         title = f"nsight-python {results.nsight_python}"
         rows.append((title, *_beyond_plain(results, results.nsight_python_seconds, kernels)))
-    return table(("", "kernels", "s a kernel", "from, to"), rows)
+    return table(("", "kernels", "s a kernel", "from, to; or in all"), rows)
 
 
 def nsight_python(results: Results) -> str:

@@ -1,7 +1,6 @@
 """A fresh process that times short kernels on one piece of memory again and again, and on other pieces.
 
-What differs between pieces and not between repetitions is where memory lies: which slices of L2 and which
-channels of DRAM serve it, and how far they are from the SMs that ask.
+What differs between pieces and not between repetitions is where memory lies.
 """
 
 from __future__ import annotations

@@ -35,11 +35,11 @@ def durations(calls: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Tru
     ours = {name for name, _ in profiled(lambda: None, buffer.zero_, 3)}
     for kernel, fn in calls.items():
         warm_up(fn)
-        times = round(min(max(WINDOW_US / roughly_us(fn), LEAST_CALLS), MOST_CALLS))
+        count = round(min(max(WINDOW_US / roughly_us(fn), LEAST_CALLS), MOST_CALLS))
         found = {}
         for condition, before in (("hot_us", nothing), ("cold_us", buffer.zero_)):
-            records = [record for record in profiled(fn, before, times) if record[0] not in ours]
-            found[condition] = round(float(trim_mean(by_call(records, times), 0.2)), 4)
+            records = [record for record in profiled(fn, before, count) if record[0] not in ours]
+            found[condition] = round(float(trim_mean(by_call(records, count), 0.2)), 4)
         yield kernel, Truth(**found)
 
 

@@ -85,10 +85,10 @@ def compare(
 
     Counters have three tiers: an exact one (registers, occupancy, launches) has no tolerance, nor has a count
     that was 0; a near-exact one, which counts work, is shown beyond 0.1 % where one session has read it,
-    beyond the larger of that and 3 times the range where several differ, and beyond nothing where several
-    agree; one that depends on the GPU's state is shown beyond 2 %, and one in per cent only beyond 1 point
-    too. Where the time improved or other kernels run, no exact counter is a regression: they may pay with
-    registers for what they gain.
+    beyond the larger of that and 3 times the range, up to 2 %, where several differ, and beyond nothing where
+    several agree; one that depends on the GPU's state is shown beyond 2 %, and one in per cent only beyond
+    1 point too. Where the time improved or other kernels run, no exact counter is a regression: they may pay
+    with registers for what they gain.
 
     Another tool, or other caches, give other values to all but the exact ones, which alone are compared then.
     Of other launches of the call nothing is.
