@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 from benchmarks import results_file
 from benchmarks.markdown import provenance, table, us
-from pytest_gpuperf.json_files import write_files
 from pytest_gpuperf.records import ClockModel, Environment, Record
-from pytest_gpuperf.timing.clock_model import normalise
+from pytest_gpuperf.records.json_files import write_files
+from pytest_gpuperf.statistics.clock_model import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.timing.batch import Block
-    from pytest_gpuperf.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.batch import Block
+    from pytest_gpuperf.measure.timing.prepared import Prepared
 
 SCHEMA = 1
 ROUNDS = 3
@@ -117,11 +117,11 @@ def measure() -> Results:
     """Time the kernels on the current device."""
     from benchmarks.children import ROOT
     from benchmarks.timing_accuracy.kernels import matmul, softmax, square
-    from pytest_gpuperf.device.conditions import Nvml
-    from pytest_gpuperf.device.environment import environment
-    from pytest_gpuperf.device.gpu import gpu_info
-    from pytest_gpuperf.timing.burn import Burn
-    from pytest_gpuperf.timing.timer import Timer
+    from pytest_gpuperf.measure.device.conditions import Nvml
+    from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu import gpu_info
+    from pytest_gpuperf.measure.timing.burn import Burn
+    from pytest_gpuperf.measure.timing.timer import Timer
 
     gpu = gpu_info()
     nvml = Nvml(gpu.uuid)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pytest_gpuperf.json_files import decode_versioned
+from pytest_gpuperf.records.json_files import decode_versioned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -41,7 +41,7 @@ def printed(command: str, project: Path, log: Path) -> str:
     os.environ.clear()
     os.environ.update(environ, COLUMNS=str(COLUMNS), NO_COLOR="1", CUDA_VISIBLE_DEVICES="")
     # Other plugins have their own lines in the output.
-    os.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_PLUGINS="pytest_gpuperf.plugin")
+    os.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_PLUGINS="pytest_gpuperf.plugin.entry")
     os.chdir(project)
     with log.open("w", encoding="utf-8") as stream:
         os.dup2(stream.fileno(), 1)

@@ -13,25 +13,25 @@ from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
-from pytest_gpuperf.counters.catalogue import METRICS, ncu_metric_names
-from pytest_gpuperf.counters.chips import CHIPS
-from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
-from pytest_gpuperf.counters.plan import PassFolder
-from pytest_gpuperf.counters.presets import PRESETS, PURPOSES
-from pytest_gpuperf.diagnosis import RULES
-from pytest_gpuperf.options import OPTIONS
+from pytest_gpuperf.judge.explain import RULES
+from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, passes_each
+from pytest_gpuperf.measure.device.occupancy import MULTIPROCESSORS
+from pytest_gpuperf.measure.sanitizer.assignment import assign
+from pytest_gpuperf.measure.sanitizer.log_reader import read_log
+from pytest_gpuperf.measure.sanitizer.sanitizing_pass import HITS_KEPT
+from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.metrics import METRICS, ncu_metric_names
+from pytest_gpuperf.metrics.chips import CHIPS
+from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
+from pytest_gpuperf.processes.plan import PassFolder
 from pytest_gpuperf.records import SanitizerResult
-from pytest_gpuperf.sanitizer.assignment import assign
-from pytest_gpuperf.sanitizer.log_reader import read_log
-from pytest_gpuperf.sanitizer.sanitizing_pass import HITS_KEPT
-from pytest_gpuperf.sanitizer.wording import errors_of
-from pytest_gpuperf.static.occupancy import MULTIPROCESSORS
+from pytest_gpuperf.settings.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from pytest_gpuperf.counters.catalogue import Metric
+    from pytest_gpuperf.metrics import Metric
 
 Found = TypeVar("Found")
 
@@ -105,7 +105,7 @@ def presets(root: Path) -> str:
             passes_each(chip, [ncu_metric_names(names, chip) for names in sets]) for chip in SHOWN_CHIPS
         ]
     except NoHostLibraryError:
-        page = (root / "docs" / "metrics.md").read_text(encoding="utf-8")
+        page = (root / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
         return page.partition("<!-- generated: presets -->\n")[2].partition("\n\n")[0] + "\n"
     rows = [
         (f"`{name}`", PURPOSES[name], str(len(PRESETS[name])), *(str(of_chip[i]) for of_chip in passes))

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from pytest_gpuperf.baseline.schema import Baseline
-from pytest_gpuperf.correctness import check
-from pytest_gpuperf.counters.plan import PassFolder
-from pytest_gpuperf.counters.profiling_pass import ProfilingPass
-from pytest_gpuperf.counters.selection import Selection
-from pytest_gpuperf.cupti.activity import Activity
+from pytest_gpuperf.cli.init.plan import plan
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.instruments.base import Call
-from pytest_gpuperf.json_files import write_files
+from pytest_gpuperf.measure.correctness import check
+from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.static.kernel import SOURCE
+from pytest_gpuperf.processes.plan import PassFolder
 from pytest_gpuperf.records import (
     NO_GPU,
     RUN_SCHEMA,
@@ -33,9 +31,11 @@ from pytest_gpuperf.records import (
     Run,
     TestRecord,
 )
-from pytest_gpuperf.runs import RunStore, encode_run, newest_recordings, recording_path
-from pytest_gpuperf.starter.plan import plan
-from pytest_gpuperf.static.kernel import SOURCE
+from pytest_gpuperf.records.baseline import Baseline
+from pytest_gpuperf.records.json_files import write_files
+from pytest_gpuperf.records.runs import RunStore, encode_run, newest_recordings, recording_path
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.base_instruments import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable

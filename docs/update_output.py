@@ -64,7 +64,7 @@ class Block:
 
 def pages(root: Path) -> list[Path]:
     """README, CONTRIBUTING and the pages of the documentation."""
-    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def blocks(root: Path) -> list[Block]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf._version import __version__
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.configurations.break_even import BreakEven, break_even
-    from pytest_gpuperf.counters.combine import combine
-    from pytest_gpuperf.counters.report_file import ReportKernel, read_report
+    from pytest_gpuperf.compare.break_even import BreakEven, break_even
     from pytest_gpuperf.errors import GpuperfError
-    from pytest_gpuperf.facade import Gpuperf
+    from pytest_gpuperf.measure.device.occupancy import Occupancy, occupancy
+    from pytest_gpuperf.measure.ncu.combine import combine
+    from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
+    from pytest_gpuperf.plugin.facade import Gpuperf
     from pytest_gpuperf.records import (
         Correctness,
         Measurement,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         TracedKernel,
         WarmUp,
     )
-    from pytest_gpuperf.static.occupancy import Occupancy, occupancy
 
 __all__ = [
     "BreakEven",
@@ -51,15 +51,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BreakEven": "configurations.break_even",
-    "Gpuperf": "facade",
+    "BreakEven": "compare.break_even",
+    "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
-    "Occupancy": "static.occupancy",
-    "ReportKernel": "counters.report_file",
-    "break_even": "configurations.break_even",
-    "combine": "counters.combine",
-    "occupancy": "static.occupancy",
-    "read_report": "counters.report_file",
+    "Occupancy": "measure.device.occupancy",
+    "ReportKernel": "measure.ncu.report_file",
+    "break_even": "compare.break_even",
+    "combine": "measure.ncu.combine",
+    "occupancy": "measure.device.occupancy",
+    "read_report": "measure.ncu.report_file",
 }
 
 

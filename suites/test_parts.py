@@ -9,7 +9,7 @@ import torch
 
 if TYPE_CHECKING:
     from pytest_gpuperf import Gpuperf
-    from pytest_gpuperf.facade import GpuTimer, GpuWarmUp, Ncu
+    from pytest_gpuperf.plugin.facade import GpuTimer, GpuWarmUp, Ncu
 
 
 @pytest.fixture

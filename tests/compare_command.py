@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner, Result
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.runs import RunStore
+from pytest_gpuperf.records.runs import RunStore
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import torch
 import pytest_gpuperf.report.publish
 import pytest_gpuperf.session.live
 import pytest_gpuperf.session.replay  # noqa: F401
-from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, supported_metrics
-from pytest_gpuperf.runs import encode_run, recording_path
+from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, supported_metrics
+from pytest_gpuperf.records.runs import encode_run, recording_path
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:

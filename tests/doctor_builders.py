@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.cli.doctor.machine import Machine, Torch
+from pytest_gpuperf.cli.doctor.nvml import Driver, GpuState
 from pytest_gpuperf.cli.project import Project
-from pytest_gpuperf.counters.ncu import Ncu
-from pytest_gpuperf.doctor.machine import Machine, Torch
-from pytest_gpuperf.doctor.nvml import Driver, GpuState
+from pytest_gpuperf.measure.ncu.ncu import Ncu
 from pytest_gpuperf.records import GpuInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import Finding
 
 UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
 H200 = GpuInfo(

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.cupti.activity import Activity
-from pytest_gpuperf.cupti.binding import Cupti, refusal
+from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.cupti.binding import Cupti, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_gpuperf.cupti import params
+    from pytest_gpuperf.measure.cupti import params
 
 HOST, PROFILER, CONTEXT = 4711, 4712, 4713
 NAN = float("nan")

@@ -99,7 +99,7 @@ def pytest_configure() -> None:
     from run_builders import H200, one_test
 
     pytest_gpuperf.session.live.why_not_live = lambda: ""
-    stand_in("pytest_gpuperf.device.gpu", gpu_info=lambda: H200)
-    stand_in("pytest_gpuperf.device.environment", environment=lambda *_: one_test().environment)
-    stand_in("pytest_gpuperf.timing.timer", Timer=FakeTimer)
-    stand_in("pytest_gpuperf.instruments.live", LiveInstruments=FakeInstruments)
+    stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: H200)
+    stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)
+    stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
+    stand_in("pytest_gpuperf.session.live_instruments", LiveInstruments=FakeInstruments)

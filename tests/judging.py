@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.baseline.schema import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
-from pytest_gpuperf.verdict.judge import Hints, judge
+from pytest_gpuperf.judge.judge import Hints, judge
+from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
 from run_builders import gate_of
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.judge.result import TestVerdict
     from pytest_gpuperf.records import (
         MetricValue,
         TestRecord,
     )
-    from pytest_gpuperf.verdict.result import TestVerdict
 
 HINTS = Hints(
     accept="accept it with: gpuperf baseline accept",

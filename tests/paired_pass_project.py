@@ -9,8 +9,8 @@ from paired_project import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.paired.paired_pass import PairedPass
-    from pytest_gpuperf.paired.series import PairedTime
+    from pytest_gpuperf.against.paired_pass import PairedPass
+    from pytest_gpuperf.against.series import PairedTime
 
 TEST = """
 from kernels import kernel

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 import pytest_gpuperf
-from pytest_gpuperf.paired.candidate import Candidate
-from pytest_gpuperf.paired.git import Repository
-from pytest_gpuperf.paired.launch import Invocation
-from pytest_gpuperf.paired.paired_pass import PairedPass
+from pytest_gpuperf.against.candidate import Candidate
+from pytest_gpuperf.against.git import Repository
+from pytest_gpuperf.against.launch import Invocation
+from pytest_gpuperf.against.paired_pass import PairedPass
 from pytest_gpuperf.records import PairedTiming, Run
-from pytest_gpuperf.verdict.decision import Thresholds
+from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ class Project:
             "PYTHONPATH": os.pathsep.join(map(str, path)),
             "TMPDIR": str(self.temporary),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_PLUGINS": "pytest_gpuperf.plugin",
+            "PYTEST_PLUGINS": "pytest_gpuperf.plugin.entry",
         }
 
     def session(

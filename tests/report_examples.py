@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_gpuperf.judge.gate import TimeComparison
+from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import (
     Conditions,
     Environment,
@@ -16,9 +18,7 @@ from pytest_gpuperf.records import (
     Toolchain,
     WarmUp,
 )
-from pytest_gpuperf.verdict.decision import Decision, Outcome
-from pytest_gpuperf.verdict.gate import TimeComparison
-from pytest_gpuperf.verdict.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.statistics.decision import Decision, Outcome
 
 ENVIRONMENT = Environment(
     gpu=GpuInfo(name="NVIDIA H200", slug="nvidia-h200"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.baseline.schema import Baseline, BaselineGpu, RunNote
+from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.records import (
     RUN_SCHEMA,
     Correctness,
@@ -21,13 +21,13 @@ from pytest_gpuperf.records import (
     TimingMode,
     Toolchain,
 )
-from pytest_gpuperf.verdict.gate import Gate
+from pytest_gpuperf.records.baseline import Baseline, BaselineGpu, RunNote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.baseline.schema import TestBaseline
     from pytest_gpuperf.records import MetricValue
+    from pytest_gpuperf.records.baseline import TestBaseline
 
 NODEID = "suites/test_square.py::test_triton[1823x781]"
 BUSY = {"sm_throughput": 30.0, "memory_throughput": 40.0, "waves": 8.0, "duration_us": 50.0}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytest_gpuperf.measure.static import triton_kernel
 from pytest_gpuperf.records import StaticKernel
-from pytest_gpuperf.runs import RunStore, load_run
-from pytest_gpuperf.static import triton_kernel
+from pytest_gpuperf.records.runs import RunStore, load_run
 
 if TYPE_CHECKING:
     import pytest

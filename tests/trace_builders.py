@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.trace.chrome import ChromeTrace, parse_chrome_trace
-from pytest_gpuperf.trace.summary import summarise
+from pytest_gpuperf.measure.trace.chrome import ChromeTrace, parse_chrome_trace
+from pytest_gpuperf.measure.trace.summary import summarise
 
 H200_PROPERTIES = {
     "id": 0,

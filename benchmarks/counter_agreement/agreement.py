@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters.catalogue import METRICS
+from pytest_gpuperf.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

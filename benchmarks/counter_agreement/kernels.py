@@ -17,12 +17,12 @@ import msgspec
 import torch
 
 from benchmarks.counter_agreement.results import REPEATS, Reading
-from pytest_gpuperf.counters.chips import chip_of
-from pytest_gpuperf.counters.in_process import InProcessCounters
-from pytest_gpuperf.counters.presets import PRESETS
-from pytest_gpuperf.counters.selection import Selection
-from pytest_gpuperf.device.gpu import gpu_info
-from pytest_gpuperf.instruments.base import Call
+from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.metrics.presets import PRESETS
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.base_instruments import Call
 from suites.kernels.gemm import TILES, matmul_triton
 from suites.kernels.square import square_triton
 

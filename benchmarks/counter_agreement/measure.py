@@ -17,21 +17,21 @@ from benchmarks.children import ROOT
 from benchmarks.counter_agreement.kernels import METRICS, longest, reading
 from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, SCHEMA, Agreement, Results
-from pytest_gpuperf.counters.catalogue import ncu_metric_names
-from pytest_gpuperf.counters.chips import chip_of
-from pytest_gpuperf.counters.isolated_reader import read_report_isolated
-from pytest_gpuperf.counters.ncu import find_ncu
-from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
-from pytest_gpuperf.device.environment import environment
-from pytest_gpuperf.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.environment import environment
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
+from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
+from pytest_gpuperf.metrics import ncu_metric_names
+from pytest_gpuperf.metrics.chips import chip_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarks.counter_agreement.results import Reading
-    from pytest_gpuperf.counters.ncu import Ncu
-    from pytest_gpuperf.counters.raw_kernel import RawKernel
+    from pytest_gpuperf.measure.ncu.ncu import Ncu
+    from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 
 NAMES = tuple(LEAST_BYTES)
 _CHILD = (sys.executable, "-m", "benchmarks.counter_agreement.kernels")

@@ -15,15 +15,15 @@ from benchmarks.gate_power.kernels import POWER_LIMITED
 from benchmarks.gate_power.samples import Began, Failed, Paired, Screened
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
-from pytest_gpuperf.verdict.decision import Thresholds
-from pytest_gpuperf.verdict.moderated import within
+from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics.variance import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.gate_power.samples import Line
-    from pytest_gpuperf.verdict.moderated import Variance
+    from pytest_gpuperf.statistics.variance import Variance
 
 SCHEMA = 2
 STORED = (1, 3, 5, 8)

@@ -7,14 +7,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from benchmarks.gate_power.verdicts import Tally
-from pytest_gpuperf.verdict.decision import Outcome
-from pytest_gpuperf.verdict.paired import decide_paired, next_look
+from pytest_gpuperf.statistics.decision import Outcome
+from pytest_gpuperf.statistics.sequential import decide_paired, next_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from benchmarks.gate_power.samples import Paired
-    from pytest_gpuperf.verdict.decision import Decision, Thresholds
+    from pytest_gpuperf.statistics.decision import Decision, Thresholds
 
     Couple = tuple[Paired, Paired]
     """Two restarts; in the first of them the old code goes ahead, in the second the new code."""

@@ -11,12 +11,12 @@ import msgspec
 from benchmarks.children import Child, ChildError, say
 from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS, POWER_LIMITED
 from benchmarks.gate_power.samples import Began, Failed, Line, Paired
-from pytest_gpuperf.paired.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
+from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.verdict.paired import Side
+    from pytest_gpuperf.statistics.sequential import Side
 
 SCREEN = "benchmarks.gate_power.workers:screen"
 TAKE_TURNS = "benchmarks.gate_power.workers:take_turns"

@@ -14,7 +14,10 @@ import msgspec
 
 from benchmarks.gate_power.kernels import POWER_LIMITED
 from benchmarks.gate_power.verdicts import Tally
-from pytest_gpuperf.baseline.schema import (
+from pytest_gpuperf.baseline.sessions import merged_time
+from pytest_gpuperf.judge.gate import Gate
+from pytest_gpuperf.records import RUN_SCHEMA, Environment, GpuInfo, Run, Toolchain
+from pytest_gpuperf.records.baseline import (
     BASELINE_SCHEMA,
     Baseline,
     BaselineGpu,
@@ -23,20 +26,17 @@ from pytest_gpuperf.baseline.schema import (
     TestBaseline,
     TimeBaseline,
 )
-from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.records import RUN_SCHEMA, Environment, GpuInfo, Run, Toolchain
-from pytest_gpuperf.timing.clock_model import normalise_blocks
-from pytest_gpuperf.timing.estimate import trimmed_mean
-from pytest_gpuperf.verdict.gate import Gate
-from pytest_gpuperf.verdict.moderated import within
+from pytest_gpuperf.statistics.clock_model import normalise_blocks
+from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.variance import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.gate_power.samples import Screened
     from pytest_gpuperf.records import Timing
-    from pytest_gpuperf.verdict.decision import Thresholds
-    from pytest_gpuperf.verdict.moderated import Variance
+    from pytest_gpuperf.statistics.decision import Thresholds
+    from pytest_gpuperf.statistics.variance import Variance
 
 LABEL = "main"
 _SOMEWHERE = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from benchmarks.gate_power.verdicts import Tally
-    from pytest_gpuperf.verdict.decision import Thresholds
+    from pytest_gpuperf.statistics.decision import Thresholds
 
 STORED = (3, 5)
 DRAWS = 3

@@ -16,18 +16,18 @@ from triton.testing import do_bench
 from benchmarks.children import ROOT
 from benchmarks.gate_power.kernels import POWER_LIMITED, build_all
 from benchmarks.gate_power.samples import Began, Failed, Screened
-from pytest_gpuperf.device.conditions import Nvml
-from pytest_gpuperf.device.environment import environment
-from pytest_gpuperf.device.gpu import gpu_info
-from pytest_gpuperf.timing.graph import block_gpu, elapsed_us, event
-from pytest_gpuperf.timing.timer import Timer
+from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.environment import environment
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.timing.graph import block_gpu, elapsed_us, event
+from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.children import Parent
     from benchmarks.gate_power.kernels import Call
-    from pytest_gpuperf.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared import Prepared
 
     Key = tuple[str, int]
     Calls = dict[Key, Call]

@@ -16,11 +16,11 @@ from benchmarks.children import ROOT
 from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.results import Ours
 from benchmarks.timing_accuracy.truth import durations
-from pytest_gpuperf.device.conditions import Nvml
-from pytest_gpuperf.device.environment import environment
-from pytest_gpuperf.device.gpu import gpu_info
-from pytest_gpuperf.options import OPTIONS
-from pytest_gpuperf.timing.timer import Timer
+from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.environment import environment
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.timing.timer import Timer
+from pytest_gpuperf.settings.options import OPTIONS
 
 if TYPE_CHECKING:
     from benchmarks.children import Parent

@@ -12,10 +12,10 @@ import torch
 
 from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.results import Placement
-from pytest_gpuperf.cupti.binding import CuptiError
-from pytest_gpuperf.device.conditions import Nvml
-from pytest_gpuperf.device.gpu import gpu_info
-from pytest_gpuperf.timing.timer import Timer
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

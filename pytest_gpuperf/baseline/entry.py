@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from pytest_gpuperf.baseline.schema import same_quantity
-from pytest_gpuperf.verdict.compare import chosen_otherwise, is_exact
-from pytest_gpuperf.verdict.result import show_pair, show_value
+from pytest_gpuperf.judge.compare import chosen_otherwise, is_exact
+from pytest_gpuperf.judge.result import show_pair, show_value
+from pytest_gpuperf.records.baseline import same_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_gpuperf.baseline.gather import Taken
-    from pytest_gpuperf.baseline.schema import MeasurementBaseline
-    from pytest_gpuperf.verdict.compare import Comparison
+    from pytest_gpuperf.judge.compare import Comparison
+    from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 Which = Literal["new", "changed", "all"]
 """`new`: what has nothing to be compared with, be it only the time or the counters of a test; `changed`: also

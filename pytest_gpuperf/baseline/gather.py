@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.readings import read_alike
-from pytest_gpuperf.baseline.schema import same_quantity
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records.baseline import same_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.entry import Entry, only_new
 from pytest_gpuperf.baseline.gather import gather, in_order
-from pytest_gpuperf.baseline.schema import TestBaseline, suite_of
 from pytest_gpuperf.baseline.update import ChangingFile, Update
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.gate import Gate
+from pytest_gpuperf.judge.parts import split_run
 from pytest_gpuperf.records import NO_GPU, Run
-from pytest_gpuperf.settings import in_ci
-from pytest_gpuperf.static.parts import split_run
-from pytest_gpuperf.verdict.gate import Gate
+from pytest_gpuperf.records.baseline import TestBaseline, suite_of
+from pytest_gpuperf.settings.settings import in_ci
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.notes import keep_used_notes
-from pytest_gpuperf.baseline.schema import Times
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.baseline import Times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.schema import Baseline, TimeBaseline
     from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.records.baseline import Baseline, TimeBaseline
 
 
 @dataclass(frozen=True)

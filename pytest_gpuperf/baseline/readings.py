@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.baseline.schema import round_counter
-from pytest_gpuperf.verdict.compare import chosen_otherwise, distinct_kernels, is_near_exact
+from pytest_gpuperf.judge.compare import chosen_otherwise, distinct_kernels, is_near_exact
+from pytest_gpuperf.records.baseline import round_counter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.baseline.schema import MeasurementBaseline
     from pytest_gpuperf.records import MetricValue, Profile
+    from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 
 def read_alike(one: Profile, other: Profile) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_gpuperf.baseline.schema import TIME_DIGITS, TimeSession, round_to_digits
-from pytest_gpuperf.timing.clock_model import normalise_blocks
-from pytest_gpuperf.timing.estimate import trimmed_mean
+from pytest_gpuperf.records.baseline import TIME_DIGITS, TimeSession, round_to_digits
+from pytest_gpuperf.statistics.clock_model import normalise_blocks
+from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

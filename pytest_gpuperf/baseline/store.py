@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import filelock
 import msgspec
 
-from pytest_gpuperf.baseline.schema import BASELINE_SCHEMA, Baseline
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.json_files import decode_versioned, show_path, write_files
-from pytest_gpuperf.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
-from pytest_gpuperf.verdict.limits import parse_limits
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
+from pytest_gpuperf.records.json_files import decode_versioned, show_path, write_files
+from pytest_gpuperf.records.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.schema import TestBaseline
+    from pytest_gpuperf.records.baseline import TestBaseline
 
 LOCK_TIMEOUT_S = 10.0
 

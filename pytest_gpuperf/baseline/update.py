@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
-from pytest_gpuperf.baseline.schema import BASELINE_SCHEMA, round_counter, same_quantity
 from pytest_gpuperf.baseline.sessions import merged_time, told
-from pytest_gpuperf.static.kernel import SOURCE
-from pytest_gpuperf.verdict.compare import chosen_otherwise, compare, distinct_kernels
+from pytest_gpuperf.judge.compare import chosen_otherwise, compare, distinct_kernels
+from pytest_gpuperf.measure.static.kernel import SOURCE
+from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, round_counter, same_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.gather import Taken
-    from pytest_gpuperf.baseline.schema import Baseline, MeasurementBaseline
     from pytest_gpuperf.baseline.sessions import Rule
+    from pytest_gpuperf.judge.compare import Comparison
+    from pytest_gpuperf.judge.gate import Gate
     from pytest_gpuperf.records import Profile, Run
-    from pytest_gpuperf.verdict.compare import Comparison
-    from pytest_gpuperf.verdict.gate import Gate
+    from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline
 
 
 class ChangingFile:

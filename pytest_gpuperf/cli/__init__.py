@@ -10,17 +10,17 @@ from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli.baseline import baseline
 from pytest_gpuperf.cli.break_even import break_even
 from pytest_gpuperf.cli.compare import compare
-from pytest_gpuperf.cli.doctor import doctor
+from pytest_gpuperf.cli.doctor.command import doctor as doctor_command
 from pytest_gpuperf.cli.explain import explain
 from pytest_gpuperf.cli.export import export
-from pytest_gpuperf.cli.init import init
+from pytest_gpuperf.cli.init.command import init as init_command
 from pytest_gpuperf.cli.metrics import metrics
 from pytest_gpuperf.cli.ncu import ncu
 from pytest_gpuperf.cli.plot import plot
 from pytest_gpuperf.cli.recording import recording
 from pytest_gpuperf.cli.trace import trace
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.verdict.result import printable
+from pytest_gpuperf.judge.result import printable
 
 
 class _UserError(click.ClickException):
@@ -47,10 +47,10 @@ def main() -> None:
 main.add_command(baseline)
 main.add_command(break_even)
 main.add_command(compare)
-main.add_command(doctor)
+main.add_command(doctor_command)
 main.add_command(explain)
 main.add_command(export)
-main.add_command(init)
+main.add_command(init_command)
 main.add_command(metrics)
 main.add_command(ncu)
 main.add_command(plot)

@@ -10,8 +10,8 @@ import click
 from pytest_gpuperf.baseline.gather import in_order
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.project import count_tests, echo
-from pytest_gpuperf.json_files import show_path
-from pytest_gpuperf.runs import load_run
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.runs import load_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

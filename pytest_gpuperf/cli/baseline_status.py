@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.baseline.sessions import count_sessions
 from pytest_gpuperf.cli.accepting import show_run
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.json_files import show_path
-from pytest_gpuperf.runs import load_run, newest_recordings
-from pytest_gpuperf.static.parts import split_run
+from pytest_gpuperf.judge.parts import split_run
+from pytest_gpuperf.records.baseline import suite_of
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.runs import load_run, newest_recordings
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.baseline.schema import Baseline, RunNote
     from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records.baseline import Baseline, RunNote
 
 
 @click.command("status")

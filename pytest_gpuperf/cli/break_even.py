@@ -34,8 +34,8 @@ def break_even(
     WITHOUT and WITH name tests without and with the change, as `gpuperf compare` takes them: RUN::TEST, or
     tests of the newest run. Their names differ in one part: the function, the label or one parameter.
     """
-    from pytest_gpuperf.configurations.choosing import choose
-    from pytest_gpuperf.configurations.launch_cost import find
+    from pytest_gpuperf.compare.choosing import choose
+    from pytest_gpuperf.compare.launch_cost import find
     from pytest_gpuperf.report import break_even as report
 
     choices = [choose(ref, project.load) for ref in (without, with_)]

@@ -31,8 +31,8 @@ def compare(project: Project, what: tuple[str, ...], metrics: str, shares: bool,
     run as RUN::TEST, or tests of the newest run: a node id, or ::TEST. TEST is a node id with or without
     its parameters, or a part of names. One test with parameters or labels is compared with itself.
     """
-    from pytest_gpuperf.configurations import side_by_side
-    from pytest_gpuperf.configurations.choosing import choose
+    from pytest_gpuperf.compare import side_by_side
+    from pytest_gpuperf.compare.choosing import choose
     from pytest_gpuperf.report import side_by_side as report
 
     choices = [choose(ref, project.load) for ref in what]

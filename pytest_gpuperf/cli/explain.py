@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.baseline.schema import suite_of
 from pytest_gpuperf.cli.project import Project, echo, project_options
-from pytest_gpuperf.configurations.choosing import choose
-from pytest_gpuperf.counters.chips import chip_of
-from pytest_gpuperf.diagnosis.changes import change_lines
-from pytest_gpuperf.diagnosis.explain import diagnose_call, diagnose_kernel, lines_of, shares_of_time
+from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.file_kinds import kind_of
-from pytest_gpuperf.item_state import check_regex
+from pytest_gpuperf.judge.explain.explain import diagnose_call, diagnose_kernel, lines_of, shares_of_time
+from pytest_gpuperf.measure.static.kernel import is_static
+from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.records.baseline import suite_of
+from pytest_gpuperf.records.file_kinds import kind_of
+from pytest_gpuperf.report.changes import change_lines
 from pytest_gpuperf.report.rows import header_lines, show_time
-from pytest_gpuperf.static.kernel import is_static
+from pytest_gpuperf.session.marker import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ def explain(project: Project, source: str | None, test: str | None) -> None:
     first. FILE is a report (.ncu-rep) or CSV that ncu wrote, gzipped or not. TEST is a part of the names of
     tests; what no test has in its name is a regex for the names of kernels.
     """
-    from pytest_gpuperf.counters.report_file import read_report
+    from pytest_gpuperf.measure.ncu.report_file import read_report
 
     path = None if source is None else Path(source)
     if path is not None and path.is_file() and kind_of(path) == "other":
@@ -113,7 +113,7 @@ class _Changes:
     """A run beside the baselines of its GPU."""
 
     def __init__(self, project: Project, run: Run) -> None:
-        from pytest_gpuperf.verdict.gate import Gate
+        from pytest_gpuperf.judge.gate import Gate
 
         gpu = run.environment.gpu
         suites = dict.fromkeys(suite_of(test.nodeid) for test in run.tests)

@@ -10,7 +10,7 @@ import click
 
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.json_files import show_path, write_files
+from pytest_gpuperf.records.json_files import show_path, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,17 +10,17 @@ import click
 import msgspec
 
 from pytest_gpuperf.cli.project import echo
-from pytest_gpuperf.counters.catalogue import COMPILED_ONLY, METRICS, ncu_metric_names
-from pytest_gpuperf.counters.chips import CHIPS, find_chip
-from pytest_gpuperf.counters.cupti_host import NoHostLibraryError, passes_each
-from pytest_gpuperf.counters.presets import PRESETS, check_presets, metrics_of
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, passes_each
+from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, ncu_metric_names
+from pytest_gpuperf.metrics.chips import CHIPS, find_chip
+from pytest_gpuperf.metrics.presets import PRESETS, check_presets, metrics_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.counters.catalogue import Metric
-    from pytest_gpuperf.counters.chips import Chip
+    from pytest_gpuperf.metrics import Metric
+    from pytest_gpuperf.metrics.chips import Chip
 
 
 @dataclass(frozen=True)

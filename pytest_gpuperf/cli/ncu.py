@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.cli.output import terminal
-from pytest_gpuperf.counters.catalogue import METRICS
-from pytest_gpuperf.counters.presets import PRESETS
-from pytest_gpuperf.verdict.result import printable
+from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.metrics.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.counters.report_file import ReportKernel
+    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
 
 
 @click.command()
@@ -64,7 +64,7 @@ def ncu(
     FILE is a report of Nsight Compute (.ncu-rep), its raw page as CSV, or any other CSV of ncu's, gzipped or
     not. Neither a GPU nor ncu is needed; for a report the package ncu-report is, or an installation of ncu.
     """
-    from pytest_gpuperf.counters.report_file import read_report
+    from pytest_gpuperf.measure.ncu.report_file import read_report
 
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")

@@ -9,7 +9,7 @@ import click
 from pytest_gpuperf.cli.output import source_lines
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.json_files import show_path, write_files
+from pytest_gpuperf.records.json_files import show_path, write_files
 
 
 @click.command()
@@ -49,8 +49,8 @@ def plot(
     A and B are runs or tests, as `gpuperf compare` takes them. Needs matplotlib:
     pip install "pytest-gpuperf[plot]".
     """
-    from pytest_gpuperf.configurations.choosing import choose
-    from pytest_gpuperf.configurations.curves import curves_of
+    from pytest_gpuperf.compare.choosing import choose
+    from pytest_gpuperf.compare.curves import curves_of
     from pytest_gpuperf.report.line_plot import FORMATS, draw
     from pytest_gpuperf.report.rows import split_names
 

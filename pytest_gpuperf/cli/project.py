@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli.pytest_config import find_config
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run
-from pytest_gpuperf.verdict.result import printable
+from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
+from pytest_gpuperf.settings.pytest_config import find_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized

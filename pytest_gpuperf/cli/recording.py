@@ -9,9 +9,9 @@ import click
 from pytest_gpuperf.cli.accepting import show_kept
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.json_files import show_path, write_files
 from pytest_gpuperf.records import NO_GPU
-from pytest_gpuperf.runs import encode_run, load_run, recording_path, recordings
+from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.runs import encode_run, load_run, recording_path, recordings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,13 @@ import msgspec
 
 from pytest_gpuperf.cli.output import terminal
 from pytest_gpuperf.cli.project import Project, echo, project_options
-from pytest_gpuperf.configurations.choosing import choose
+from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.file_kinds import kind_of
-from pytest_gpuperf.item_state import check_regex
-from pytest_gpuperf.json_files import show_path, write_files
-from pytest_gpuperf.runs import load_run
-from pytest_gpuperf.verdict.result import printable
+from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.file_kinds import kind_of
+from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.session.marker import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,8 +126,8 @@ def trace(
 
 
 def _of_file(path: Path, annotation: str | None) -> _Found:
-    from pytest_gpuperf.trace.chrome import read_chrome_trace
-    from pytest_gpuperf.trace.summary import summarise
+    from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
+    from pytest_gpuperf.measure.trace.summary import summarise
 
     return _Found("", "", summarise(read_chrome_trace(path), annotation=annotation), path)
 
@@ -195,7 +195,7 @@ def _csv(found: Sequence[_Found]) -> str:
 
 
 def _show(found: Sequence[_Found], kernel: str, *, explained: bool) -> None:
-    from pytest_gpuperf.diagnosis.explain import diagnose_call, lines_of
+    from pytest_gpuperf.judge.explain.explain import diagnose_call, lines_of
     from pytest_gpuperf.report.layout import wrapped
     from pytest_gpuperf.report.trace_table import fusion_lines, kernel_lines, region_line, trace_line
 

@@ -53,7 +53,7 @@ class ClockModel(Record, frozen=True, kw_only=True):
     """How the time of a call hangs on the SM clock: `t = cycles / f + fixed_us`.
 
     The line holds for kernels bound by arithmetic, by memory and by both, where neither time nor cycles
-    hold still (fitted by `pytest_gpuperf.timing.clock_model.fit`).
+    hold still (fitted by `pytest_gpuperf.statistics.clock_model.fit`).
     """
 
     cycles: float

@@ -20,7 +20,7 @@ KernelClass: TypeAlias = Literal[
     "elementwise",
     "other",
 ]
-"""What part a kernel has in a call, by the rules of `pytest_gpuperf.trace.classes`."""
+"""What part a kernel has in a call, by the rules of `pytest_gpuperf.measure.trace.classes`."""
 KERNEL_CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 
 SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
@@ -69,7 +69,7 @@ class TracedKernel(Record, frozen=True, kw_only=True):
     shared_memory_bytes: int = 0
     """Of a block, static and dynamic, in bytes."""
     theoretical_occupancy_pct: float | None = None
-    """By `pytest_gpuperf.static.occupancy`, in per cent; None where the GPU is not known to it."""
+    """By `pytest_gpuperf.measure.device.occupancy`, in per cent; None where the GPU is not known to it."""
     tensor_cores: bool | None = None
     """Whether it multiplies on tensor cores, by its name or its code; None where neither tells."""
 

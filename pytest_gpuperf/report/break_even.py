@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.report.kernel_data import csv_text, json_text
 from pytest_gpuperf.report.layout import Column, lay_out, wrapped
 from pytest_gpuperf.report.markup import as_code, document, literal, table
 from pytest_gpuperf.report.rows import show_time, three_digits
-from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.configurations.launch_cost import Found, Series
+    from pytest_gpuperf.compare.launch_cost import Found, Series
 
 _FIELDS = (
     "series",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.counters.catalogue import METRICS
+from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pytest_gpuperf.report.rows import failure_message, failures, overall_status
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.verdict.result import TestResult
+    from pytest_gpuperf.judge.result import TestResult
 
 MOST = 10
 """GitHub shows ten errors of a step and drops the rest."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters.catalogue import top_stall
+from pytest_gpuperf.metrics import top_stall
 from pytest_gpuperf.report.rows import overall_status
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.verdict.result import TestResult
+    from pytest_gpuperf.judge.result import TestResult
 
 COUNTERS = (
     "sm_throughput",

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.counters.combine import combine_both
-from pytest_gpuperf.counters.comparison import changes, pair_up, visibly_worse
-from pytest_gpuperf.counters.ncu_rules import by_speedup
+from pytest_gpuperf.measure.ncu.combine import combine_both
+from pytest_gpuperf.measure.ncu.comparison import changes, pair_up, visibly_worse
+from pytest_gpuperf.measure.ncu.ncu_rules import by_speedup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_gpuperf.counters.report_file import ReportKernel
+    from pytest_gpuperf.judge.result import Change
+    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
     from pytest_gpuperf.records import MetricValue
-    from pytest_gpuperf.verdict.result import Change
 
 EFFECTS = {True: "worse", False: "better", None: ""}
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters.combine import combine, weights_used
+from pytest_gpuperf.judge.result import printable, show_value
+from pytest_gpuperf.measure.ncu.combine import combine, weights_used
 from pytest_gpuperf.report.layout import GAP, Column, cut_middle, groups, lay_out, wrapped
 from pytest_gpuperf.report.rows import show_occupancy, show_stall, show_time
-from pytest_gpuperf.verdict.result import printable, show_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.counters.report_file import ReportKernel
+    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
     from pytest_gpuperf.records import MetricValue
 
 NAME_COLUMNS = 44

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.verdict.result import printable
+from pytest_gpuperf.judge.result import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pytest_gpuperf.configurations.curves import Curves
+    from pytest_gpuperf.compare.curves import Curves
 
 FORMATS = ("svg", "png", "pdf")
 MARKERS = "osD^vPX*<>"

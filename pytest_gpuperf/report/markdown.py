@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_gpuperf.judge.result import Status, printable
 from pytest_gpuperf.report.markup import as_code, literal
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
@@ -16,14 +17,13 @@ from pytest_gpuperf.report.rows import (
     header_lines,
     overall_status,
 )
-from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Environment, Run
     from pytest_gpuperf.report.rows import Row
-    from pytest_gpuperf.verdict.result import TestResult
 
 _T = TypeVar("_T")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.judge.result import Status, printable
+from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.report.rows import split_names
-from pytest_gpuperf.static.kernel import is_static
-from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Timing
-    from pytest_gpuperf.verdict.result import TestResult
 
 SHOWN = 3
 """Tests that a notice names, and reasons that are told, before it says how many more there are."""

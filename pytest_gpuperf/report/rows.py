@@ -7,16 +7,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters.catalogue import top_stall
-from pytest_gpuperf.static.kernel import NO_INSTRUCTIONS, is_static
-from pytest_gpuperf.verdict.result import Status, printable
+from pytest_gpuperf.judge.result import Status, printable
+from pytest_gpuperf.measure.static.kernel import NO_INSTRUCTIONS, is_static
+from pytest_gpuperf.metrics import top_stall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Environment, Measurement, MetricValue, Run, Timing
-    from pytest_gpuperf.verdict.decision import Decision
-    from pytest_gpuperf.verdict.result import TestResult
+    from pytest_gpuperf.statistics.decision import Decision
 
 SEVERITY = {status: rank for rank, status in enumerate(Status)}
 """Rank of a verdict, 0 for the worst."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters.ncu_rules import by_speedup
+from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.measure.ncu.ncu_rules import by_speedup
 from pytest_gpuperf.report.kernel_table import launch_name
 from pytest_gpuperf.report.layout import wrapped
 from pytest_gpuperf.report.rows import show_time
-from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.counters.ncu_rules import Rule
-    from pytest_gpuperf.counters.report_file import ReportKernel
+    from pytest_gpuperf.measure.ncu.ncu_rules import Rule
+    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
 
 RULES_SHOWN = 3
 """So many rules of a launch are shown unless all are asked for."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.report.kernel_comparison import STYLES, show_movement
 from pytest_gpuperf.report.kernel_data import EFFECTS, csv_text, json_text
 from pytest_gpuperf.report.kernel_table import show_metric
 from pytest_gpuperf.report.layout import GAP, INDENT, Column, groups, lay_out, wrapped
 from pytest_gpuperf.report.markup import as_code, document, literal, table
-from pytest_gpuperf.verdict.result import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.configurations.side_by_side import Cell, Line, Table
+    from pytest_gpuperf.compare.side_by_side import Cell, Line, Table
 
 NOT_COMPARED = "not compared"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.judge.result import Status, printable
 from pytest_gpuperf.report.layout import INDENT, Column, lay_out, wrapped
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
@@ -20,13 +21,12 @@ from pytest_gpuperf.report.rows import (
     three_digits,
 )
 from pytest_gpuperf.report.trace_table import kernel_lines, trace_line
-from pytest_gpuperf.verdict.result import Status, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Environment, KernelProfile, MetricValue, Run, Timing, Trace
-    from pytest_gpuperf.verdict.result import TestResult
 
 TESTS_SHOWN = 60
 """Up to so many tests are all shown; of more, without `-v`, only those that did not simply pass."""

@@ -8,7 +8,7 @@ from pytest_gpuperf.errors import NoGpuError
 from pytest_gpuperf.session.base import Session
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.settings import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 __all__ = ["Session", "start"]
 

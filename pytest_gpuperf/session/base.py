@@ -7,17 +7,17 @@ import shlex
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.counters.chips import chip_of
-from pytest_gpuperf.counters.names import check_names
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.judge import Hints, judge
+from pytest_gpuperf.judge.parts import joined, same_compiler, split_limits, split_record
+from pytest_gpuperf.judge.result import TestResult
+from pytest_gpuperf.measure.counters.names import check_names
+from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.measure.static.kernel import SOURCE
+from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import TestRecord
-from pytest_gpuperf.runs import STATE_FOLDER
-from pytest_gpuperf.sanitizer.wording import errors_of
+from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.session.expectations import Expectations
-from pytest_gpuperf.static.kernel import SOURCE
-from pytest_gpuperf.static.parts import joined, same_compiler, split_limits, split_record
-from pytest_gpuperf.verdict.judge import Hints, judge
-from pytest_gpuperf.verdict.result import TestResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.instruments.base import Instruments
-    from pytest_gpuperf.item_state import ItemState
+    from pytest_gpuperf.judge.limits import Limit
+    from pytest_gpuperf.judge.result import TestVerdict
     from pytest_gpuperf.records import Environment, Run, SanitizerResult
-    from pytest_gpuperf.settings import Settings
-    from pytest_gpuperf.verdict.limits import Limit
-    from pytest_gpuperf.verdict.result import TestVerdict
+    from pytest_gpuperf.session.base_instruments import Instruments
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.settings.settings import Settings
 
 
 class Session:
@@ -188,7 +188,7 @@ class Session:
         self, record: TestRecord, limits: Sequence[Limit], errors: Sequence[str]
     ) -> TestVerdict:
 
-        from pytest_gpuperf.verdict.gate import Gate
+        from pytest_gpuperf.judge.gate import Gate
 
         takes_over = f"{self.static_update_command} takes it over"
         known, other_compiler = same_compiler(record, self.expected.of(record.nodeid, SOURCE), takes_over)

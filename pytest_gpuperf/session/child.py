@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Environment, GpuInfo, TestRecord, Toolchain
 from pytest_gpuperf.session.base import Session
-from pytest_gpuperf.verdict.result import Status, TestResult, TestVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.instruments.base import Instruments
-    from pytest_gpuperf.item_state import ItemState
-    from pytest_gpuperf.settings import Settings
+    from pytest_gpuperf.session.base_instruments import Instruments
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     # Nobody can answer a debugger here.

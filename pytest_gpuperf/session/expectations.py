@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.baseline.schema import suite_of
-from pytest_gpuperf.json_files import show_path
-from pytest_gpuperf.static.kernel import SOURCE
-from pytest_gpuperf.verdict.limits import parse_limits
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.measure.static.kernel import SOURCE
+from pytest_gpuperf.records.baseline import suite_of
+from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.baseline.schema import Baseline, TestBaseline
     from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.judge.gate import Gate
     from pytest_gpuperf.records import GpuInfo
-    from pytest_gpuperf.verdict.gate import Gate
+    from pytest_gpuperf.records.baseline import Baseline, TestBaseline
 
 
 class Expectations:
@@ -65,7 +65,7 @@ class Expectations:
     @cached_property
     def gate(self) -> Gate:
         """Judges the times of the tests that were added."""
-        from pytest_gpuperf.verdict.gate import Gate
+        from pytest_gpuperf.judge.gate import Gate
 
         files = {self._file(nodeid)[1]: self._file(nodeid)[0] for nodeid in self._tests}
         known = [baseline for baseline in files.values() if baseline is not None]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore
+from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore
 from pytest_gpuperf.session.base import Session, now
 
 if TYPE_CHECKING:
     import datetime
 
-    from pytest_gpuperf.settings import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 def timestamp(moment: datetime.datetime) -> str:

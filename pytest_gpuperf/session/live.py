@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.counters.chips import chip_of
-from pytest_gpuperf.counters.choosing import Wanted
-from pytest_gpuperf.counters.kept_counters import KeptCounters, conditions_of
-from pytest_gpuperf.counters.ncu import NO_NCU, find_ncu
-from pytest_gpuperf.counters.plan import PassFolder
-from pytest_gpuperf.counters.presets import DEFAULT, metrics_of
-from pytest_gpuperf.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.runs import make_state_folder
-from pytest_gpuperf.sanitizer.wording import errors_of
+from pytest_gpuperf.measure.counters.choosing import Wanted
+from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
+from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.ncu.ncu import NO_NCU, find_ncu
+from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
+from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingSession, timestamp
 from pytest_gpuperf.session.progress import Progress, WaitingLine
 from pytest_gpuperf.session.status_line import StatusLine
-from pytest_gpuperf.verdict.decision import Outcome
+from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.counters.in_process import InProcessCounters
-    from pytest_gpuperf.counters.ncu import Ncu
-    from pytest_gpuperf.instruments.base import Call
-    from pytest_gpuperf.item_state import ItemState
-    from pytest_gpuperf.paired.paired_pass import PairedPass
+    from pytest_gpuperf.against.paired_pass import PairedPass
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+    from pytest_gpuperf.measure.ncu.ncu import Ncu
+    from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import Environment, GpuInfo, Timing
-    from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
-    from pytest_gpuperf.settings import Settings
-    from pytest_gpuperf.verdict.result import TestResult
+    from pytest_gpuperf.session.base_instruments import Call
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.settings.settings import Settings
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 MEND_NCU = (
@@ -49,12 +49,12 @@ class LiveSession(KeepingSession):
     """Measures, judges, and keeps the run."""
 
     def __init__(self, settings: Settings) -> None:
-        from pytest_gpuperf.device.conditions import Nvml
-        from pytest_gpuperf.device.environment import environment
-        from pytest_gpuperf.device.gpu import gpu_info
-        from pytest_gpuperf.device.lock import GpuLock
-        from pytest_gpuperf.instruments.live import LiveInstruments
-        from pytest_gpuperf.timing.timer import Timer
+        from pytest_gpuperf.measure.device.conditions import Nvml
+        from pytest_gpuperf.measure.device.environment import environment
+        from pytest_gpuperf.measure.device.gpu import gpu_info
+        from pytest_gpuperf.measure.device.lock import GpuLock
+        from pytest_gpuperf.measure.timing.timer import Timer
+        from pytest_gpuperf.session.live_instruments import LiveInstruments
 
         self.open_run(settings)
         ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
@@ -146,8 +146,8 @@ class LiveSession(KeepingSession):
         return ProfilingPass(folder, ncu, missing, chip, kept=kept, required=required)
 
     def _in_process(self, gpu: GpuInfo, chip: str, *, insists: bool) -> InProcessCounters:
-        from pytest_gpuperf.counters.in_process import InProcessCounters
-        from pytest_gpuperf.cupti.range_profiler import why_no_range_profiler
+        from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+        from pytest_gpuperf.measure.cupti.range_profiler import why_no_range_profiler
 
         counters = InProcessCounters(gpu, chip, insists=insists)
         counters.unavailable = why_no_range_profiler()
@@ -156,8 +156,8 @@ class LiveSession(KeepingSession):
         return counters
 
     def _sanitizing_pass(self, tool: str) -> SanitizingPass:
-        from pytest_gpuperf.sanitizer.sanitizing_pass import SanitizingPass
-        from pytest_gpuperf.sanitizer.tool import find_sanitizer
+        from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
+        from pytest_gpuperf.measure.sanitizer.tool import find_sanitizer
 
         if self._paired is not None:
             raise GpuperfError(
@@ -186,8 +186,8 @@ class LiveSession(KeepingSession):
         self.notices.append(sanitizing.summary)
 
     def _paired_pass(self, ref: str) -> PairedPass:
-        from pytest_gpuperf.paired.git import Repository
-        from pytest_gpuperf.paired.paired_pass import PairedPass
+        from pytest_gpuperf.against.git import Repository
+        from pytest_gpuperf.against.paired_pass import PairedPass
 
         repository = Repository.around(self.settings.root)
         logs = self.runs.folder / self.run_id / "against"
@@ -204,9 +204,9 @@ class LiveSession(KeepingSession):
         """Time the tests in turn with the code of `--gpuperf-against`."""
         if self._paired is None:
             return
-        from pytest_gpuperf.paired.candidate import Candidate
-        from pytest_gpuperf.paired.launch import Invocation
-        from pytest_gpuperf.plugin import FIRST_ON_PATH
+        from pytest_gpuperf.against.candidate import Candidate
+        from pytest_gpuperf.against.launch import Invocation
+        from pytest_gpuperf.plugin.entry import FIRST_ON_PATH
 
         tests = [Candidate(state.nodeid, paths[state.nodeid], self.tolerance_pct(state)) for state in states]
         invocation = Invocation(arguments, cwd, self.settings.root, self.settings.mode, FIRST_ON_PATH)

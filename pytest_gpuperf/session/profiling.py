@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.counters.plan import Event, PassFolder
+from pytest_gpuperf.processes.plan import Event, PassFolder
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildSession
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from pytest_gpuperf.settings import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 def prepare_child(config: pytest.Config, folder: Path) -> None:
@@ -52,7 +52,7 @@ class ProfilingSession(ChildSession):
     """Runs the tests of the plan, and writes nothing but its events."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        from pytest_gpuperf.instruments.profiling import ProfilingInstruments
+        from pytest_gpuperf.session.profiling_instruments import ProfilingInstruments
 
         events = PassFolder(folder)
         super().__init__(settings, ProfilingInstruments(events))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.device.lock import Holder
+    from pytest_gpuperf.measure.device.lock import Holder
 
 SILENT_S = 1.0
 """A wait for the GPU that is shorter is not worth a line."""

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
-from pytest_gpuperf.instruments.replay import ReplayInstruments
-from pytest_gpuperf.json_files import show_path
-from pytest_gpuperf.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
+from pytest_gpuperf.measure.static.kernel import is_static
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
 from pytest_gpuperf.session.base import Session
-from pytest_gpuperf.static.kernel import is_static
+from pytest_gpuperf.session.replay_instruments import ReplayInstruments
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.item_state import ItemState
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Run, TestRecord
-    from pytest_gpuperf.settings import Settings
-    from pytest_gpuperf.verdict.result import TestResult
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.settings.settings import Settings
 
 JUDGED_AGAIN = ("", "AssertionError", "Failed")
 """Exceptions of a test's own assertions and of the plugin: the replay comes to its own ones."""

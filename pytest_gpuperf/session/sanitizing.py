@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.counters.plan import PassFolder
+from pytest_gpuperf.processes.plan import PassFolder
 from pytest_gpuperf.session.child import ChildSession
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.settings import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 class SanitizingSession(ChildSession):
     """Runs the tests of the plan, and marks in the tool's log where each begins and its calls are."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        from pytest_gpuperf.instruments.sanitizing import Marks, SanitizingInstruments
+        from pytest_gpuperf.session.sanitizing_instruments import Marks, SanitizingInstruments
 
         events = PassFolder(folder)
         self._marks = Marks(settings.sanitize, events)

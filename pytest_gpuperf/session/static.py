@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.device.environment import environment
-from pytest_gpuperf.instruments.static import StaticInstruments
+from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.session.keeping import KeepingSession
+from pytest_gpuperf.session.static_instruments import StaticInstruments
 
 if TYPE_CHECKING:
     from pytest_gpuperf.errors import GpuperfError
-    from pytest_gpuperf.settings import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 class StaticSession(KeepingSession):

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pytest_gpuperf.against.messages import Collected, Compare, Ended, Plan, Ready, Started, WorkerEnd
+from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.paired.messages import Collected, Compare, Ended, Plan, Ready, Started, WorkerEnd
-from pytest_gpuperf.paired.modules import Modules
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildSession
-from pytest_gpuperf.settings import WORKER_ENV
+from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from pytest_gpuperf.instruments.worker import Preparer
-    from pytest_gpuperf.paired.messages import Answer, Command
-    from pytest_gpuperf.settings import Settings
+    from pytest_gpuperf.against.messages import Answer, Command
+    from pytest_gpuperf.session.worker_instruments import Preparer
+    from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_WORKER: Mapping[str, object] = {
     **OPTIONS_OF_A_CHILD,
@@ -160,9 +160,9 @@ class WorkerSession(ChildSession):
     """Times what the other side times too."""
 
     def __init__(self, settings: Settings, path: Path) -> None:
-        from pytest_gpuperf.device.gpu import gpu_info
-        from pytest_gpuperf.instruments.worker import WorkerInstruments
-        from pytest_gpuperf.timing.timer import Timer
+        from pytest_gpuperf.measure.device.gpu import gpu_info
+        from pytest_gpuperf.measure.timing.timer import Timer
+        from pytest_gpuperf.session.worker_instruments import WorkerInstruments
 
         turns = turns_of(path)
         timer = cast("Preparer", Timer(gpu_info().l2_bytes, settings.budget_s, lambda: None))

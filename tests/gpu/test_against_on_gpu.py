@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from paired_project import Project
-from pytest_gpuperf.verdict.decision import Outcome, Thresholds
-from pytest_gpuperf.verdict.paired import decide_paired
+from pytest_gpuperf.statistics.decision import Outcome, Thresholds
+from pytest_gpuperf.statistics.sequential import decide_paired
 
 if TYPE_CHECKING:
     from pathlib import Path

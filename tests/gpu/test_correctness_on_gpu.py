@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_gpuperf.correctness import check
+from pytest_gpuperf.measure.correctness import check
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.counters.combine import weights_used
-from pytest_gpuperf.runs import load_run
+from pytest_gpuperf.measure.ncu.combine import weights_used
+from pytest_gpuperf.records.runs import load_run
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Profile

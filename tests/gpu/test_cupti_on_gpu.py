@@ -13,16 +13,16 @@ import torch
 
 from benchmarks.children import ROOT
 from benchmarks.counter_agreement.kernels import METRICS
-from pytest_gpuperf.counters.chips import chip_of
-from pytest_gpuperf.counters.in_process import InProcessCounters
-from pytest_gpuperf.counters.ncu import find_ncu
-from pytest_gpuperf.counters.presets import PRESETS
-from pytest_gpuperf.counters.selection import Selection
-from pytest_gpuperf.cupti.activity import recorded
-from pytest_gpuperf.cupti.binding import CuptiError
-from pytest_gpuperf.device.gpu import gpu_info
-from pytest_gpuperf.instruments.base import Call
-from pytest_gpuperf.runs import load_run
+from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.measure.cupti.activity import recorded
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.metrics.presets import PRESETS
+from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.base_instruments import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,11 +156,11 @@ def test_it_is_refused_while_torch_profiler_runs(counters: InProcessCounters, x:
 
 UNDER_NCU = """
 import torch
-from pytest_gpuperf.counters.in_process import InProcessCounters
-from pytest_gpuperf.counters.selection import Selection
-from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.instruments.base import Call
+from pytest_gpuperf.session.base_instruments import Call
 x = torch.randn(64, 64, device="cuda")
 try:
     print(InProcessCounters(gpu_info(), "gh100").lookup(
@@ -181,13 +181,13 @@ def test_it_is_refused_under_ncu() -> None:
 
 BESIDE_CUPTI_PYTHON = """
 import ctypes, sys, torch
-from pytest_gpuperf.counters.in_process import InProcessCounters
-from pytest_gpuperf.counters.selection import Selection
-from pytest_gpuperf.cupti.binding import cupti
-from pytest_gpuperf.device.gpu import gpu_info
+from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.measure.cupti.binding import cupti
+from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.instruments.base import Call
-from pytest_gpuperf.timing.timer import Timer
+from pytest_gpuperf.session.base_instruments import Call
+from pytest_gpuperf.measure.timing.timer import Timer
 DRIVER_API = 1
 gpu, seen, subscriber = gpu_info(), [], ctypes.c_void_p()
 x = torch.randn(64, 64, device="cuda")

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from pytest_gpuperf.device.gpu import gpu_info
-from pytest_gpuperf.device.lock import GpuLock
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.device.lock import GpuLock
 
 pytestmark = [
     pytest.mark.gpu,

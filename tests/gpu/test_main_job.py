@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_gpuperf.counters.ncu import find_ncu
-from pytest_gpuperf.counters.ncu_report_reader import ncu_python_dirs
-from pytest_gpuperf.runs import load_run
+from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
+from pytest_gpuperf.records.runs import load_run
 
 pytestmark = [
     pytest.mark.gpu,

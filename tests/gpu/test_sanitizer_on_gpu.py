@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.runs import load_run
-from pytest_gpuperf.sanitizer.tool import find_sanitizer
+from pytest_gpuperf.measure.sanitizer.tool import find_sanitizer
+from pytest_gpuperf.records.runs import load_run
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import SanitizerHit, SanitizerResult

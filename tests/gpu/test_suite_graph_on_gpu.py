@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pytest_gpuperf.diagnosis import diagnose_call
-from pytest_gpuperf.trace.capture import capture
+from pytest_gpuperf.judge.explain import diagnose_call
+from pytest_gpuperf.measure.trace.capture import capture
 from suites.kernels.graphed import Graphed
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pytest_gpuperf.cupti.activity import recorded
-from pytest_gpuperf.device.conditions import Nvml
-from pytest_gpuperf.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.timing.batch import HotBatch
-from pytest_gpuperf.timing.graph import NotCapturableError, capture
-from pytest_gpuperf.timing.timer import Timer
+from pytest_gpuperf.measure.cupti.activity import recorded
+from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.timing.batch import HotBatch
+from pytest_gpuperf.measure.timing.graph import NotCapturableError, capture
+from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ def test_a_profiler_that_has_ended_leaves_no_trace_in_later_times(timer: Timer) 
 ENDING = """
 import sys
 import torch
-from pytest_gpuperf.cupti.activity import detach, recorded
+from pytest_gpuperf.measure.cupti.activity import detach, recorded
 x = torch.randn(64, 64, device="cuda")
 for what in sys.argv[1]:
     if what == "r":

@@ -1,0 +1,104 @@
+"""What the pages show of the gate's benchmark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks.gate_power import samples as sample_files
+from benchmarks.gate_power.analysis import Summary, analyse, read
+from benchmarks.gate_power.samples import Failed
+from benchmarks.gate_power.tables import by_kernel, effects, found, report, summarised, unchanged
+from benchmarks.gate_power.verdicts import PASS, SLOWER, Verdicts
+from benchmarks.results_file import encode
+from docs.generated import GENERATED, NOT_YET
+from gate_samples import samples
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return analyse(samples())
+
+
+def test_false_alarms_are_shown_with_their_bound(summary: Summary) -> None:
+    rows = unchanged(summary.held_out).splitlines()
+    assert rows[0].startswith("| rule | verdicts | slower | 95 % bound |")
+    (row,) = (row for row in rows if row.startswith("| stored screen, 5 sessions |"))
+    assert row == "| stored screen, 5 sessions | 90 | 0 | ≤ 4.0 % | 0 | 0 % | 100 % | 0 of 720 |"
+
+
+def test_each_dose_has_its_share_with_bounds(summary: Summary) -> None:
+    (row,) = (row for row in found(summary.held_out).splitlines() if row.startswith("| paired |"))
+    assert "| 100 % (29 to 100) |" in row
+
+
+def test_kernels_stand_with_what_was_found_of_how_many(summary: Summary) -> None:
+    titles, _, *rows = by_kernel(summary.held_out).splitlines()
+    assert titles.startswith("| kernel | screen with 8 sessions, 0.5 % |")
+    assert rows[0].startswith("| short | ")
+    assert rows[0].endswith("| 1/1 |")
+
+
+def test_the_summary_says_where_a_target_is_missed(summary: Summary) -> None:
+    text = summarised(summary)
+    assert text.startswith("NVIDIA H200, torch 2.11.0, commit c0ffee1, 2026-11-21; 12 sessions and 12 ")
+    assert "held out (screen with 8 sessions and paired): 0 false alarms in 105 verdicts, fewer" in text
+    assert " to 100) of slowdowns of 5 % found, " in text
+    missed = msgspec.structs.replace(
+        summary,
+        held_out=msgspec.structs.replace(
+            summary.held_out,
+            rules=[
+                msgspec.structs.replace(rule, doses={"10": Verdicts({PASS: 9, SLOWER: 1})})
+                for rule in summary.held_out.rules
+            ],
+        ),
+    )
+    assert " of slowdowns of 1 % found (the target is 90 %)" in summarised(missed)
+
+
+def test_the_report_of_a_run_that_failed_altogether_says_so() -> None:
+    nothing = analyse([Failed(what="process 0", why="no GPU")])
+    assert "- process 0: no GPU" in report(nothing)
+    assert "0 sessions and 0 paired restarts" in report(nothing)
+
+
+def test_a_summary_comes_back_from_its_file(summary: Summary, tmp_path: Path) -> None:
+    path = tmp_path / "gate_power.json"
+    path.write_bytes(encode(summary))
+    assert read(path) == summary
+    assert effects(read(path)) == effects(summary)
+
+
+BLOCKS = tuple(name for name in GENERATED if name.startswith(("gate_", "accuracy_")))
+
+
+def test_without_results_they_show_no_figure(tmp_path: Path) -> None:
+    assert len(BLOCKS) == 14
+    assert {GENERATED[name](tmp_path) for name in BLOCKS} == {NOT_YET}
+
+
+def test_with_results_no_block_has_an_empty_line(summary: Summary, tmp_path: Path) -> None:
+    folder = tmp_path / "benchmarks" / "results"
+    folder.mkdir(parents=True)
+    (folder / "gate_power.json").write_bytes(encode(summary))
+    for name in BLOCKS:
+        if name.startswith("gate_"):
+            text = GENERATED[name](tmp_path)
+            assert text.endswith("\n")
+            assert "\n\n" not in text
+
+
+@pytest.mark.skipif(
+    not list(ROOT.glob("benchmarks/results/gate_power*.jsonl.gz")),
+    reason="nothing was sampled yet; docs/explanation/gate.md says how",
+)
+def test_the_figures_shown_are_those_of_the_samples() -> None:
+    found = analyse(sample_files.read(sorted(ROOT.glob("benchmarks/results/gate_power*.jsonl.gz"))))
+    stored = (ROOT / "benchmarks" / "results" / "gate_power.json").read_bytes()
+    assert json.loads(encode(found)) == json.loads(stored), "python -m benchmarks.gate_power analyse"

@@ -1,0 +1,156 @@
+"""How the two workers are started: one in the checkout, one in the old tree, and else alike."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest_gpuperf
+from pytest_gpuperf.against import start
+from pytest_gpuperf.against.messages import Plan
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.settings.settings import WORKER_ENV
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_gpuperf.against.candidate import Candidate
+    from pytest_gpuperf.against.worktree import OldTree
+    from pytest_gpuperf.statistics.sequential import Side
+
+
+_FOLDERS = re.compile(r"(?<![\w./])(/[^/\s'\"()]+)+/")
+"""The folders of an absolute path."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """How the session was started."""
+
+    arguments: Sequence[str]
+    cwd: Path
+    rootdir: Path
+    mode: str
+    """How `time` measures unless a test says."""
+    first: str
+    """What Python had put first on `sys.path`: the working directory under `python -m pytest`."""
+
+
+class Launch:
+    """Command, working directory and environment of the workers.
+
+    Args:
+        checkout: Top folder of the checkout, without symbolic links.
+        old: The old code.
+        invocation: How the session was started.
+
+    Raises:
+        GpuperfError: The session was started from outside the checkout.
+    """
+
+    def __init__(self, checkout: Path, old: OldTree, invocation: Invocation) -> None:
+        if not invocation.cwd.resolve().is_relative_to(checkout):
+            raise GpuperfError(
+                "--gpuperf-against was given outside the checkout, whose old code is to run the same command",
+                next_step=f"type it in {checkout}",
+            )
+        self._checkout = checkout
+        self._old = old
+        self._invocation = invocation
+        first = Path(invocation.first).resolve() if invocation.first else invocation.cwd.resolve()
+        self._first = str(first) if first.is_relative_to(checkout) else ""
+        self._program = _program(old.folder / "program")
+
+    def _tree(self, side: Side) -> Path:
+        """Top folder of a side's code."""
+        return self._old.root if side == "A" else self._checkout
+
+    def _place(self, path: Path, side: Side) -> Path:
+        """A path of the session as a side has it; what is outside the checkout is the same for both."""
+        path = path.resolve()
+        if side == "B" or not path.is_relative_to(self._checkout):
+            return path
+        return self._old.root / path.relative_to(self._checkout)
+
+    def plan(self, side: Side, tests: Iterable[Candidate], seed: int) -> Plan:
+        """What a side's worker has to know, but for its end of the socket."""
+        return Plan(
+            channel=-1,
+            checkout=str(self._checkout),
+            tree=str(self._tree(side)),
+            other=str(self._tree("A" if side == "B" else "B")),
+            first=self._first,
+            files=list(dict.fromkeys(str(self._place(test.path, side)) for test in tests)),
+            nodeids=[test.nodeid for test in tests],
+            settled={test.nodeid: test.settled for test in tests if test.settled},
+            seed=seed,
+        )
+
+    def plain(self, text: str) -> str:
+        """A message without the machine's folders, as records have none."""
+        for tree in (self._old.root, self._checkout):
+            text = text.replace(f"{tree}{os.sep}", "")
+        return _FOLDERS.sub("…/", text)
+
+    def plan_file(self, side: Side) -> Path:
+        """Where a side finds its plan; gone when the old code goes."""
+        return self._old.folder / f"{side}.json"
+
+    def cwd(self, side: Side) -> Path:
+        """Where a side's worker runs; made where the old code has no such folder."""
+        place = self._place(self._invocation.cwd, side)
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def command(self, side: Side) -> list[str]:
+        """The session's own command line, for a side."""
+        rootdir = self._place(self._invocation.rootdir, side)
+        rootdir.mkdir(parents=True, exist_ok=True)
+        return [
+            *(sys.executable, str(self._program)),
+            *(self._in_text(argument, side) for argument in self._invocation.arguments),
+            # What the old code's ini file could have otherwise: the last two the session took from its own.
+            *(f"--rootdir={rootdir}", "--gpuperf", f"--gpuperf-mode={self._invocation.mode}"),
+        ]
+
+    def environment(self, side: Side, plan: Path) -> dict[str, str]:
+        """Environment of a side's worker."""
+        environment = dict(os.environ)
+        if side == "A":
+            # For programs that tests start; the worker's own path is put right when it starts.
+            environment |= {name: self._moved(value) for name, value in os.environ.items() if name != "HOME"}
+            environment["PYTEST_ADDOPTS"] = self._in_text(os.environ.get("PYTEST_ADDOPTS", ""), side)
+            # torch builds an inline extension again whenever the other side has built one of its name.
+            environment["TORCH_EXTENSIONS_DIR"] = str(self._old.folder / "torch_extensions")
+        return {**environment, WORKER_ENV: str(plan)}
+
+    def _moved(self, value: str) -> str:
+        """A variable that is a path, or several, as the old code has them."""
+        paths = value.split(os.pathsep)
+        checkout, tree = str(self._checkout), str(self._old.root)
+        return os.pathsep.join(
+            start.moved(path, checkout, tree) if Path(path).is_absolute() else path for path in paths
+        )
+
+    def _in_text(self, text: str, side: Side) -> str:
+        """A command line, or a part of one, with the checkout's paths as a side has them."""
+        # Where a path may begin: with the text, after white space, or after the name of an option.
+        pattern = rf"(^|\s|=|:|^-\w){re.escape(str(self._checkout))}(?=[/:\s]|$)"
+        return re.sub(pattern, lambda found: found[1] + str(self._tree(side)), text)
+
+
+def _program(folder: Path) -> Path:
+    """A folder that Python can run: `start.py` beside a link to this package.
+
+    Python puts it first on the path, before anything that could hold another `pytest_gpuperf`.
+    """
+    if not folder.exists():
+        folder.mkdir()
+        (folder / "pytest_gpuperf").symlink_to(Path(pytest_gpuperf.__file__).parent.resolve())
+        shutil.copy(start.__file__, folder / "__main__.py")
+    return folder

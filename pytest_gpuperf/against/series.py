@@ -1,0 +1,130 @@
+"""What the restarts say of one call, and when they have said enough."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, log_times, ratio
+from pytest_gpuperf.records import PairedTiming
+from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.sequential import Side, decide_paired
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.against.git import Commit
+    from pytest_gpuperf.records import TimingMode
+
+TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
+
+
+@dataclass(frozen=True)
+class PairedTime:
+    """How the time of one call compares with the old code's."""
+
+    record: PairedTiming
+    decision: Decision | None
+    """None where no restart has both times; `record.reason` then says why."""
+    restarts: tuple[tuple[PairedBlock, ...], ...]
+    """Blocks of each restart, in quads, with their clocks."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One restart of both sides."""
+
+    blocks: tuple[PairedBlock, ...]
+    logs: list[float]
+    """Natural logarithm of the time of each block, at the restart's mean clock."""
+    log_ratio: float
+    raw_log_ratio: float
+    """That of the times as measured."""
+    new_first: bool
+    """Whether the new code went ahead."""
+
+
+@dataclass
+class Series:
+    """One label of one test."""
+
+    restarts: list[Restart] = field(default_factory=list)
+    mode: TimingMode | None = None
+    seconds: float = 0.0
+    reason: str = ""
+    """Why it cannot be compared."""
+    broken: bool = False
+    decision: Decision | None = None
+
+    @property
+    def log_ratios(self) -> list[float]:
+        """Natural logarithm of new over old time, of each restart, at one clock."""
+        return [restart.log_ratio for restart in self.restarts]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it needs no further restart."""
+        return bool(self.reason) or (
+            self.decision is not None and self.decision.outcome is not Outcome.INCONCLUSIVE
+        )
+
+    def add(
+        self, blocks: tuple[PairedBlock, ...], mode: TimingMode, seconds: float, *, new_first: bool
+    ) -> None:
+        """Take in one restart."""
+        raw = log_times(blocks)
+        if raw is None:
+            self.reason = TOO_SHORT
+            return
+        logs = at_one_clock(blocks, raw)
+        self.restarts.append(Restart(blocks, logs, ratio(blocks, logs), ratio(blocks, raw), new_first))
+        self.mode = mode
+        self.seconds += seconds
+
+    def judge(self, thresholds: Thresholds, comparisons: int, tolerance_pct: float, *, final: bool) -> None:
+        """Decide by the restarts so far, where there are any."""
+        if self.log_ratios and not self.is_settled:
+            self.decision = decide_paired(
+                self.log_ratios,
+                thresholds,
+                comparisons,
+                tolerance_pct,
+                final=final,
+                raw=[restart.raw_log_ratio for restart in self.restarts],
+                new_first=[restart.new_first for restart in self.restarts],
+            )
+
+    def result(self, commit: Commit, comparisons: int) -> PairedTime:
+        """As record and decision."""
+        record = PairedTiming(
+            ref=commit.ref,
+            commit=commit.id,
+            mode=self.mode,
+            log_ratios=tuple(round(restart.log_ratio, 7) for restart in self.restarts),
+            raw_log_ratios=tuple(round(restart.raw_log_ratio, 7) for restart in self.restarts),
+            new_first=tuple(restart.new_first for restart in self.restarts),
+            comparisons=comparisons,
+            old_us=self._time_us("A"),
+            new_us=self._time_us("B"),
+            old_mhz=self._clock_mhz("A"),
+            new_mhz=self._clock_mhz("B"),
+            seconds=round(self.seconds, 1),
+            reason=self.reason,
+            broken=self.broken,
+        )
+        return PairedTime(record, self.decision, tuple(restart.blocks for restart in self.restarts))
+
+    def _time_us(self, side: Side) -> float:
+        logs = [
+            log
+            for restart in self.restarts
+            for block, log in zip(restart.blocks, restart.logs, strict=True)
+            if block.side == side
+        ]
+        return round(trimmed_mean(list(map(math.exp, logs))), 6) if logs else 0.0
+
+    def _clock_mhz(self, side: Side) -> float:
+        clocks = [
+            block.sm_clock_mhz for restart in self.restarts for block in restart.blocks if block.side == side
+        ]
+        return round(sum(clocks) / len(clocks), 1) if clocks and all(clocks) else 0.0

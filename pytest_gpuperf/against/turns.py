@@ -1,0 +1,125 @@
+"""One test on both sides in step: at each call of `time` that they have in common, blocks in turn."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_gpuperf.against.blocks import PairedBlock, in_turn
+from pytest_gpuperf.against.messages import Begin, Ended, GoOn, Ready, RunBlock, Timed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from pytest_gpuperf.against.messages import Answer, Command
+    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.statistics.sequential import Side
+
+
+class Player(Protocol):
+    """A worker that does what it is told and says where it has come to."""
+
+    def ask(self, command: Command) -> Answer:
+        """Give a command and wait for the answer."""
+
+
+@dataclass
+class Taken:
+    """What one run of one test on both sides came to."""
+
+    modes: dict[Side, dict[str, TimingMode]] = field(default_factory=lambda: {"A": {}, "B": {}})
+    """By label, in the order in which a side came to it."""
+    failures: dict[Side, str] = field(default_factory=dict)
+    """How the test ended early on a side."""
+    misplaced: str = ""
+    """Why what a side has imported is not its code; empty where it is."""
+    blocks: dict[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
+    """By label, in quads."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By label: what its blocks took."""
+    new_first: bool = False
+    """Whether the new code went ahead."""
+    shared: set[str] = field(default_factory=set)
+    """Modules that both sides took from the checkout."""
+
+    def keep(self, side: Side, answer: Ready | Ended) -> None:
+        """Keep what a side has said."""
+        if isinstance(answer, Ready):
+            self.modes[side][answer.label] = answer.mode
+            return
+        self.shared.update(answer.shared)
+        self.misplaced = self.misplaced or answer.misplaced
+        if answer.failure:
+            self.failures[side] = answer.failure
+
+
+class _EndedEarlyError(Exception):
+    """A test has ended where a block of it was wanted."""
+
+    def __init__(self, side: Side, ended: Ended) -> None:
+        super().__init__(ended.failure)
+        self.side = side
+        self.ended = ended
+
+
+class Turns:
+    """Plays the tests of one restart.
+
+    Args:
+        players: The workers, the one that goes ahead first.
+        rng: Where the order of the blocks comes from.
+        budget_s: Seconds for the blocks of one label; see `in_turn`.
+    """
+
+    def __init__(self, players: Mapping[Side, Player], rng: Random, budget_s: float) -> None:
+        self._players = players
+        self._rng = rng
+        self._budget_s = budget_s
+
+    def play(self) -> Taken:
+        """Run the next test of both sides, one side at a time.
+
+        Raises:
+            LostError: A worker has died, or hangs.
+        """
+        taken = Taken(new_first=next(iter(self._players)) == "B")
+        at = {side: self._move(side, Begin(), taken) for side in self._players}
+        while any(isinstance(place, Ready) for place in at.values()):
+            old, new = at["A"], at["B"]
+            moving = [side for side in self._players if isinstance(at[side], Ready)]
+            if isinstance(old, Ready) and isinstance(new, Ready):
+                if old == new:
+                    try:
+                        self._measure(new.label, taken)
+                    except _EndedEarlyError as early:
+                        at[early.side] = early.ended
+                        taken.keep(early.side, early.ended)
+                        moving.remove(early.side)
+                elif old.label != new.label:
+                    # One of them may be unknown to the other side. That is clear once both tests have ended,
+                    # and the next restart passes it over.
+                    moving = ["B"]
+            for side in moving:
+                at[side] = self._move(side, GoOn(), taken)
+        return taken
+
+    def _move(self, side: Side, command: Command, taken: Taken) -> Ready | Ended:
+        """Let a side run to its next call of `time`, or to the end of the test."""
+        answer = self._players[side].ask(command)
+        assert isinstance(answer, (Ready, Ended))
+        taken.keep(side, answer)
+        return answer
+
+    def _measure(self, label: str, taken: Taken) -> None:
+        begin = time.monotonic()
+        taken.blocks[label] = in_turn(self._block, self._rng, self._budget_s)
+        taken.seconds[label] = time.monotonic() - begin
+
+    def _block(self, side: Side) -> PairedBlock:
+        answer = self._players[side].ask(RunBlock())
+        if isinstance(answer, Ended):
+            raise _EndedEarlyError(side, answer)
+        assert isinstance(answer, Timed)
+        return PairedBlock(side, answer.time_us, answer.sm_clock_mhz)

@@ -1,0 +1,127 @@
+"""Check of other pytest plugins: which of those that would run disturb a measurement."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.cli.doctor.check import Finding, State, absent, ok
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.cli.doctor.machine import Machine
+
+
+OFF = ("", "0", "no")
+
+
+@dataclass(frozen=True)
+class Disturber:
+    """A plugin that disturbs while it is at work."""
+
+    name: str
+    """Of its distribution."""
+    entry: str
+    """Its name for `-p no:…`."""
+    why: str
+    mend: str
+    """What to add to `pytest --gpuperf`."""
+    options: Sequence[str] = ()
+    """At work where one of these is given; without any, wherever it is installed."""
+    ini: str = ""
+    """At work also where this key is set."""
+    refused: bool = False
+    """Whether no test can be measured beside it."""
+
+
+DISTURBERS = (
+    Disturber(
+        "pytest-xdist",
+        "xdist",
+        "shares the tests among processes, which --gpuperf refuses",
+        "-n 0",
+        ("-n", "--numprocesses", "--dist", "-d", "--tx"),
+        refused=True,
+    ),
+    Disturber(
+        "pytest-forked",
+        "pytest_forked",
+        "forks a process for each test, in which CUDA cannot start again",
+        "-p no:pytest_forked",
+        ("--forked",),
+        refused=True,
+    ),
+    Disturber(
+        "pytest-randomly",
+        "randomly",
+        "shuffles the tests: another heat and other caches before each",
+        "-p no:randomly",
+    ),
+    Disturber(
+        "pytest-random-order",
+        "random_order",
+        "shuffles the tests: another heat and other caches before each",
+        "-p no:random_order",
+        ("--random-order", "--random-order-bucket", "--random-order-seed"),
+    ),
+    Disturber("pytest-cov", "pytest_cov", "traces Python, which slows launches", "--no-cov", ("--cov",)),
+    Disturber(
+        "pytest-timeout",
+        "timeout",
+        "ends a test by a signal in the middle of a measurement; under ncu tests take longer",
+        "--timeout=0",
+        ("--timeout",),
+        "timeout",
+    ),
+    Disturber(
+        "pytest-rerunfailures",
+        "rerunfailures",
+        "runs a test that got slower until it passes",
+        "--reruns=0",
+        ("--reruns",),
+        "reruns",
+    ),
+)
+
+
+def plugins(machine: Machine) -> Finding:
+    """Installed plugins that would disturb a run, found without running pytest."""
+    installed = {entry.name for entry in entry_points(group="pytest11")}
+    if machine.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+        return absent("PYTEST_DISABLE_PLUGIN_AUTOLOAD is set: none is loaded but those that are named")
+    arguments = shlex.split(f"{machine.ini.get('addopts', '')} {machine.environ.get('PYTEST_ADDOPTS', '')}")
+    found = [
+        disturber
+        for disturber in DISTURBERS
+        if disturber.entry in installed and _at_work(disturber, arguments, machine.ini)
+    ]
+    if not found:
+        return ok(f"none of the {len(installed)} installed would disturb a run")
+    text = "; ".join(f"{disturber.name} {disturber.why}" for disturber in found)
+    state = State.PROBLEM if any(disturber.refused for disturber in found) else State.WARNING
+    return Finding(state, text, f"pytest --gpuperf {' '.join(disturber.mend for disturber in found)}")
+
+
+def _at_work(disturber: Disturber, arguments: Sequence[str], ini: Mapping[str, str]) -> bool:
+    blocked = f"no:{disturber.entry}"
+    if {blocked, f"-p{blocked}", disturber.mend}.intersection(arguments):
+        return False
+    if not disturber.options:
+        return True
+    values = [ini.get(disturber.ini, ""), *(_last(option, arguments) for option in disturber.options)]
+    return any(value not in OFF for value in values)
+
+
+def _last(option: str, arguments: Sequence[str]) -> str:
+    """The value that an option has in the end: empty where it is not given, `on` where it has none."""
+    for one, following in reversed(list(zip(arguments, [*arguments, ""][1:], strict=True))):
+        if one == option:
+            return following if following and not following.startswith("-") else "on"
+        if one.startswith(f"{option}="):
+            return one.partition("=")[2]
+        if len(option) == 2 and one.startswith(option):
+            return one[2:]
+    return ""

@@ -1,0 +1,79 @@
+"""All that a repository lacks to have its kernels tested."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.cli.init.piece import Piece, new_file, read
+from pytest_gpuperf.cli.init.tox_environment import tox_environment
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.runs import STATE_FOLDER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUITE = "perf"
+EXAMPLE = "test_perf_example.py"
+"""A name that no other test is likely to have: pytest cannot import two of one name from plain folders."""
+CONFTEST = "conftest.py"
+WORKFLOWS = {
+    "gpuperf.yml": "measures on your runner with a GPU",
+    "replay.yml": "judges the recording again on a hosted runner",
+}
+
+
+def plan(root: Path) -> list[Piece]:
+    """What becomes of each file; nothing is written yet.
+
+    Args:
+        root: The top of the project.
+
+    Raises:
+        GpuperfError: A file that is to be added to is broken.
+    """
+    return [*_suite(root), tox_environment(root, SUITE), *_workflows(root), _gitignore(root)]
+
+
+def git_top(folder: Path) -> Path | None:
+    """The top of the repository that a folder is in; None where it is in none."""
+    # In a worktree or a submodule .git is a file.
+    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
+
+
+def packaged(name: str) -> str:
+    """The text of a file that is written as it is."""
+    return (files("pytest_gpuperf.cli.init") / "files" / name).read_text(encoding="utf-8")
+
+
+def _suite(root: Path) -> list[Piece]:
+    folder = root / SUITE
+    others = sorted(path for path in folder.glob("test_*.py") if path.name != EXAMPLE)
+    if others and not (folder / EXAMPLE).exists():
+        # It may need neither the plugin nor torch, so it is collected as before.
+        return [Piece(others[0], "your suite is there, so no example is needed")]
+    news = {
+        EXAMPLE: "a suite to put your kernels into",
+        CONFTEST: "leaves it out where the plugin or torch is missing",
+    }
+    return [new_file(folder / name, packaged(f"{name}.txt"), what) for name, what in news.items()]
+
+
+def _workflows(root: Path) -> list[Piece]:
+    folder = root / ".github" / "workflows"
+    top = git_top(root)
+    if top is not None and top != root:
+        said = f"left out: GitHub reads workflows only at the top of the repository, {show_path(top)}"
+        return [Piece(folder, said)]
+    return [new_file(folder / name, packaged(name), what) for name, what in WORKFLOWS.items()]
+
+
+def _gitignore(root: Path) -> Piece:
+    path = root / ".gitignore"
+    text = read(path) or ""
+    if STATE_FOLDER in (line.strip().strip("/") for line in text.splitlines()):
+        return Piece(path, f"has {STATE_FOLDER}/")
+    # No empty line: such files are lists.
+    newline = "\r\n" if "\r\n" in text else "\n"
+    end = "" if not text or text.endswith("\n") else newline
+    return Piece(path, f"{STATE_FOLDER}/, where runs are kept", f"{text}{end}{STATE_FOLDER}/{newline}")

@@ -1,0 +1,116 @@
+"""Which measurements an argument of a command names: `RUN`, `RUN::TEST`, or a test of the newest run."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.compare.names import Name, name_of
+from pytest_gpuperf.compare.values import values_of
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_gpuperf.records import Measurement, Run, TestRecord
+
+
+_LABELLED = re.compile(r"(?P<name>.*?)\s*\((?P<label>[^()]+)\)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One measurement of one test of one run."""
+
+    run: Run
+    test: TestRecord
+    label: str
+
+    @property
+    def measurement(self) -> Measurement:
+        """What was measured."""
+        return self.test.measurements[self.label]
+
+    @property
+    def name(self) -> Name:
+        """The parts of its name."""
+        return name_of(self.test.nodeid, self.label)
+
+    @property
+    def shown(self) -> str:
+        """Node id, with the label behind it unless that is `main`, as all reports show it."""
+        return self.test.nodeid if self.label == "main" else f"{self.test.nodeid} ({self.label})"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the test ended with an exception or its result was wrong."""
+        correctness = self.measurement.correctness
+        return bool(self.test.failure) or (correctness is not None and not correctness.passed)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one argument names."""
+
+    ref: str
+    """As it was typed."""
+    run: Run
+    entries: tuple[Entry, ...]
+    """At least one, in the order of the run."""
+
+
+def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
+    """Find what an argument names.
+
+    Args:
+        ref: `RUN`, for all its tests; `RUN::TEST`; `::TEST` or a node id, which begins with a file that ends
+            in `.py`, for tests of the newest run. TEST is a node id, one without its parameters, or a part
+            of names; of these the first that fits counts. A label stands behind any of them, or alone, as
+            in `test_a (cold)` and `(main)`.
+        load: Reads the run of a name, the newest for None.
+
+    Raises:
+        GpuperfError: There is no such run, or it has nothing measured of that name.
+    """
+    head, _, rest = ref.partition("::")
+    run_ref, test = (None, ref) if head.endswith(".py") else (head or None, rest)
+    try:
+        run = load(run_ref)
+    except GpuperfError as error:
+        if run_ref is None or rest or Path(run_ref).exists():
+            raise
+        raise GpuperfError(
+            error.found, expected=error.expected, next_step=f"a test of the newest run is {'::' + ref!r}"
+        ) from None
+    entries = [
+        entry
+        for record in run.tests
+        for label in record.measurements
+        if values_of((entry := Entry(run, record, label)).measurement)
+    ]
+    found = _matching(entries, test) if test else entries
+    if not found:
+        near = difflib.get_close_matches(test, [entry.shown for entry in entries], cutoff=0.4)
+        raise GpuperfError(
+            f"the run {run.id} has measured nothing of a test {test!r}" if test else f"{run.id} is empty",
+            expected="a node id, or a part of one",
+            next_step=f"did you mean {' or '.join(near)}?" if near else "",
+        )
+    return Choice(ref, run, tuple(found))
+
+
+def _matching(entries: Sequence[Entry], test: str) -> list[Entry]:
+    labelled = _LABELLED.fullmatch(test)
+    # Else it may be the end of a parameter that is a tuple.
+    if labelled and labelled["label"] in {entry.label for entry in entries}:
+        entries = [entry for entry in entries if entry.label == labelled["label"]]
+        test = labelled["name"]
+    rules: tuple[Callable[[Entry], bool], ...] = (
+        lambda entry: test == entry.test.nodeid,
+        lambda entry: test in (entry.name.function, entry.name.function.rpartition("::")[2]),
+        lambda entry: test in entry.test.nodeid,
+    )
+    return next((found for rule in rules if (found := [entry for entry in entries if rule(entry)])), [])

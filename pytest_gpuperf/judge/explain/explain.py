@@ -1,0 +1,92 @@
+"""Diagnoses as lines of text."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.judge.explain.calls import evidence_of
+from pytest_gpuperf.judge.explain.rules import Diagnosis, diagnose
+from pytest_gpuperf.judge.result import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.records import KernelProfile, Measurement, Timing, Trace
+
+SHOWN = 3
+"""Diagnoses of a kernel below a failed test, the most important ones."""
+WORTH_SHOWING = 0.2
+"""Share of the time from which on one of several kernels has lines of its own below a failed test."""
+
+
+def explain_lines(measurement: Measurement) -> tuple[str, ...]:
+    """What bounds a call and its kernels and what to try next, for below a failed test.
+
+    Args:
+        measurement: As recorded.
+
+    Returns:
+        A line for each diagnosis and an indented one with the next step; nothing without counters and
+        kernel table.
+    """
+    lines = lines_of(diagnose_call(measurement.trace)) if measurement.trace else []
+    profile = measurement.profile
+    if profile is None or profile.unavailable:
+        return tuple(lines)
+    shares = shares_of_time(profile.kernels)
+    for kernel, share in zip(profile.kernels, shares, strict=True):
+        if share < WORTH_SHOWING:
+            continue
+        alone = len(profile.kernels) == 1
+        timing = measurement.timing if alone else None
+        found = diagnose_kernel(kernel, profile.chip, timing)[:SHOWN]
+        if found and not alone:
+            lines.append(printable(f"{kernel.name}, {100 * share:.0f} % of the time:"))
+        lines += lines_of(found)
+    return tuple(lines)
+
+
+def diagnose_kernel(
+    kernel: KernelProfile, chip: str = "", timing: Timing | None = None
+) -> tuple[Diagnosis, ...]:
+    """Diagnose one launch.
+
+    Args:
+        kernel: Its counters.
+        chip: Name of the GPU's chip; empty where not known.
+        timing: The time of a call that launches nothing else.
+    """
+    name = f"{kernel.name} {kernel.demangled}".strip()
+    return diagnose(kernel.metrics, name=name, chip=chip, timing=timing)
+
+
+def diagnose_call(trace: Trace) -> tuple[Diagnosis, ...]:
+    """Diagnose a call by its kernel table.
+
+    Args:
+        trace: Of the call.
+    """
+    figures, products = evidence_of(trace)
+    return diagnose(figures, name=products)
+
+
+def lines_of(diagnoses: Sequence[Diagnosis]) -> list[str]:
+    """Each diagnosis, and below it what to try."""
+    return [
+        printable(line)
+        for diagnosis in diagnoses
+        for line in (str(diagnosis), f"  next: {diagnosis.next_step}")
+    ]
+
+
+def shares_of_time(kernels: Sequence[KernelProfile]) -> list[float]:
+    """The share of each launch in the time of all, from 0 to 1; equal shares where times are not known."""
+    times = [kernel.metrics.get("duration_us") for kernel in kernels]
+    known = [float(time) for time in times if isinstance(time, (int, float))]
+    total = math.fsum(known)
+    if not kernels:
+        return []
+    if len(known) < len(kernels) or not total:
+        return [1 / len(kernels)] * len(kernels)
+    return [time / total for time in known]

@@ -1,0 +1,203 @@
+"""The time of a test beside the stored sessions of its baseline: which, at which clock, how sure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeAlias
+
+from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks
+from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
+from pytest_gpuperf.statistics.one_session import screen_one
+from pytest_gpuperf.statistics.variance import Session, moderate
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from pytest_gpuperf.records import ClockModel, Timing
+    from pytest_gpuperf.records.baseline import Baseline, TimeBaseline, Times, TimeSession
+    from pytest_gpuperf.statistics.variance import Variance
+
+Key: TypeAlias = tuple[str, str]
+"""Node id and label."""
+
+ENOUGH_BLOCKS = 10
+"""Fewer say little of their own error."""
+
+
+@dataclass(frozen=True)
+class TimeComparison:
+    """A time beside its baseline."""
+
+    decision: Decision
+    actual_us: float
+    """At `at_mhz`, like `baseline_us`."""
+    baseline_us: float
+    """Mean over the sessions (geometric)."""
+    raw_change_pct: float
+    """Change of the times as they were measured, whatever the clocks were."""
+    at_mhz: float = 0.0
+    """The SM clock that both were brought to; 0 where they are compared as measured."""
+    actual_mhz: float = 0.0
+    """Mean SM clock of the new time; 0 where unknown."""
+    baseline_mhz: float = 0.0
+    """Mean SM clock of the sessions; 0 where unknown."""
+    against: str = ""
+    """What the baseline is called; empty for the stored sessions."""
+    in_turn: bool = False
+    """Whether both were taken in turn on one machine, so that `decision.replicates` counts restarts."""
+
+    @property
+    def slower(self) -> bool:
+        """Whether the time has regressed."""
+        return self.decision.outcome is Outcome.REGRESSED
+
+    @property
+    def faster(self) -> bool:
+        """Whether the time has improved."""
+        return self.decision.outcome is Outcome.IMPROVED
+
+
+class Gate:
+    """Judges the times of one run against baselines.
+
+    How much a test varies between sessions is estimated from the sessions of all tests together.
+
+    Args:
+        baselines: All that the run is compared with.
+        card: UUID of the GPU that the run was measured on.
+        comparisons: Times that are judged in the run, where that is more than the stored ones of `tests`.
+        tests: Node ids of the run; None for all that have a baseline.
+        thresholds: What counts as a change.
+    """
+
+    def __init__(
+        self,
+        baselines: Iterable[Baseline],
+        *,
+        card: str,
+        comparisons: int,
+        tests: Collection[str] | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        self._card = card
+        self._thresholds = thresholds or Thresholds()
+        self._times: dict[Key, TimeBaseline] = {}
+        self._cards: dict[str, str] = {}
+        for baseline in baselines:
+            self._cards.update((run, note.gpu_uuid) for run, note in baseline.runs.items())
+            for nodeid, test in baseline.tests.items():
+                for label, measurement in test.measurements.items():
+                    if measurement.time is not None:
+                        self._times[nodeid, label] = measurement.time
+        judged = [time for (test, _), time in self._times.items() if tests is None or test in tests]
+        stored = sum(1 if time.pinned is None else 2 for time in judged)
+        self._comparisons = max(1, comparisons, stored)
+
+    def compare(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
+        """Judge a time against the stored sessions; None where none of its mode and figure are stored.
+
+        Args:
+            key: Node id and label.
+            timing: What was measured.
+            tolerance_pct: A slowdown up to this is accepted, in per cent; 0 leaves it to statistics.
+        """
+        times = self._times.get(key)
+        return None if times is None else self._compare(key, timing, times, tolerance_pct)
+
+    def compare_pinned(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
+        """Judge a time against the pinned sessions, as `compare` does against the present ones."""
+        times = self._times.get(key)
+        if times is None or times.pinned is None:
+            return None
+        return self._compare(key, timing, times.pinned, tolerance_pct, against=str(times.pinned))
+
+    def _compare(
+        self,
+        key: Key,
+        timing: Timing,
+        times: Times,
+        tolerance_pct: float,
+        against: str = "",
+    ) -> TimeComparison | None:
+        found = timing.by(times.figure)
+        if found is None or found.mode != times.mode:
+            return None
+        timing, sessions = found, times.sessions
+        stored_models = (session.clock_model for session in reversed(sessions) if session.clock_model)
+        model = timing.clock_model or next(stored_models, None)
+        at_mhz = 0.0
+        if model and timing.sm_clock_mhz and _normalised(sessions):
+            at_mhz, sessions = times.reference_mhz, _normalised(sessions)
+        new = self._new(timing, at_mhz, model if at_mhz else None)
+        stored = [self._stored(session, at_mhz) for session in sessions]
+        decision = screen_one(
+            new,
+            stored,
+            self._variance(key, stored, at_mhz),
+            self._thresholds.of(times.mode),
+            self._comparisons,
+            tolerance_pct,
+        )
+        # What the decision counts: sessions of the card at hand, where there are any.
+        counted = [one for one in sessions if self._cards.get(one.run, "") == self._card] or sessions
+        raw = fmean(math.log(session.time_us) for session in counted)
+        clocks = [session.sm_clock_mhz for session in counted]
+        return TimeComparison(
+            decision=decision,
+            actual_us=math.exp(new.log_time),
+            baseline_us=math.exp(new.log_time) / (1 + decision.change_pct / 100),
+            raw_change_pct=100 * math.expm1(math.log(timing.time_us) - raw),
+            at_mhz=at_mhz,
+            actual_mhz=timing.sm_clock_mhz,
+            baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
+            against=against,
+        )
+
+    def _new(self, timing: Timing, at_mhz: float, model: ClockModel | None) -> Session:
+        time_us, error = timing.time_us, 0.0
+        blocks: Sequence[float] = timing.blocks_us
+        if model is not None:
+            blocks = normalise_blocks(timing, model, at_mhz)
+            time_us = trimmed_mean(blocks)
+            error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
+        if len(blocks) >= ENOUGH_BLOCKS:
+            error = math.hypot(error, standard_error(blocks) / time_us)
+        return Session(math.log(time_us), self._card, error)
+
+    def _stored(self, session: TimeSession, at_mhz: float) -> Session:
+        error = 0.0
+        if at_mhz and session.clock_model is not None and session.sm_clock_mhz:
+            error = normalisation_error(session.sm_clock_mhz, session.clock_model, at_mhz)
+        time_us = session.normalised_us if at_mhz else session.time_us
+        return Session(math.log(time_us), self._cards.get(session.run, ""), error)
+
+    def _variance(self, key: Key, stored: Sequence[Session], at_mhz: float) -> Variance:
+        if bool(at_mhz) == bool(_normalised(self._times[key].sessions)) and key in self._variances:
+            return self._variances[key]
+        # Here the clock is not known, so what it does to the time is part of the noise.
+        return moderate({key: stored}, self._thresholds.of(self._times[key].mode))[key]
+
+    @cached_property
+    def _variances(self) -> dict[Key, Variance]:
+        """Of each test, with those of the same mode together."""
+        found: dict[Key, Variance] = {}
+        for mode in {time.mode for time in self._times.values()}:
+            alike = {
+                key: [
+                    self._stored(session, time.reference_mhz if session.normalised_us else 0.0)
+                    for session in _normalised(time.sessions) or time.sessions
+                ]
+                for key, time in self._times.items()
+                if time.mode == mode
+            }
+            found.update(moderate(alike, self._thresholds.of(mode)))
+        return found
+
+
+def _normalised(sessions: Sequence[TimeSession]) -> tuple[TimeSession, ...]:
+    """Those that were brought to the reference clock: others cannot be compared with them."""
+    return tuple(session for session in sessions if session.normalised_us)

@@ -1,0 +1,297 @@
+"""Limits: `memory_throughput >= 60`, read with a small grammar and checked against a measurement.
+
+A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, one of
+`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, or a figure of a trace (`launches`, `gpu_busy`).
+OP is one of `>= <= > < == !=`. VALUE is a number, with the metric's own unit or none behind it, or a word
+where the metric's value is one (`occupancy_limiter != registers`). Of `tensor_instructions` and
+`copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. `sm_90:` in
+front makes it one for what was compiled for `sm_90`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_gpuperf import metrics as catalogue
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.result import Status, show_pair, show_value
+from pytest_gpuperf.metrics.presets import metrics_of
+from pytest_gpuperf.records.trace import TRACE_UNITS
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile, Timing, Trace
+
+TIME_UNITS: Mapping[str, str] = {
+    "time_us": "us",
+    "spread_pct": "%",
+    "gb_per_s": "GB/s",
+    "tflop_per_s": "TFLOP/s",
+}
+"""What a limit can ask of a time, with its unit."""
+_OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS}
+
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "in": lambda words, word: word in str(words).split(),
+    "not in": lambda words, word: word not in str(words).split(),
+}
+_BROKEN = {
+    ">=": "is below",
+    ">": "is not above",
+    "<=": "is above",
+    "<": "is not below",
+    "==": "is not at",
+    "!=": "is at",
+    "in": "breaks",
+    "not in": "breaks",
+}
+_LISTS = frozenset({"tensor_instructions", "copy_instructions"})
+_ARCH = r"\s* (?:(?P<arch>sm_\d+[af]?) \s* : \s*)?"
+_GRAMMAR = re.compile(
+    _ARCH
+    + r"""(?P<name>[\w.]+) \s* (?P<op>>=|<=|==|!=|>|<) \s*
+    (?: (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) | (?P<word>[A-Za-z]\w*) ) \s*
+    (?P<unit>[^\s\d.+-]\S*)? \s*""",
+    re.ASCII | re.VERBOSE,
+)
+_MEMBER = re.compile(
+    _ARCH
+    + r"""(?P<quote>['"]?) (?P<word>[A-Za-z][\w.]*) (?P=quote) \s+
+    (?P<op>in|not\s+in) \s+ (?P<name>\w+) \s*""",
+    re.ASCII | re.VERBOSE,
+)
+_EXAMPLE = "a limit such as 'memory_throughput >= 60'"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a value must keep to."""
+
+    name: str
+    op: str
+    """One of `>= <= > < == !=`, or `in` and `not in`."""
+    value: float | str
+    """In the metric's unit."""
+    arch: str = ""
+    """The architecture that it is for; empty for all, and for what was measured."""
+
+    def __str__(self) -> str:
+        """`memory_throughput >= 60`, which `parse_limit` reads."""
+        whole = self.bound if self.name in _LISTS else f"{self.name} {self.bound}"
+        return f"{self.arch}: {whole}" if self.arch else whole
+
+    def is_for(self, label: str) -> bool:
+        """Whether it holds for a measurement of this label."""
+        return not self.arch or label == self.arch or label.endswith(f"[{self.arch}]")
+
+    @property
+    def bound(self) -> str:
+        """`>= 60`, or `wgmma in tensor_instructions`."""
+        value = self.value
+        if self.name in _LISTS:
+            return f"{value} {self.op} {self.name}"
+        if isinstance(value, float):
+            value = repr(value).removesuffix(".0")
+        return f"{self.op} {value}"
+
+    @property
+    def part(self) -> Literal["timing", "trace", "profile"]:
+        """Field of a `Measurement` that it is about."""
+        return "timing" if self.name in TIME_UNITS else "trace" if self.name in TRACE_UNITS else "profile"
+
+
+@lru_cache(maxsize=4096)
+def parse_limit(text: str) -> Limit:
+    """Read one limit.
+
+    Raises:
+        GpuperfError: It does not follow the grammar, or nothing has this name.
+    """
+    member = _MEMBER.fullmatch(text)
+    if member is not None:
+        arch, word, op, name = member.group("arch", "word", "op", "name")
+        _check_name(name)
+        if name in _LISTS:
+            return Limit(name, " ".join(op.split()), word, arch or "")
+    parts = _GRAMMAR.fullmatch(text)
+    if parts is None:
+        raise GpuperfError(f"the limit {text!r} cannot be read", expected=_EXAMPLE)
+    arch, name, op, number, word, unit = parts.group("arch", "name", "op", "number", "word", "unit")
+    _check_name(name)
+    takes_words = name in catalogue.WORDS or catalogue.is_raw_name(name)
+    if name in _LISTS:
+        raise GpuperfError(f"the limit {text!r} cannot be read", expected=f"such as 'wgmma in {name}'")
+    if number is not None and name not in catalogue.WORDS and math.isfinite(float(number)):
+        _check_unit(text, name, unit)
+        return Limit(name, op, float(number), arch or "")
+    if word is not None and takes_words and unit is None and op in ("==", "!="):
+        return Limit(name, op, word, arch or "")
+    wanted = "== or != and a word" if name in catalogue.WORDS else "a number"
+    raise GpuperfError(f"the limit {text!r} cannot be read", expected=f"{wanted} behind {name}")
+
+
+def _check_name(name: str) -> None:
+    if name in _OWN_UNITS or catalogue.get(name) is not None or catalogue.is_raw_name(name):
+        return
+    near = catalogue.nearest(name, _OWN_UNITS)
+    raise GpuperfError(
+        f"there is no metric {name!r}",
+        expected=f"{' or '.join(map(repr, near))}" if near else "a name of the catalogue or a raw ncu name",
+    )
+
+
+def _check_unit(text: str, name: str, unit: str | None) -> None:
+    metric = catalogue.get(name)
+    own = _OWN_UNITS.get(name, metric.unit if metric is not None else "")
+    if metric is None and name not in _OWN_UNITS and ("pct" in name or name.endswith("_rate")):
+        own = "%"
+    if unit is not None and unit.replace("µ", "u") != own:
+        raise GpuperfError(
+            f"the limit {text!r} has the unit {unit!r}",
+            expected=f"{own!r} or none" if own else "none",
+        )
+
+
+def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit, ...]:
+    """Read limits in any of the ways to write them.
+
+    Args:
+        limits: `{"memory_throughput": ">= 60"}`, `["memory_throughput >= 60"]`, or one limit alone.
+
+    Raises:
+        GpuperfError: One of them cannot be read.
+    """
+    if isinstance(limits, str):
+        return (parse_limit(limits),)
+    if isinstance(limits, Mapping):
+        for name, bound in limits.items():
+            if not isinstance(name, str) or not isinstance(bound, str):
+                raise GpuperfError(
+                    f"the limit of {name!r} is {bound!r}", expected="a comparison in quotes, such as '>= 60'"
+                )
+        return tuple(parse_limit(f"{name} {bound}") for name, bound in limits.items())
+    if not isinstance(limits, Iterable):
+        raise GpuperfError(f"limits are given as {limits!r}", expected="a dictionary or a list of texts")
+    texts = tuple(limits)
+    for text in texts:
+        if not isinstance(text, str):
+            raise GpuperfError(f"a limit is given as {text!r}", expected=f"a text, {_EXAMPLE}")
+    return tuple(map(parse_limit, texts))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a limit says of one measurement."""
+
+    status: Status
+    """`LIMIT`: broken. `INVALID`: could not be judged, and the user must mend the test. `PASS`: holds, or
+    could not be judged for a reason that lies with the machine."""
+    line: str = ""
+    """What there is to say; empty where it holds."""
+
+
+HOLDS = Outcome(Status.PASS)
+
+
+def check_limit(
+    limit: Limit, measurement: Measurement, *, source: str = "", baseline: MetricValue | None = None
+) -> Outcome:
+    """Compare one value with its limit.
+
+    Args:
+        limit: The limit.
+        measurement: What was measured.
+        source: Whose limit it is, as shown behind it: `of the test`.
+        baseline: The value's baseline, to be shown beside it.
+    """
+    shown = f"the limit {limit.bound}" + (f" {source}" if source else "")
+    timing, profile = measurement.timing, measurement.profile
+    if limit.part == "trace":
+        return _check_trace(limit, measurement.trace, shown, baseline)
+    if limit.part == "profile" and profile is not None and profile.unavailable:
+        line = f"{limit.name} was not measured, so {shown} is not judged"
+        return Outcome(Status.PASS, line)
+    actual = _value(limit, timing, profile)
+    if actual is None and profile is not None and _is_lacking(limit.name, profile.chip):
+        line = f"{limit.name} is unavailable on {profile.chip.upper()}, so {shown} is not judged"
+        return Outcome(Status.PASS, line)
+    if actual is None:
+        reason = _no_time(limit.name, timing) if limit.part == "timing" else _no_counter(limit.name, profile)
+        return Outcome(Status.INVALID, f"{limit.name} was not measured for {shown}: {reason}")
+    if isinstance(actual, str) is not isinstance(limit.value, str):
+        kind = "a word" if isinstance(actual, str) else "a number"
+        return Outcome(
+            Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
+        )
+    return _compared(limit, actual, shown, baseline)
+
+
+def _compared(limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None) -> Outcome:
+    if _COMPARE[limit.op](actual, limit.value):
+        return HOLDS
+    value, _ = show_pair(actual, limit.value)
+    beside = "" if baseline is None else f" (baseline {show_value(baseline)})"
+    return Outcome(Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{beside}")
+
+
+def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: MetricValue | None) -> Outcome:
+    if trace is None:
+        line = f"{limit.name} was not measured for {shown}: the test calls no trace()"
+        return Outcome(Status.INVALID, line)
+    least = trace.figures[limit.name]
+    unknown = trace.tensor_cores_unknown_pct if limit.name == "tensor_core_share" else 0.0
+    holds = _COMPARE[limit.op]
+    if unknown and holds(least, limit.value) is not holds(least + unknown, limit.value):
+        between = f"{show_value(least)} and {show_value(least + unknown)}"
+        why = "neither name nor code of some kernels tells; tensor_active of profile() does"
+        line = f"{limit.name} is between {between}, so {shown} cannot be judged: {why}"
+        return Outcome(Status.INVALID, line)
+    return _compared(limit, least, shown, baseline)
+
+
+def _value(limit: Limit, timing: Timing | None, profile: Profile | None) -> MetricValue | None:
+    if limit.part == "timing":
+        value: float | None = getattr(timing, limit.name, None)
+        return value
+    if profile is None:
+        return None
+    combined = profile.combined.get(limit.name)
+    if combined is None and len(profile.kernels) == 1:
+        return profile.kernels[0].metrics.get(limit.name)
+    return combined
+
+
+def _is_lacking(name: str, chip: str) -> bool:
+    metric = catalogue.get(name)
+    return metric is not None and bool(chip) and chip not in metric.chips
+
+
+def _no_counter(name: str, profile: Profile | None) -> str:
+    if profile is None:
+        return "the test calls no profile()"
+    if len(profile.kernels) > 1 and any(name in kernel.metrics for kernel in profile.kernels):
+        return f"{len(profile.kernels)} kernels have no common value of it; choose one with kernels="
+    metric = catalogue.get(name)
+    if profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
+        return f"not measured (preset {profile.preset}); add it with metrics= in the marker"
+    if metric is not None and profile.chip:
+        return "ncu gave no value for it"
+    near = catalogue.nearest(name, profile.combined)
+    return "the profile does not hold it" + (f"; the nearest names are {', '.join(near)}" if near else "")
+
+
+def _no_time(name: str, timing: Timing | None) -> str:
+    if timing is None:
+        return "the test calls no time()"
+    return f"the test gives time() no {'bytes' if name == 'gb_per_s' else 'flops'}="

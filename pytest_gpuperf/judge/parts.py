@@ -1,0 +1,109 @@
+"""What was measured on a GPU and what was compiled, apart: each has baselines of its own.
+
+Kernels that are compiled need no GPU, so their baselines are those of no GPU, and lie in `baselines/static/`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf import metrics as catalogue
+from pytest_gpuperf.judge.result import Finding, Status, TestVerdict
+from pytest_gpuperf.measure.static.kernel import is_static
+from pytest_gpuperf.records import NO_GPU
+from pytest_gpuperf.records.baseline import MeasurementBaseline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.judge.gate import TimeComparison
+    from pytest_gpuperf.judge.limits import Limit
+    from pytest_gpuperf.judge.result import Change
+    from pytest_gpuperf.records import Measurement, Run, TestRecord
+    from pytest_gpuperf.records.baseline import TestBaseline
+
+
+def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | None]:
+    """What a test measured, and what it compiled; a test that did neither is the first."""
+    static = {label: one for label, one in record.measurements.items() if is_static(one)}
+    if not static:
+        return record, None
+    rest = {label: one for label, one in record.measurements.items() if label not in static}
+    compiled = msgspec.structs.replace(record, measurements=static)
+    return (msgspec.structs.replace(record, measurements=rest) if rest else None), compiled
+
+
+def split_run(run: Run) -> list[Run]:
+    """A run for each folder of baselines: of its GPU, and of no GPU."""
+    if run.environment.gpu.slug == NO_GPU.slug:
+        return [run]
+    pairs = [split_record(test) for test in run.tests]
+    measured = tuple(test for test, _ in pairs if test is not None)
+    compiled = tuple(test for _, test in pairs if test is not None)
+    runs = []
+    if measured or not compiled:
+        runs.append(msgspec.structs.replace(run, tests=measured))
+    if compiled:
+        environment = msgspec.structs.replace(run.environment, gpu=NO_GPU)
+        runs.append(msgspec.structs.replace(run, environment=environment, tests=compiled))
+    return runs
+
+
+def split_limits(
+    limits: Sequence[Limit], measured: TestRecord | None, compiled: TestRecord | None
+) -> tuple[list[Limit], list[Limit]]:
+    """Which limits hold for what was measured, and which for what was compiled.
+
+    All hold for a test that does only one of the two. Of a test that does both, each half is asked for what
+    it has: registers are asked of both.
+    """
+    if measured is None or compiled is None:
+        return list(limits), list(limits)
+    names = {name for one in compiled.measurements.values() if one.profile for name in one.profile.combined}
+    of_compiled = [limit for limit in limits if limit.name in names]
+    of_measured = [limit for limit in limits if not limit.arch and limit.name not in catalogue.COMPILED_ONLY]
+    return of_measured, of_compiled
+
+
+def same_compiler(
+    record: TestRecord, baseline: TestBaseline | None, hint: str
+) -> tuple[TestBaseline | None, list[Finding]]:
+    """The baseline without what another compiler made, which is another kernel, and what is to be said of it.
+
+    Args:
+        record: What was compiled.
+        baseline: What was expected.
+        hint: What to type to take over what was compiled.
+    """
+    if baseline is None:
+        return None, []
+    measurements = dict(baseline.measurements)
+    findings = []
+    for label, known in baseline.measurements.items():
+        before, now = known.counters.get("compiler"), _compiler(record.measurements.get(label))
+        if now and before and now != before:
+            measurements[label] = MeasurementBaseline()
+            line = f"compiled by {now}, the baseline by {before}: another kernel, not compared; {hint}"
+            findings.append(Finding(Status.UNBASELINED, line, label))
+    return msgspec.structs.replace(baseline, measurements=measurements), findings
+
+
+def _compiler(measurement: Measurement | None) -> object:
+    return measurement.profile.combined.get("compiler") if measurement and measurement.profile else None
+
+
+def joined(verdicts: Sequence[TestVerdict], more: Sequence[Finding] = ()) -> TestVerdict:
+    """One verdict of several on parts of a test."""
+    found = [*(finding for verdict in verdicts for finding in verdict.findings), *more]
+    worst_first = list(Status)
+    findings = sorted(found, key=lambda finding: worst_first.index(finding.status))
+    times: dict[str, TimeComparison] = {}
+    counters: dict[str, tuple[Change, ...]] = {}
+    for verdict in verdicts:
+        times |= verdict.times
+        counters |= verdict.counter_changes
+    status = findings[0].status if findings else Status.PASS
+    strict = any(verdict.strict for verdict in verdicts)
+    return TestVerdict(status, tuple(findings), times, counters, strict)

@@ -1,0 +1,1 @@
+"""Everything that touches a GPU, a profiler or a compiler."""

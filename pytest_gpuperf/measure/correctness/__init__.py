@@ -1,0 +1,220 @@
+"""Is the output of a kernel right? Compared with a reference, on memory that was poisoned before.
+
+The function under test is called on the caller's own tensors, so that strides and alignment are those of the
+real call; what the tensors held is put back after each call. The calls are:
+
+1. The function as it is. Compilation and autotuning happen here; the output is not compared.
+2. The reference, on the same values.
+3. The function twice, after a rehearsal each, with free memory filled with one byte pattern and with another.
+   Both outputs have to agree with the reference; an element that holds the pattern both times was never
+   written.
+4. Where the outputs are arguments and the reference is a callable, both twice more on arguments that hold
+   the patterns themselves: memory that the caller allocated is not free memory.
+
+A function that returns what it computed in a former call is not caught.
+
+At the most three copies of the outputs are alive (the reference's and those of both runs), beside a copy of
+the arguments and what the call at hand takes by itself; comparing goes over them in pieces.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensors
+from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, dtype_name, merge, never_written
+from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
+from pytest_gpuperf.records import Correctness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+__all__ = ["Reference", "check"]
+
+Reference: TypeAlias = "Callable[..., object] | torch.Tensor | Sequence[torch.Tensor]"
+"""What an output has to be: a callable that takes the same arguments, or the tensors themselves."""
+
+_Outputs: TypeAlias = dict[str, torch.Tensor]
+"""Copies of what a call put out, by the name that messages show."""
+
+
+class _ArgumentChangedError(Exception):
+    """The function under test wrote to an argument that it may not write to."""
+
+
+def check(
+    fn: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    expected: Reference,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    mutates: bool | Collection[int | str] = (),
+) -> Correctness:
+    """Compare what `fn(*args, **kwargs)` puts out with a reference.
+
+    The outputs of `fn` are the tensors it returns: one, or tuples, lists and dicts of them. If it returns
+    None, they are the arguments named by `mutates`, as the call left them. The same holds for a callable
+    reference, each for itself: an in-place kernel can be checked against a function that works in place or
+    against one that returns the value. Where `fn` returns a value and writes to arguments as well, only the
+    value is compared. That an argument is written in full can be checked against a callable only, and for
+    floating types only: NaN in place of an index could send a kernel anywhere.
+
+    An output fails if its shape or device is not the reference's, if it holds NaN, if an element was never
+    written, and if its type is another one, except that the reference may be of a wider floating type (a
+    float64 reference for a bfloat16 kernel).
+
+    Args:
+        fn: The function under test.
+        args: Its positional arguments. Tensors in them hold the same values afterwards as before, and so do
+            their gradients.
+        kwargs: Its keyword arguments, likewise.
+        expected: The reference: a callable that takes the same arguments, or its result.
+        rtol: Relative tolerance. An element is close if |actual - expected| <= atol + rtol * |expected|.
+        atol: Absolute tolerance. With neither given, those of `torch.testing.assert_close` for the types.
+        equal_nan: Whether NaN is right where the reference has NaN too.
+        mutates: Positions, or names of keyword arguments, that `fn` may write to; True for all.
+
+    Returns:
+        The largest finite differences and, where it failed, why.
+
+    Raises:
+        GpuperfError: One tolerance without the other, no such argument in `mutates`, no tensor put out, or
+            a sparse one among arguments and outputs.
+    """
+    tolerance = Tolerance(rtol, atol, equal_nan)
+    try:
+        return _check(_Call(args, kwargs, mutates), fn, expected, tolerance)
+    except _ArgumentChangedError as changed:
+        return Correctness(passed=False, failure=str(changed))
+
+
+def _check(call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance) -> Correctness:
+    result = _check_outputs(call, fn, expected, tolerance)
+    if result.passed and callable(expected) and call.puts_out_arguments:
+        return _check_arguments_written(call, fn, expected) or result
+    return result
+
+
+def _check_outputs(
+    call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance
+) -> Correctness:
+    names = list(call.run(fn))
+    reference = call.refer(expected)
+    if len(names) != len(reference):
+        failure = f"the function put out {', '.join(names)}; the reference put out {', '.join(reference)}"
+        return Correctness(passed=False, failure=failure)
+
+    runs = [call.run(fn, byte) for byte in PATTERNS]
+    results = []
+    for name, target in _matched(reference, names).items():
+        unwritten = _held([run[name] for run in runs])
+        of_runs = [compare(run[name], target, tolerance, name, unwritten) for run in runs]
+        results.append(next((result for result in of_runs if not result.passed), of_runs[-1]))
+    return merge(results)
+
+
+def _check_arguments_written(
+    call: _Call, fn: Callable[..., object], expected: Callable[..., object]
+) -> Correctness | None:
+    """The failure of an argument that was not written in full, None where all were.
+
+    An element that the reference leaves alone too, or that depends on its former value, may hold a pattern.
+    """
+    first, second = (_left_alone(call, fn, expected, byte) for byte in PATTERNS)
+    for name, unwritten in first.items():
+        unwritten &= second[name]
+        if unwritten.any():
+            return Correctness(
+                passed=False,
+                dtype=dtype_name(call.arguments.written[name]),
+                elements=unwritten.numel(),
+                mismatched=int(unwritten.sum()),
+                failure=f"{name} differs from the reference: {never_written(unwritten)}",
+            )
+    return None
+
+
+def _left_alone(
+    call: _Call, fn: Callable[..., object], expected: Callable[..., object], byte: int
+) -> _Outputs:
+    """Where arguments filled with `byte` still hold it, unless the reference has it there too."""
+    outputs = call.run(fn, byte, fill_arguments=True)
+    reference = _matched(call.refer(expected, byte), outputs)
+    return {name: holds(output, byte) & ~holds(reference[name], byte) for name, output in outputs.items()}
+
+
+def _held(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Where the outputs of the runs hold the patterns of their runs, so that nothing was written."""
+    held = torch.ones_like(outputs[0], dtype=torch.bool)
+    for output, byte in zip(outputs, PATTERNS, strict=True):
+        held &= holds(output, byte)
+    return held
+
+
+def _matched(reference: _Outputs, names: Collection[str]) -> _Outputs:
+    """The reference's tensors by the names of the outputs: by name where they agree, else in order."""
+    if reference.keys() == set(names):
+        return reference
+    return dict(zip(names, reference.values(), strict=True))
+
+
+class _Call:
+    """Runs functions on the caller's arguments, whose values are put back after each run."""
+
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], mutates: bool | Collection[int | str]
+    ) -> None:
+        self._args = args
+        self._kwargs = kwargs
+        self.arguments = Arguments(args, kwargs, mutates)
+        self._devices = self.arguments.devices
+        self.puts_out_arguments = False
+        """Whether the function under test returned None."""
+
+    def run(
+        self, fn: Callable[..., object], byte: int | None = None, *, fill_arguments: bool = False
+    ) -> _Outputs:
+        """Outputs of the function under test, with memory filled with `byte` before."""
+        if byte is not None:
+            with self.arguments.put_back():
+                # A rehearsal: it leaves all memory that the call takes where poison reaches it. That of the
+                # calls before may since hold copies of outputs.
+                fn(*self._args, **self._kwargs)
+        with self.arguments.put_back():
+            if byte is not None and fill_arguments:
+                self.arguments.fill_written(byte)
+            with poisoned_memory(byte, self._devices):
+                value = fn(*self._args, **self._kwargs)
+            self.puts_out_arguments = value is None
+            outputs = self._outputs(value, "the function")
+            self._devices = self._devices | {output.device for output in outputs.values()}
+            changed = self.arguments.change()
+        if changed:
+            raise _ArgumentChangedError(changed)
+        return outputs
+
+    def refer(self, expected: Reference, byte: int | None = None) -> _Outputs:
+        """Outputs of the reference, on arguments filled with `byte` where one is given."""
+        if not callable(expected):
+            return self._outputs(expected, "the reference")
+        with self.arguments.put_back():
+            if byte is not None:
+                self.arguments.fill_written(byte)
+            return self._outputs(expected(*self._args, **self._kwargs), "the reference")
+
+    def _outputs(self, value: object, who: str) -> _Outputs:
+        tensors = self.arguments.written if value is None else dict(named_tensors(value, "output"))
+        if not tensors:
+            found = "None" if value is None else f"a {type(value).__name__} without tensors"
+            raise GpuperfError(
+                f"{who} returned {found}",
+                expected="a tensor, or tuples, lists and dicts of them",
+                next_step="name the arguments that it writes to: mutates=(0,)",
+            )
+        return {key: copy(tensor) for key, tensor in tensors.items()}

@@ -1,0 +1,146 @@
+"""The tensors among a call's arguments, and what they held before it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness import poison
+
+
+def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors in nested tuples, lists and dicts, each with its place: `output[1]`, `output['lse']`.
+
+    Raises:
+        GpuperfError: One of them is sparse.
+    """
+    if isinstance(tree, torch.Tensor):
+        if tree.layout != torch.strided:
+            layout = str(tree.layout).removeprefix("torch.")
+            raise GpuperfError(
+                f"{name} is of layout {layout}: sparse tensors are not compared",
+                expected="strided tensors",
+                next_step="convert with .to_dense() in the callable, which may hold a sparse input by itself",
+            )
+        yield name, tree
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from named_tensors(value, f"{name}[{key!r}]")
+    elif isinstance(tree, (tuple, list)):
+        for index, value in enumerate(tree):
+            yield from named_tensors(value, f"{name}[{index}]")
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """One allocation, with a copy of what it held."""
+
+    storage: torch.UntypedStorage
+    before: torch.UntypedStorage
+    tensors: dict[str, torch.Tensor]
+    """Arguments in it."""
+
+    def change(self) -> str:
+        """Which argument no longer holds what it held, and where; empty where all do."""
+        if torch.equal(_bytes(self.storage), _bytes(self.before)):
+            return ""
+        for name, tensor in self.tensors.items():
+            former = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
+                self.before, tensor.storage_offset(), tensor.shape, tensor.stride()
+            )
+            changed = ~poison.same_bits(tensor, former)
+            if changed.any():
+                index = tuple(changed.nonzero()[0].tolist())
+                return (
+                    f"{name} was changed: {int(changed.sum())} of {tensor.numel()} elements, the first at "
+                    f"{list(index)} (before {former[index].item()}, after {tensor[index].item()}); "
+                    "if the function is meant to write to it, name it in mutates="
+                )
+        return f"memory outside of {', '.join(self.tensors)}, but in the same allocation, was changed"
+
+
+class Arguments:
+    """Remembers what the tensors among a call's arguments and their gradients held.
+
+    A gradient is state of the call, not an output: a backward pass may add to it, and each call begins with
+    the gradient that the caller's tensor had, most often none.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        mutates: Positions or names of those that may be written to; True for all.
+
+    Raises:
+        GpuperfError: `mutates` names an argument that does not exist or holds no tensor, or a tensor is
+            sparse.
+    """
+
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], mutates: bool | Collection[int | str]
+    ) -> None:
+        named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        tensors = {key: dict(named_tensors(value, f"argument {key}")) for key, value in named}
+        with_tensors = [key for key, found in tensors.items() if found]
+        written: Collection[int | str] = (
+            () if mutates is False else with_tensors if mutates is True else mutates
+        )
+        for key in written:
+            if key not in with_tensors:
+                raise GpuperfError(
+                    f"mutates names argument {key}, which is no tensor of this call",
+                    expected=f"some of {with_tensors}",
+                )
+        self.written = {name: tensor for key in written for name, tensor in tensors[key].items()}
+        """Tensors that may be written to, by name."""
+        by_name = {name: tensor for found in tensors.values() for name, tensor in found.items()}
+        self.devices = frozenset(tensor.device for tensor in by_name.values())
+        self._memory = _memory_of(by_name)
+        # A leaf of the graph is what a backward pass leaves a gradient with.
+        self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
+        of_gradients = {f"gradient {at}": grad for at, (_, grad) in enumerate(self._gradients)}
+        self._gradient_memory = _memory_of(dict(named_tensors(of_gradients, "gradients")))
+
+    def fill_written(self, byte: int) -> None:
+        """Fill the tensors of floating type that may be written to."""
+        for tensor in self.written.values():
+            if tensor.is_floating_point() or tensor.is_complex():
+                poison.fill(tensor, byte)
+
+    def change(self) -> str:
+        """The first change to a tensor that may not be written to, as shown to the user; else empty."""
+        may_change = {tensor.untyped_storage().data_ptr() for tensor in self.written.values()}
+        changes = (memory.change() for at, memory in self._memory.items() if at not in may_change)
+        return next((change for change in changes if change), "")
+
+    @contextmanager
+    def put_back(self) -> Iterator[None]:
+        """Put back on leaving what the tensors and their gradients held when this object was made."""
+        try:
+            yield
+        finally:
+            for memory in (*self._memory.values(), *self._gradient_memory.values()):
+                memory.storage.copy_(memory.before)
+            for tensor, gradient in self._gradients:
+                tensor.grad = gradient
+
+
+def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Memory]:
+    """The allocations below some tensors by address: two arguments can be views of one."""
+    found: dict[int, _Memory] = {}
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage()
+        if not storage.nbytes():
+            continue
+        if storage.data_ptr() not in found:
+            found[storage.data_ptr()] = _Memory(storage, _bytes(storage).clone().untyped_storage(), {})
+        found[storage.data_ptr()].tensors[name] = tensor
+    return found
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

@@ -1,0 +1,313 @@
+"""The one ncu process of a session: run the selected tests under it and read its report."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters.choosing import by_kind, choose, names_to_read, profile_of
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.ncu.csv_reader import read_csv
+from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
+from pytest_gpuperf.measure.ncu.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
+from pytest_gpuperf.measure.ncu.ncu_messages import explain
+from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
+from pytest_gpuperf.processes.plan import PassFolder, Plan
+from pytest_gpuperf.records import Profile
+from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from pytest_gpuperf.measure.counters.choosing import Wanted
+    from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, KeptTest
+    from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.session.base_instruments import Call
+
+
+class ProfilingPass:
+    """Counters of every call of a session, read from one report, or kept from an earlier one.
+
+    Where no counters could be had, `unavailable` says why and `lookup` answers with it.
+
+    Args:
+        folder: Where plan, report and logs go.
+        ncu: None where there is none.
+        unavailable: Why there are no counters.
+        chip: Name of the GPU's chip; empty where it is not known.
+        kept: Counters of tests that may not have changed; None where all are read.
+        required: Whether it is an error where counters that were kept do not fit a call.
+    """
+
+    def __init__(
+        self,
+        folder: PassFolder,
+        ncu: Ncu | None,
+        unavailable: str = "",
+        chip: str = "",
+        *,
+        kept: KeptCounters | None = None,
+        required: bool = False,
+    ) -> None:
+        self.unavailable = unavailable
+        self.notice = ""
+        """What a reader of the counters should know."""
+        self._ncu = ncu
+        self._folder = folder
+        self._ranges: dict[tuple[str, str], str] = {}
+        self._chip = chip
+        self._wanted: dict[str, Wanted] = {}
+        self._failures: dict[str, str] = {}
+        self._finished: set[str] = set()
+        self._skipped: set[str] = set()
+        self._ending = ""
+        self._kernels: dict[str, list[RawKernel]] = {}
+        self._kept = kept
+        self._recalled: dict[str, KeptTest] = {}
+        self._required = required
+
+    def read_ahead(
+        self,
+        wanted: Sequence[Wanted],
+        arguments: Sequence[str],
+        cwd: Path,
+        progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> str:
+        """Read the counters of those tests that nothing fitting was kept of, where they can be read.
+
+        Args:
+            wanted: The tests.
+            arguments: Command line of the session.
+            cwd: Where it was called.
+            progress: Shows what is done, and how far it is.
+
+        Returns:
+            What a reader of the counters should know; mostly nothing.
+        """
+        if self.unavailable or self._ncu is None:
+            return ""
+        left = self.recall(wanted)
+        if left:
+            with progress(f"ncu {self._ncu.version} profiles {len(left)} tests") as shown:
+                self.run(left, arguments, cwd, shown)
+        return self.notice
+
+    def recall(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Take what was kept of tests that have not changed.
+
+        Args:
+            wanted: The tests.
+
+        Returns:
+            Those that are to be run under ncu.
+        """
+        self._wanted = {test.nodeid: test for test in wanted}
+        if self._kept is None:
+            return list(wanted)
+        found = {test.nodeid: self._kept.find(test) for test in wanted}
+        self._recalled = {nodeid: kept for nodeid, kept in found.items() if kept is not None}
+        return [test for test in wanted if test.nodeid not in self._recalled]
+
+    def has(self, nodeid: str) -> bool:
+        """Whether a test has counters whatever is unavailable: those that were kept."""
+        return nodeid in self._recalled
+
+    def keep(self, read_at: str) -> None:
+        """Keep what ncu has read in this session for later ones.
+
+        Args:
+            read_at: The session's date.
+        """
+        if self._kept is None or self.unavailable or self.notice:
+            return
+        ended = self._skipped | (self._finished - self._failures.keys())
+        labels: dict[str, set[str]] = {nodeid: set() for nodeid in ended}
+        for nodeid, label in self._ranges:
+            if nodeid in labels:
+                labels[nodeid].add(label)
+        self._kept.keep(labels, read_at)
+
+    def run(
+        self,
+        wanted: Sequence[Wanted],
+        arguments: Sequence[str],
+        cwd: Path,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Run pytest with the session's own arguments under ncu, restricted to the wanted tests.
+
+        Args:
+            wanted: The tests that `recall` has left.
+            arguments: Command line of the session.
+            cwd: Where it was called.
+            progress: Told how many of how many tests are done.
+        """
+        assert self._ncu is not None
+        folder = self._folder
+        folder.write_plan(Plan([test.nodeid for test in wanted]))
+        metrics = names_to_read((name for test in wanted for name in test.metrics), self._chip)
+        command = [
+            *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
+            *(sys.executable, "-m", "pytest", *arguments),
+        ]
+        env = {**os.environ, PROFILING_PASS_ENV: str(folder.path), "LC_ALL": "C"}
+
+        def poll() -> None:
+            progress(len({event.nodeid for event in folder.events()}), len(wanted))
+
+        status = run_under_ncu(command, cwd=cwd, env=env, log=folder.child_log, poll=poll)
+        self._ending = f"ended with exit status {status}"
+        if status < 0:
+            self._ending = f"was ended by signal {-status} ({signal.strsignal(-status)})"
+        for event in folder.events():
+            if event.range:
+                self._ranges[event.nodeid, event.label] = event.range
+            elif event.failure:
+                self._failures.setdefault(event.nodeid, event.failure)
+                if event.skipped:
+                    self._skipped.add(event.nodeid)
+            else:
+                self._finished.add(event.nodeid)
+        self._read(metrics)
+
+    def let_go(self) -> None:
+        """It holds nothing of this process."""
+
+    def _read(self, metrics: Sequence[str]) -> None:
+        folder = self._folder
+        output = "".join(
+            path.read_text(errors="replace") for path in (folder.ncu_log, folder.child_log) if path.exists()
+        )
+        if not folder.report.exists():
+            # ncu's errors explain why there is no report; without one, no kernel matched in any test.
+            reason = explain(output)
+            if reason is None and not (self._ranges or self._failures or self._finished):
+                reason = f"the run under ncu {self._ending} before any test had run; see {folder.shown_log}"
+            if reason is not None:
+                self.unavailable = reason
+            return
+        try:
+            kernels = self._kernels_of_report(metrics)
+        except GpuperfError as error:
+            self.unavailable = str(error)
+            return
+        for kernel in kernels:
+            for name in kernel.ranges:
+                self._kernels.setdefault(name, []).append(kernel)
+
+    def _kernels_of_report(self, metrics: Sequence[str]) -> list[RawKernel]:
+        assert self._ncu is not None
+        report = self._folder.report
+        try:
+            return read_report_isolated(report, metrics, search=ncu_python_dirs(self._ncu.path))
+        except GpuperfError as error:
+            # ncu itself reads any report of its own; its CSV rounds to two decimals.
+            kernels = read_csv(self._ncu.report_as_csv(report))
+            self.notice = f"counters were read from ncu's CSV, rounded to two decimals: {error}"
+            return kernels
+
+    def lookup(
+        self,
+        call: Call,
+        selection: Selection,
+        metrics: Sequence[str],
+        launched: Callable[[], list[Activity]],
+    ) -> Profile:
+        """Counters of one call.
+
+        Args:
+            call: The call as the session sees it.
+            selection: Chooses among the kernels of the call.
+            metrics: Short names and raw ones to keep.
+            launched: What the call launches; asked only when no kernel matched, or counters are kept.
+
+        Raises:
+            GpuperfError: The call was not reached, no kernel matched, a metric is unknown, or counters are
+                required and those that were kept do not fit.
+        """
+        recalled = self._recalled.get(call.nodeid)
+        if self.unavailable and recalled is None:
+            return Profile(regex=selection.regex or "", unavailable=self.unavailable)
+        read_at = recalled.read_at if recalled is not None else ""
+        why = self._why_unfit(recalled, call, launched) if recalled is not None else ""
+        if why and self._required:
+            raise GpuperfError(why)
+        if why:
+            return Profile(regex=selection.regex or "", unavailable=why, read_at=read_at)
+        read = recalled.calls[call.label].kernels if recalled is not None else self._read_of(call)
+        wanted = self._wanted.get(call.nodeid)
+        kernels = choose(call, read, selection, wanted, lambda: [launch.name for launch in launched()])
+        self._check_metrics(kernels, by_kind(metrics)[1])
+        if recalled is None and self._kept is not None:
+            # What cannot be seen here could not be known again.
+            with suppress(CuptiError):
+                self._kept.note(call.nodeid, call.label, read, launched())
+        return profile_of(
+            kernels,
+            metrics,
+            selection=selection,
+            wanted=wanted,
+            source="ncu",
+            cache_control=CACHE_CONTROL,
+            clock_control=CLOCK_CONTROL,
+            chip=self._chip,
+            read_at=read_at,
+        )
+
+    def _read_of(self, call: Call) -> Sequence[RawKernel]:
+        name = self._ranges.get((call.nodeid, call.label))
+        if name is None:
+            raise self._not_reached(call)
+        return self._kernels.get(name, ())
+
+    def _why_unfit(self, recalled: KeptTest, call: Call, launched: Callable[[], list[Activity]]) -> str:
+        """Why the counters that were kept are not those of a call; empty where they are."""
+        assert self._kept is not None
+        what = f"its counters, kept on {recalled.read_at[:10]},"
+        try:
+            why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), launched())
+        except CuptiError as error:
+            # They may well be right: whoever runs without the other profiler has them.
+            return f"{what} cannot be checked: {error}; --gpuperf-counter-cache=refresh reads them anew"
+        if not why:
+            return ""
+        self._kept.drop(call.nodeid)
+        return f"{what} are not those of now: {why}; the next run reads them anew"
+
+    def _not_reached(self, call: Call) -> GpuperfError:
+        expected = "a test that does the same there, whatever values it reads"
+        if call.nodeid in self._failures:
+            why = self._failures[call.nodeid]
+        elif call.nodeid in self._finished:
+            why = "the test ended there without this call"
+        else:
+            why, expected = f"it {self._ending} before", ""
+        return GpuperfError(
+            f"the run under ncu did not profile {call}: {why}",
+            expected=expected,
+            next_step=f"see {self._folder.shown_log}",
+        )
+
+    def _check_metrics(self, kernels: Sequence[RawKernel], metrics: Iterable[str]) -> None:
+        """A name that ncu does not know is accepted in silence and gets no value."""
+        for metric in metrics:
+            if any(metric in kernel.metrics for kernel in kernels):
+                continue
+            assert self._ncu is not None
+            suffix = metric.partition(".")[2]
+            known = [f"{name}.{suffix}" if suffix else name for name in self._ncu.base_metrics()]
+            near = difflib.get_close_matches(metric, known)
+            raise GpuperfError(
+                f"ncu has no value for the metric {metric!r}",
+                expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
+                next_step=f"did you mean {' or '.join(near)}?" if near else "",
+            )

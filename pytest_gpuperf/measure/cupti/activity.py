@@ -1,0 +1,268 @@
+"""What ran on the GPU, when: CUPTI's activity records of kernels, copies and fills.
+
+torch.profiler gives the same, but needs seconds for its first use; this takes some 40 ms, and lets go of
+CUPTI afterwards: while it is attached, each node of a CUDA graph takes 0.3 to 0.7 µs longer (H200,
+CUDA 13.0). Most kernels themselves take as long as without; a softmax of 8192 x 8192 takes 2 % longer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from pytest_gpuperf.measure.cupti.binding import CuptiError, cupti
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_gpuperf.measure.cupti.binding import Cupti
+
+# CUpti_ActivityKind in cupti_activity.h.
+_MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL = 1, 2, 3, 10
+_BUFFER_BYTES = 8 << 20
+_FLUSH_FORCED = 1
+
+_CUPTI_PYTHON = "cupti.cupti"
+"""By which nsight-python 1.1, too, uses torch's own libcupti, where it is installed. Whether it does just now
+cannot be asked of CUPTI: who only records need not subscribe, and a subscriber may be a torch.profiler that
+has ended, for until August 2026 kineto never let go of its subscription (`setupCuptiInitCallback`), nor gave
+it a name.
+"""
+
+_RequestBuffer = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
+)
+_BufferCompleted = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
+)
+
+
+class _Common(ctypes.Structure):
+    """What the records of kernels, copies and fills begin with, in all versions since CUDA 9."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("_flags", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint64),  # not in a kernel's
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+    )
+
+
+class _Kernel(ctypes.Structure):
+    """CUpti_ActivityKernel4 and later, as far as they agree; the cluster is there from CUDA 11.8 on."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("_cache_config", ctypes.c_uint8),
+        ("_shared_memory_config", ctypes.c_uint8),
+        ("registers_per_thread", ctypes.c_uint16),
+        ("_partitioned_global_cache", ctypes.c_uint32 * 2),
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("_completed", ctypes.c_uint64),
+        ("_ids", ctypes.c_uint32 * 3),
+        ("grid", ctypes.c_int32 * 3),
+        ("block", ctypes.c_int32 * 3),
+        ("static_shared_memory", ctypes.c_int32),
+        ("dynamic_shared_memory", ctypes.c_int32),
+        ("_local_memory", ctypes.c_uint32 * 2),
+        ("correlation_id", ctypes.c_uint32),
+        ("_grid_id", ctypes.c_int64),
+        ("name", ctypes.c_char_p),
+        ("_reserved", ctypes.c_void_p),
+        ("_queued", ctypes.c_uint64 * 2),
+        ("_launch_type", ctypes.c_uint8 * 4),
+        ("shared_memory_per_sm", ctypes.c_uint32),
+        ("_graph_node_id", ctypes.c_uint64),
+        ("_shared_memory_limit", ctypes.c_uint32),
+        ("_graph_id", ctypes.c_uint32),
+        ("_access_policy", ctypes.c_void_p),
+        ("_channel", ctypes.c_uint32 * 2),
+        ("cluster", ctypes.c_uint32 * 3),
+    )
+
+
+class Activity(NamedTuple):
+    """One kernel, copy or fill on the GPU."""
+
+    start_ns: int
+    end_ns: int
+    name: str
+    """Demangled name of the kernel; empty for a copy or a fill."""
+    bytes: int = 0
+    """Of a copy or a fill."""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    registers_per_thread: int = 0
+    shared_memory_bytes: int = 0
+    """Static and dynamic, of one block."""
+    static_shared_memory_bytes: int = 0
+    """What the code of the kernel declares of it."""
+    shared_memory_per_sm: int = 0
+    """Bytes of each SM's L1 that the driver made shared memory."""
+    cluster: tuple[int, int, int] = (0, 0, 0)
+    """Blocks of a cluster in x, y, z; zeros without clusters."""
+    launch: int = 0
+    """Grows from launch to launch; the nodes of one launch of a graph share it."""
+
+
+_RECORDERS: list[_Recorder] = []
+"""Whose callbacks CUPTI may still call."""
+
+
+class _Recorder:
+    """Gives CUPTI its buffers and reads them."""
+
+    def __init__(self, library: Cupti) -> None:
+        self.activities: list[Activity] = []
+        self._cupti = library
+        self._next = library.functions.cuptiActivityGetNextRecord
+        self._next.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p))
+        self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
+        # Referred to here, since CUPTI keeps only their addresses.
+        self._request = _RequestBuffer(self._requested)
+        self._complete = _BufferCompleted(self._completed)
+        library.call("cuptiActivityRegisterCallbacks", self._request, self._complete)
+
+    def _requested(self, buffer, size, records) -> None:  # type: ignore[no-untyped-def]
+        memory = ctypes.create_string_buffer(_BUFFER_BYTES + 8)
+        aligned = (ctypes.addressof(memory) + 7) & ~7
+        self._buffers[aligned] = memory
+        buffer[0], size[0], records[0] = aligned, _BUFFER_BYTES, 0
+
+    def _completed(self, _context, _stream, buffer, _size, valid) -> None:  # type: ignore[no-untyped-def]
+        record = ctypes.c_void_p()
+        while self._next(buffer, valid, ctypes.byref(record)) == 0:
+            if record.value is not None:
+                self._read(record.value)
+        self._buffers.pop(buffer, None)
+
+    def _read(self, address: int) -> None:
+        common = _Common.from_address(address)
+        if common.kind in (_MEMCPY, _MEMSET):
+            self.activities.append(Activity(common.start, common.end, "", common.bytes))
+        elif common.kind in (_KERNEL, _CONCURRENT_KERNEL):
+            kernel = _Kernel.from_address(address)
+            self.activities.append(
+                Activity(
+                    kernel.start,
+                    kernel.end,
+                    _demangled(kernel.name or b""),
+                    grid=tuple(kernel.grid),
+                    block=tuple(kernel.block),
+                    registers_per_thread=kernel.registers_per_thread,
+                    shared_memory_bytes=kernel.static_shared_memory + kernel.dynamic_shared_memory,
+                    static_shared_memory_bytes=kernel.static_shared_memory,
+                    shared_memory_per_sm=kernel.shared_memory_per_sm,
+                    cluster=tuple(kernel.cluster),
+                    launch=kernel.correlation_id,
+                )
+            )
+
+
+@contextmanager
+def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
+    """What runs on the GPU inside the `with`; the list is filled, in order of start, at its end.
+
+    Args:
+        stay: Leave CUPTI attached, before and after, for who goes on to use it.
+
+    Raises:
+        CuptiError: There is no CUPTI, or another profiler holds it or may.
+    """
+    library = cupti()
+    refuse_if_taken()
+    if not stay:
+        detach()
+    recorder = _Recorder(library)
+    kinds = (_CONCURRENT_KERNEL, _MEMCPY, _MEMSET)
+    activities: list[Activity] = []
+    try:
+        for kind in kinds:
+            library.call("cuptiActivityEnable", kind)
+        yield activities
+        torch.cuda.synchronize()
+        library.call("cuptiActivityFlushAll", _FLUSH_FORCED)
+        activities.extend(sorted(recorder.activities))
+    finally:
+        for kind in kinds:
+            library.functions.cuptiActivityDisable(kind)
+        if stay:
+            # CUPTI keeps the addresses of its callbacks until it is finalised.
+            _RECORDERS.append(recorder)
+        else:
+            library.functions.cuptiFinalize()
+            _RECORDERS.clear()
+
+
+def torch_profiler_runs() -> bool:
+    """Whether a torch.profiler runs, in this thread or in another."""
+    here: bool = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
+    return here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
+
+
+def refuse_if_taken() -> None:
+    """See that nobody else may be using CUPTI: clients share its callbacks and its end.
+
+    Raises:
+        CuptiError: torch.profiler runs, or cupti-python is imported.
+    """
+    if torch_profiler_runs():
+        raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
+    if _CUPTI_PYTHON in sys.modules:
+        raise CuptiError(
+            "cupti-python is imported in this process and may be using CUPTI",
+            next_step="keep it, and nsight-python with its CUPTI tool, out of the process of the tests",
+        )
+
+
+def detach() -> None:
+    """Free the process of CUPTI, which a torch.profiler that has ended leaves attached.
+
+    torch does so itself where `TEARDOWN_CUPTI=1` is set, but in a thread that waits for a later call into
+    CUDA: a process that makes none hangs at its end, and CUPTI may be gone from under whoever uses it next.
+    Nothing is done while a torch.profiler runs in any thread, where cupti-python is imported, or where there
+    is no CUPTI. The warm-up step of a profiler with a schedule cannot be told from none, nor can a client
+    that calls libcupti by itself.
+    """
+    taken = torch_profiler_runs() or _CUPTI_PYTHON in sys.modules
+    if taken or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return
+    torch.cuda.synchronize()
+    with suppress(CuptiError):
+        cupti().functions.cuptiFinalize()
+
+
+def attach(library: Cupti) -> None:
+    """Have CUPTI attach to the process again: after `cuptiFinalize` its profilers refuse to do so themselves.
+
+    Raises:
+        CuptiError: Another profiler holds it.
+    """
+    library.call("cuptiActivityEnable", _MEMSET)
+    library.call("cuptiActivityDisable", _MEMSET)
+
+
+@cache
+def _demangled(name: bytes) -> str:
+    text = name.decode(errors="replace")
+    return str(torch._C._demangle(text)) if text.startswith("_Z") else text
+
+
+def busy_us(calls: Iterable[Iterable[Activity]]) -> list[float]:
+    """Microseconds in which at least one activity of a call ran; what overlaps counts the first time only."""
+    covered = 0
+    found = []
+    for activities in calls:
+        total = 0
+        for activity in activities:
+            total += max(0, activity.end_ns - max(activity.start_ns, covered))
+            covered = max(covered, activity.end_ns)
+        found.append(total / 1e3)
+    return found

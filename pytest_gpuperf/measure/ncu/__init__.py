@@ -1,0 +1,1 @@
+"""Run ncu and read its reports."""

@@ -1,0 +1,65 @@
+"""What ncu's own errors mean and what people should do about them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """A failure of ncu that can be explained."""
+
+    pattern: str
+    """Regex found in ncu's output."""
+    cause: str
+    advice: str
+
+
+PERMISSION_ADVICE = (
+    "load the driver with NVreg_RestrictProfilingToAdminUsers=0, give the container --cap-add=SYS_ADMIN, "
+    "or run as root (docs/how-to/ci.md)"
+)
+BUSY_ADVICE = "pause DCGM's profiling (dcgmi profile --pause) or stop the other profiler, and run again"
+
+KNOWN_FAILURES = (
+    KnownFailure(
+        r"ERR_NVGPUCTRPERM",
+        "the driver denies hardware counters to this user",
+        PERMISSION_ADVICE,
+    ),
+    KnownFailure(
+        r"driver resource was unavailable",
+        "another profiler holds the counters (DCGM, another ncu or a CUPTI client)",
+        BUSY_ADVICE,
+    ),
+    KnownFailure(
+        r"Failed to (open|create) lock file|InterprocessLockFailed",
+        "ncu's lock file belongs to another user",
+        "set TMPDIR to a folder of your own",
+    ),
+    KnownFailure(
+        r"Unsupported GPU|[Cc]uda driver is not compatible",
+        "this ncu and this driver or GPU do not fit together",
+        "install the ncu that belongs to the driver's CUDA version, and name it with --gpuperf-ncu",
+    ),
+    KnownFailure(
+        r"LibraryNotLoaded",
+        "this sandbox gives no access to hardware counters",
+        "run outside the sandbox; timing goes on without counters",
+    ),
+    KnownFailure(
+        r"[Rr]egular expression|regex_error",
+        "ncu cannot read a kernel regex",
+        "write the kernels= pattern without constructs special to Python",
+    ),
+)
+
+
+def explain(output: str) -> str | None:
+    """The cause of a failure that ncu's output names, and what to do; None where it names none."""
+    for failure in KNOWN_FAILURES:
+        if re.search(failure.pattern, output):
+            return f"{failure.cause}; {failure.advice}"
+    errors = re.findall(r"^==ERROR==\s*(.+)$", output, re.MULTILINE)
+    return f"ncu says: {errors[0].strip()}" if errors else None

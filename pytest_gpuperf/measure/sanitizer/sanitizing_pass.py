@@ -1,0 +1,236 @@
+"""The selected tests under compute-sanitizer: in one process, in another where a test has ended the first."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.measure.ncu.ncu import run_under_ncu
+from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.measure.sanitizer.log_reader import read_log
+from pytest_gpuperf.measure.sanitizer.messages import explain
+from pytest_gpuperf.measure.sanitizer.tool import environment
+from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.processes.plan import PassFolder, Plan
+from pytest_gpuperf.records import SanitizerResult
+from pytest_gpuperf.settings.settings import SANITIZING_PASS_ENV
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.measure.sanitizer.assignment import Hits
+    from pytest_gpuperf.measure.sanitizer.tool import Sanitizer
+    from pytest_gpuperf.processes.plan import Event
+
+PROCESSES = 10
+"""At the most: each costs the import of torch and the start of CUDA."""
+LOG_BYTES = 16 << 20
+"""Of one process. A kernel all of whose threads are wrong writes some 200 bytes for each of them."""
+HITS_KEPT = 5
+"""Of one test."""
+_SKIPPED = re.compile(r"its \w+ ended with (?:Skipped|XFailed):")
+
+
+class _LogFullError(Exception):
+    """A test has so many errors that more of them would tell nothing."""
+
+
+@dataclass(frozen=True)
+class _Process:
+    """How one process went."""
+
+    folder: PassFolder
+    events: Sequence[Event]
+    assigned: Assigned
+    ending: str
+    """`ended with exit status 3`."""
+    log_full: bool
+
+    @property
+    def began(self) -> set[str]:
+        """The tests that it came to."""
+        return {event.nodeid for event in self.events if event.range}
+
+    @property
+    def ended_in(self) -> str:
+        """The test that was not over when it ended; empty where all were."""
+        return next((event.nodeid for event in reversed(self.events) if event.range), "")
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """By node id: how a phase ended early, of several the first."""
+        return {event.nodeid: event.failure for event in reversed(self.events) if event.failure}
+
+    def why_unchecked(self, nodeid: str) -> tuple[str, bool]:
+        """Why a test was not checked to its end, and whether another process would not do better."""
+        if nodeid not in self.began:
+            why = self.failures.get(nodeid, f"the process {self.ending} without it")
+            return why, not self.ended_in
+        if nodeid not in self.assigned.settled:
+            return "the log does not tell its errors from those of other tests", False
+        if nodeid in self.failures:
+            return self.failures[nodeid], True
+        if nodeid == self.ended_in:
+            # The errors that filled the log may be those of tests before it.
+            return f"the process {self.ending} in it", not self.log_full
+        return "", True
+
+
+class SanitizingPass:
+    """Runs tests under one of compute-sanitizer's tools.
+
+    Args:
+        folder: For the logs.
+        sanitizer: The installation.
+        tool: `memcheck`, `racecheck`, `initcheck` or `synccheck`.
+        log_bytes: Of a process's log, beyond which it is ended.
+    """
+
+    def __init__(self, folder: Path, sanitizer: Sanitizer, tool: str, log_bytes: int = LOG_BYTES) -> None:
+        self.results: dict[str, SanitizerResult] = {}
+        """By node id: what was found in a test, or why it was not checked to its end."""
+        self.skipped: dict[str, SanitizerResult] = {}
+        """The same of tests that did not want to run."""
+        self.problems: list[str] = []
+        """What is no test's: why none, or not all, could be checked, and errors outside of all tests."""
+        self._folder = folder
+        self._sanitizer = sanitizer
+        self._tool = tool
+        self._log_bytes = log_bytes
+
+    @property
+    def title(self) -> str:
+        """Which tool of which compute-sanitizer."""
+        return f"compute-sanitizer {self._sanitizer.version} ({self._tool})"
+
+    @property
+    def summary(self) -> str:
+        """How many tests are clean, and how many are not."""
+        hits = sum(result.count > 0 for result in self.results.values())
+        unchecked = sum(bool(result.unchecked) for result in self.results.values())
+        parts = (
+            (len(self.results) - hits - unchecked, "without errors"),
+            (hits, "with errors"),
+            (unchecked, "not checked"),
+            (len(self.skipped), "skipped"),
+        )
+        shown = ", ".join(f"{count} {what}" for count, what in parts if count)
+        return f"{self.title}: {shown or 'nothing was checked'}"
+
+    def run(
+        self,
+        nodeids: Sequence[str],
+        arguments: Sequence[str],
+        cwd: Path,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Run pytest with the session's own arguments under the tool, restricted to some tests.
+
+        Args:
+            nodeids: The tests.
+            arguments: Command line of the session.
+            cwd: Where it was called.
+            progress: Told how many of how many tests are done.
+        """
+        pending = list(nodeids)
+        together = len(pending)
+        for number in range(1, PROCESSES + 1):
+            if not pending:
+                return
+            told = partial(self._tell, progress, len(nodeids) - len(pending), len(nodeids))
+            folder = PassFolder(self._folder / str(number))
+            process = self._process(folder, pending[:together], arguments, cwd, told)
+            if not process.began or process.assigned.blind:
+                self.problems.append(self._why_nothing(process))
+                return
+            over = self._take(process, pending[:together])
+            pending = [nodeid for nodeid in pending if nodeid not in over]
+            # Where marks are missing in the log, a process for one test leaves no doubt whose its errors are.
+            together = together if over else 1
+        why = f"{PROCESSES} processes under compute-sanitizer ended before its turn"
+        self.results.update(dict.fromkeys(pending, self._result(unchecked=why)))
+
+    @staticmethod
+    def _tell(progress: Callable[[int, int], None], before: int, total: int, done: int) -> None:
+        progress(before + done, total)
+
+    def _process(
+        self,
+        folder: PassFolder,
+        group: Sequence[str],
+        arguments: Sequence[str],
+        cwd: Path,
+        told: Callable[[int], None],
+    ) -> _Process:
+        folder.write_plan(Plan(list(group)))
+        log = folder.path / "sanitizer.log"
+        command = [*self._sanitizer.command(self._tool, log), sys.executable, "-m", "pytest", *arguments]
+        env = {**environment(os.environ, self._tool), SANITIZING_PASS_ENV: str(folder.path)}
+
+        def poll() -> None:
+            told(len({event.nodeid for event in folder.events() if not event.range}))
+            if log.exists() and log.stat().st_size > self._log_bytes:
+                raise _LogFullError
+
+        log_full = False
+        try:
+            status = run_under_ncu(command, cwd=cwd, env=env, log=folder.child_log, poll=poll)
+            ending = f"ended with exit status {status}"
+            if status < 0:
+                ending = f"was ended by signal {-status} ({signal.strsignal(-status)})"
+        except _LogFullError:
+            ending, log_full = "was ended for its many errors", True
+        log.touch()
+        events = folder.events()
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            assigned = assign([event for event in events if event.range], read_log(lines))
+        return _Process(folder, events, assigned, ending, log_full)
+
+    def _take(self, process: _Process, group: Sequence[str]) -> set[str]:
+        """Keep what a process says of its tests, and return those that need no other one."""
+        outside = process.assigned.hits.get("")
+        if outside is not None:
+            texts = "; ".join(errors_of(self._result(outside)))
+            self.problems.append(f"outside of all tests: {texts}".replace("\n", ", "))
+        over = set()
+        for nodeid in group:
+            alone = len(group) == 1
+            hits = process.assigned.hits.get(nodeid)
+            why, for_good = process.why_unchecked(nodeid)
+            if hits is not None and (alone or nodeid in process.assigned.settled):
+                cut = process.log_full and nodeid == process.ended_in
+                self.results[nodeid] = self._result(hits, cut=cut)
+            elif not why:
+                self.results[nodeid] = self._result()
+            elif alone or for_good:
+                results = self.skipped if _SKIPPED.match(why) else self.results
+                results[nodeid] = self._result(unchecked=f"{why}; see {process.folder.shown_log}")
+            else:
+                continue
+            over.add(nodeid)
+        return over
+
+    def _result(self, hits: Hits | None = None, *, cut: bool = False, unchecked: str = "") -> SanitizerResult:
+        return SanitizerResult(
+            tool=self._tool,
+            version=self._sanitizer.version,
+            hits=hits.first(HITS_KEPT) if hits else (),
+            count=hits.count if hits else 0,
+            cut=cut,
+            unchecked=unchecked,
+        )
+
+    def _why_nothing(self, process: _Process) -> str:
+        reason = explain(process.assigned.words)
+        if not reason and process.began:
+            reason = "it reported not even the error that was planted before the first test"
+        if not reason:
+            first = next(iter(process.failures.values()), "")
+            reason = f"the process {process.ending} before any test" + (f": {first}" if first else "")
+        return f"{reason}; see {process.folder.shown_log}"

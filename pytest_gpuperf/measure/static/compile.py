@@ -1,0 +1,66 @@
+"""What `gpuperf.static` calls: a Triton kernel or CUDA source, compiled for each architecture."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.records import StaticKernel
+
+
+def compile_static(
+    kernel: Any,
+    archs: Sequence[str],
+    *,
+    signature: Mapping[str, str] | None,
+    args: Sequence[Any] | Mapping[str, Any] | None,
+    constexprs: Mapping[str, Any] | None,
+    state: Path,
+    options: Mapping[str, Any],
+) -> dict[str, StaticKernel]:
+    """Compile a kernel.
+
+    Args:
+        kernel: Triton's, or CUDA source as a text or a path.
+        archs: `sm_90` and the like.
+        signature: Of a Triton kernel, as `compile_triton` takes it; so `args` and `constexprs`.
+        args: Instead of the signature.
+        constexprs: By name.
+        state: The project's `.gpuperf` folder.
+        options: The rest of what `compile_triton` or `compile_cuda` takes.
+
+    Raises:
+        NoCompilerError: There is nothing to compile with.
+        GpuperfError: The kernel does not compile, or cannot be launched on one of the architectures.
+    """
+    if isinstance(archs, str) or not archs:
+        raise GpuperfError(f"archs={archs!r}", expected="a tuple such as ('sm_90', 'sm_120')")
+    if not isinstance(kernel, (str, Path)):
+        from pytest_gpuperf.measure.static.triton_kernel import compile_triton
+
+        return compile_triton(
+            kernel,
+            archs,
+            signature=signature,
+            args=args,
+            constexprs=constexprs or {},
+            options=options,
+            state=state,
+        )
+    from pytest_gpuperf.measure.static.cuda_source import compile_cuda
+
+    known = [name for name in inspect.signature(compile_cuda).parameters if name not in ("source", "state")]
+    of_triton = {"signature": signature, "args": args, "constexprs": constexprs}
+    unknown = [name for name, value in of_triton.items() if value is not None]
+    unknown += [name for name in options if name not in known]
+    if unknown:
+        raise GpuperfError(
+            f"{unknown[0]}= for CUDA source", expected=f"keyword arguments out of {', '.join(known)}"
+        )
+    return compile_cuda(kernel, archs, state=state, **options)

@@ -1,0 +1,127 @@
+"""What a cubin holds: registers, stack and spills through NVIDIA's own tools, code size from its sections."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static.kept import Kept
+from pytest_gpuperf.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_USAGE = re.compile(r"Function (?P<name>[\w$]+):\s*REG:(?P<registers>\d+) STACK:(?P<stack>\d+)")
+_LOCAL = re.compile(r"\b(?:LDL|STL)(?P<modifiers>(?:\.\w+)*)")
+_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+_REGISTER_BYTES = 4
+
+
+@dataclass(frozen=True)
+class CubinTools:
+    """Where `cuobjdump` and `nvdisasm` are; they have to know the architecture."""
+
+    cuobjdump: Path
+    nvdisasm: Path
+
+
+class Resources(Record, frozen=True, kw_only=True):
+    """What one kernel needs."""
+
+    registers: int
+    """Of a thread."""
+    stack_bytes: int
+    """Of a thread, in local memory."""
+    spills: int
+    """Bytes that the code of a thread stores to and loads from its stack."""
+    code_bytes: int
+
+
+def read_cubin(cubin: bytes, kernel: str, tools: CubinTools, state: Path) -> Resources:
+    """Read what one kernel of a cubin needs.
+
+    Spills are counted in the machine code: each instruction that stores to or loads from local memory, once,
+    however often it runs. So does ptxas in its `-v` output, but for the arguments of `printf`, which it
+    leaves out.
+
+    Args:
+        cubin: An ELF file for one architecture.
+        kernel: Mangled name of an entry function.
+        tools: What reads it.
+        state: The project's `.gpuperf` folder, which keeps what was read.
+
+    Raises:
+        GpuperfError: The tools are missing or cannot read the cubin.
+    """
+    kept = Kept(state, "cubin", kernel, cubin)
+    resources = kept.load(Resources)
+    if resources is None:
+        resources = _read(cubin, kernel, tools)
+        kept.store(resources)
+    return resources
+
+
+def _read(cubin: bytes, kernel: str, tools: CubinTools) -> Resources:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        found = _usage(_run(tools.cuobjdump, path, "-res-usage"))
+        if kernel not in found:
+            raise GpuperfError(f"{tools.cuobjdump.name} finds no {kernel} in its cubin")
+        registers, stack = found[kernel]
+        # Disassembling takes as long as compiling, and what has no stack has spilled nothing.
+        spills = spilled_bytes(_run(tools.nvdisasm, path, "-c", "-ndf")) if stack else 0
+    return Resources(
+        registers=registers, stack_bytes=stack, spills=spills, code_bytes=code_bytes(cubin, kernel)
+    )
+
+
+def _usage(text: str) -> Mapping[str, tuple[int, int]]:
+    """Registers and bytes of stack, by kernel."""
+    return {found["name"]: (int(found["registers"]), int(found["stack"])) for found in _USAGE.finditer(text)}
+
+
+def spilled_bytes(sass: str) -> int:
+    """Bytes a thread that all instructions of a listing move to and from local memory."""
+    return sum(_width(found["modifiers"]) for found in _LOCAL.finditer(sass))
+
+
+def _width(modifiers: str) -> int:
+    return next((_WIDTHS[name] for name in modifiers.split(".") if name in _WIDTHS), _REGISTER_BYTES)
+
+
+def code_bytes(cubin: bytes, kernel: str) -> int:
+    """Size of a kernel's machine code.
+
+    The section headers are those of ELF-64, little-endian (System V ABI, "Section Header").
+    """
+    table, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 0x28)
+    sections = [struct.unpack_from("<I20xQQ", cubin, table + size * index) for index in range(count)]
+    wanted = b".text." + kernel.encode() + b"\0"
+    first_name = sections[names][1]
+    return sum(length for name, _, length in sections if cubin.startswith(wanted, first_name + name))
+
+
+def _run(tool: Path, path: Path, *options: str) -> str:
+    command = [str(tool), *options, str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError as error:
+        raise GpuperfError(
+            f"{tool.name} cannot be run: {error.strerror}",
+            expected="the tools that Triton brings, or those of a CUDA installation",
+            next_step="reinstall triton, or put the CUDA toolkit's bin folder on PATH",
+        ) from None
+    if done.returncode:
+        reason = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0]
+        raise GpuperfError(
+            f"{tool.name} cannot read the cubin: {reason}",
+            next_step="install a newer Triton or CUDA toolkit, whose tools know the architecture",
+        )
+    return done.stdout

@@ -1,0 +1,130 @@
+"""Compile CUDA C++ for an architecture that is not there: with nvcc, or with NVRTC where there is no nvcc."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static import nvcc, nvrtc
+from pytest_gpuperf.measure.static.cubin import code_bytes
+from pytest_gpuperf.measure.static.kernel import (
+    Compiled,
+    CudaOutput,
+    CudaSource,
+    NoCompilerError,
+    compute_capability,
+    static_kernel,
+)
+from pytest_gpuperf.measure.static.ptx import read_ptx
+from pytest_gpuperf.measure.static.ptxas_log import read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.records import StaticKernel
+
+
+def compile_cuda(
+    source: str | Path,
+    archs: Sequence[str],
+    *,
+    state: Path,
+    entry: str = "",
+    block_size: int = 0,
+    shared_memory: int = 0,
+    flags: Sequence[str] = (),
+) -> dict[str, StaticKernel]:
+    """Compile one kernel of a CUDA source for each architecture.
+
+    Args:
+        source: The text, or the path of a file.
+        archs: `sm_90`, or `sm_90a` where the source has instructions of that architecture alone.
+        state: The project's `.gpuperf` folder, which keeps what nvcc made.
+        entry: Regex found in the mangled name of the kernel; needed where there are several.
+        block_size: Threads of a block; by default those of `__launch_bounds__`.
+        shared_memory: Dynamic shared memory of a launch, in bytes.
+        flags: Passed to the compiler: `-O3`, `-Iinclude`.
+
+    Raises:
+        NoCompilerError: There is neither nvcc nor NVRTC.
+        GpuperfError: The source cannot be read or compiled, or has no such kernel.
+    """
+    given = _source(source, flags)
+    kernels = {}
+    for arch in archs:
+        compute_capability(arch)
+        chosen = _choose(_compile(given, arch, state), entry)
+        threads = block_size or chosen.threads
+        if not threads:
+            raise GpuperfError(
+                f"the block size of {chosen.name} is not known",
+                expected="block_size= in the call, or __launch_bounds__ on the kernel",
+            )
+        kernels[arch] = static_kernel(chosen, arch, block_size=threads, dynamic_bytes=shared_memory)
+    return kernels
+
+
+def _source(source: str | Path, flags: Sequence[str]) -> CudaSource:
+    if isinstance(source, str) and ("\n" in source or "{" in source):
+        return CudaSource(source, None, tuple(flags))
+    path = Path(source)
+    try:
+        return CudaSource(path.read_text(encoding="utf-8"), path, tuple(flags))
+    except OSError as error:
+        raise GpuperfError(
+            f"{path} cannot be read: {error.strerror}",
+            expected="CUDA source, as a text or the path of a file",
+        ) from None
+
+
+def _compile(source: CudaSource, arch: str, state: Path) -> list[Compiled]:
+    compiler = nvcc.find()
+    if compiler is not None:
+        return nvcc.compile_kept(compiler, source, arch, state, _kernels)
+    library = nvrtc.find()
+    if library is not None:
+        # Takes milliseconds, where nvcc takes seconds: not worth keeping.
+        return _kernels(nvrtc.run(library, source, arch))
+    raise NoCompilerError(
+        "there is no compiler for CUDA source",
+        expected="nvcc on PATH or in CUDA_HOME, or NVRTC",
+        next_step="install the CUDA toolkit, or pip install nvidia-cuda-nvrtc",
+    )
+
+
+def _kernels(output: CudaOutput) -> list[Compiled]:
+    usage = read_log(output.log)
+    return [
+        Compiled(
+            name=ptx.name,
+            compiler=output.compiler,
+            registers=usage[ptx.name].registers,
+            stack_bytes=usage[ptx.name].stack_bytes,
+            spills=usage[ptx.name].spills,
+            shared_memory_bytes=usage[ptx.name].shared_memory_bytes,
+            code_bytes=code_bytes(output.cubin, ptx.name),
+            threads=ptx.threads,
+            barriers=usage[ptx.name].barriers,
+            tensor_instructions=ptx.tensor_instructions,
+            copy_instructions=ptx.copy_instructions,
+            widest_load_bits=ptx.widest_load_bits,
+        )
+        for ptx in read_ptx(output.ptx)
+    ]
+
+
+def _choose(kernels: Sequence[Compiled], entry: str) -> Compiled:
+    try:
+        found = [kernel for kernel in kernels if re.search(entry, kernel.name)]
+    except re.error as error:
+        raise GpuperfError(f"entry={entry!r} is a broken regex: {error}", expected="a Python regex") from None
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(kernel.name for kernel in found or kernels) or "none"
+    raise GpuperfError(
+        f"{len(found) or 'no'} kernels of the source match entry={entry!r}",
+        expected="exactly one",
+        next_step=f"choose among these mangled names: {names}",
+    )

@@ -1,0 +1,45 @@
+"""What took long to find out about code, kept in `.gpuperf/static/` until the code changes."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from pytest_gpuperf.records.json_files import write_files
+from pytest_gpuperf.records.runs import make_state_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T")
+
+
+class Kept:
+    """One file, named by the hash of all that its content depends on.
+
+    Args:
+        state: The project's `.gpuperf` folder; need not exist.
+        parts: What the content depends on.
+    """
+
+    def __init__(self, state: Path, *parts: str | bytes) -> None:
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
+        self._state = state
+        self._path = state / "static" / f"{digest.hexdigest()}.json"
+
+    def load(self, kind: type[T]) -> T | None:
+        """What was kept; None where there is nothing, or nothing that can be read."""
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(self._path.read_bytes(), type=kind)
+        return None
+
+    def store(self, content: object) -> None:
+        """Keep it; a folder that cannot be written to only makes the next run longer."""
+        with suppress(OSError):
+            make_state_folder(self._state)
+            write_files({self._path: msgspec.json.encode(content)})

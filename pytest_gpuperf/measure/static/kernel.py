@@ -1,0 +1,199 @@
+"""One kernel compiled for one architecture: from what the compiler made to a record, a profile and back."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
+from pytest_gpuperf.records import KernelProfile, Profile, Record, StaticKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Measurement, MetricValue
+
+SOURCE = "static"
+"""`Profile.source` of what was compiled and not measured; also the folder of its baselines."""
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
+"""One of each kind of tensor core since Ampere."""
+INSTRUCTIONS = ("tensor_instructions", "copy_instructions")
+"""Facts that are several words."""
+NO_INSTRUCTIONS = "none"
+MESSAGE_LINES = 12
+"""Of what a compiler says when it gives up."""
+
+_ARCH = re.compile(r"sm_(?P<major>\d+)(?P<minor>\d)[af]?")
+_LABEL = re.compile(r".*\[(?P<inner>sm_\d+[af]?)\]|(?P<alone>sm_\d+[af]?)", re.DOTALL)
+
+
+class NoCompilerError(GpuperfError):
+    """This machine has nothing to compile with: no fault of the kernel or the test."""
+
+
+class CudaSource(NamedTuple):
+    """CUDA C++ to compile."""
+
+    text: str
+    path: Path | None
+    """Where it is; None where it was given as a text."""
+    flags: tuple[str, ...]
+    """For the compiler."""
+
+
+class CudaOutput(NamedTuple):
+    """What a compiler of CUDA C++ leaves behind."""
+
+    compiler: str
+    """`nvcc 13.0.88`."""
+    log: str
+    """With what `ptxas -v` says."""
+    ptx: str
+    cubin: bytes
+
+
+class Compiled(Record, frozen=True, kw_only=True):
+    """An entry function as a compiler leaves it."""
+
+    name: str
+    compiler: str
+    registers: int
+    stack_bytes: int
+    spills: int
+    shared_memory_bytes: int
+    """What the code says of it; a launch may add some."""
+    code_bytes: int
+    threads: int
+    """Of a block; 0 where the code does not say."""
+    barriers: int
+    tensor_instructions: tuple[str, ...]
+    copy_instructions: tuple[str, ...]
+    widest_load_bits: int
+
+
+def compute_capability(arch: str) -> tuple[int, int]:
+    """`(9, 0)` for `sm_90` and `sm_90a`.
+
+    Raises:
+        GpuperfError: It is spelled otherwise, or not in the table of occupancy.
+    """
+    found = _ARCH.fullmatch(arch) if isinstance(arch, str) else None
+    if found is None:
+        raise GpuperfError(f"the architecture {arch!r}", expected="one such as 'sm_90' or 'sm_120'")
+    capability = int(found["major"]), int(found["minor"])
+    multiprocessor(capability)
+    return capability
+
+
+def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_bytes: int) -> StaticKernel:
+    """Add what a launch on the architecture would be like.
+
+    Args:
+        compiled: The kernel.
+        arch: What it was compiled for.
+        block_size: Threads of a block.
+        dynamic_bytes: Shared memory that a launch asks for, in bytes.
+
+    Raises:
+        GpuperfError: No SM of the architecture can hold a block of it.
+    """
+    shared = compiled.shared_memory_bytes + dynamic_bytes
+    try:
+        fits = occupancy(
+            compute_capability(arch),
+            block_size=block_size,
+            registers_per_thread=compiled.registers,
+            shared_memory_per_block=shared,
+            barriers=compiled.barriers,
+        )
+    except GpuperfError as error:
+        raise GpuperfError(
+            f"{compiled.name} cannot be launched on {arch}: {error.found}", expected=error.expected
+        ) from None
+    return StaticKernel(
+        name=compiled.name,
+        arch=arch,
+        compiler=compiled.compiler,
+        block_size=block_size,
+        registers_per_thread=compiled.registers,
+        spills=compiled.spills,
+        stack_bytes=compiled.stack_bytes,
+        shared_memory_bytes=shared,
+        code_bytes=compiled.code_bytes,
+        widest_load_bits=compiled.widest_load_bits,
+        tensor_instructions=compiled.tensor_instructions,
+        copy_instructions=compiled.copy_instructions,
+        theoretical_occupancy=fits.theoretical_occupancy_pct,
+        blocks_per_sm=fits.blocks_per_sm,
+        occupancy_limiter=fits.limiter,
+    )
+
+
+def label_of(label: str, arch: str) -> str:
+    """Under which label a kernel is kept: `sm_90`, or `backward[sm_90]` where the test has named it."""
+    return arch if label == "main" else f"{label}[{arch}]"
+
+
+def arch_of(label: str) -> str:
+    """The architecture in a label that `label_of` has made; empty for any other."""
+    found = _LABEL.fullmatch(label)
+    return found["inner"] or found["alone"] if found else ""
+
+
+def profile_of(kernel: StaticKernel) -> Profile:
+    """As a row of exact counters, which limits and baselines can judge."""
+    metrics: dict[str, MetricValue] = {
+        **{
+            name: value
+            for name, value in msgspec.structs.asdict(kernel).items()
+            if name not in ("name", "arch", *INSTRUCTIONS)
+        },
+        **{name: " ".join(getattr(kernel, name)) or NO_INSTRUCTIONS for name in INSTRUCTIONS},
+    }
+    launch = KernelProfile(name=kernel.name, block=(kernel.block_size, 1, 1), metrics=metrics)
+    return Profile(kernels=(launch,), combined=metrics, source=SOURCE)
+
+
+def is_static(measurement: Measurement) -> bool:
+    """Whether it was compiled and not measured."""
+    return measurement.profile is not None and measurement.profile.source == SOURCE
+
+
+def kernels_of(measurements: Mapping[str, Measurement], label: str) -> dict[str, StaticKernel]:
+    """What `profile_of` was given for one label of a test, by architecture.
+
+    Raises:
+        GpuperfError: A record, from a file, holds something else.
+    """
+    return {
+        arch: _kernel_of(measurement.profile, arch)
+        for kept, measurement in measurements.items()
+        if is_static(measurement)
+        and measurement.profile is not None
+        and (arch := arch_of(kept))
+        and label_of(label, arch) == kept
+    }
+
+
+def _kernel_of(profile: Profile, arch: str) -> StaticKernel:
+    metrics = dict(profile.combined)
+    words = {key: str(metrics.pop(key, "")) for key in INSTRUCTIONS}
+    lists = {key: [] if text == NO_INSTRUCTIONS else text.split() for key, text in words.items()}
+    name = profile.kernels[0].name if profile.kernels else ""
+    try:
+        return msgspec.convert({**metrics, **lists, "name": name, "arch": arch}, StaticKernel, strict=False)
+    except msgspec.ValidationError as error:
+        raise GpuperfError(
+            f"the recorded kernel {name} of {arch} has not the expected form: {error}"
+        ) from None
+
+
+def shortened(log: str) -> str:
+    """The first lines of what a compiler said."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    more = [f"and {len(lines) - MESSAGE_LINES} lines more"] if len(lines) > MESSAGE_LINES else []
+    return "\n".join([*lines[:MESSAGE_LINES], *more])

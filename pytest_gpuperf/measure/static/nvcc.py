@@ -1,0 +1,115 @@
+"""Compile CUDA C++ with nvcc, and keep what it made until the source or what it includes changes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static.kept import Kept
+from pytest_gpuperf.measure.static.kernel import Compiled, CudaOutput, CudaSource, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Nvcc(NamedTuple):
+    """An installed nvcc."""
+
+    path: str
+    version: str
+    """`13.0.88`."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """What is kept of one compilation."""
+
+    included: list[str]
+    """Files that were read besides the source."""
+    digest: str
+    """Of what they held."""
+    kernels: list[Compiled]
+
+
+def find() -> Nvcc | None:
+    """The nvcc on PATH or in the CUDA installation; None where there is none that runs."""
+    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    found = shutil.which("nvcc") or next(
+        (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/nvcc"))), None
+    )
+    return _nvcc(found) if found else None
+
+
+@lru_cache(maxsize=4)
+def _nvcc(path: str) -> Nvcc | None:
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    version = re.search(r"\bV(\d+(?:\.\d+)+)", said)
+    return Nvcc(path, version[1]) if version else None
+
+
+def compile_kept(
+    nvcc: Nvcc, source: CudaSource, arch: str, state: Path, read: Callable[[CudaOutput], list[Compiled]]
+) -> list[Compiled]:
+    """The kernels of a source, compiled only where nothing that fits is kept in `<state>/static/`.
+
+    Args:
+        nvcc: The compiler.
+        source: What is compiled.
+        arch: `sm_90`.
+        state: The project's `.gpuperf` folder.
+        read: Makes kernels of what nvcc leaves behind.
+
+    Raises:
+        GpuperfError: The source does not compile.
+    """
+    path = str(source.path or "")
+    kept = Kept(state, "nvcc", nvcc.version, nvcc.path, arch, path, source.text, *source.flags)
+    entry = kept.load(_Entry)
+    if entry is not None and entry.digest == _digest(entry.included):
+        return entry.kernels
+    with tempfile.TemporaryDirectory() as folder:
+        output, included = _run(nvcc, source, arch, Path(folder))
+    kernels = read(output)
+    digest = _digest(included)
+    if digest:
+        kept.store(_Entry(included, digest, kernels))
+    return kernels
+
+
+def _run(nvcc: Nvcc, source: CudaSource, arch: str, folder: Path) -> tuple[CudaOutput, list[str]]:
+    path = source.path
+    if path is None:
+        path = folder / "kernel.cu"
+        path.write_text(source.text, encoding="utf-8")
+    cubin, included = folder / "kernel.cubin", folder / "included"
+    command = [
+        *(nvcc.path, f"-arch={arch}", "-cubin", "-Xptxas=-v", *source.flags),
+        *("--keep", "--keep-dir", str(folder), "-MMD", "-MF", str(included)),
+        *("-x", "cu", str(path), "-o", str(cubin)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    log = done.stdout + done.stderr
+    if done.returncode:
+        raise GpuperfError(f"nvcc does not compile the source for {arch}: {shortened(log)}")
+    ptx = (folder / f"{path.stem}.ptx").read_text(encoding="utf-8")
+    names = included.read_text(encoding="utf-8").partition(" : ")[2].replace("\\\n", " ").split()
+    output = CudaOutput(f"nvcc {nvcc.version}", log, ptx, cubin.read_bytes())
+    return output, [name for name in names if name != str(path)]
+
+
+def _digest(paths: Iterable[str]) -> str:
+    """Of the contents of files; empty where one of them cannot be read, as where its name has a space."""
+    try:
+        contents = [Path(path).read_bytes() for path in paths]
+    except OSError:
+        return ""
+    return hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()

@@ -1,0 +1,99 @@
+"""Compile CUDA C++ with NVRTC, a compiler as a library, which wheels bring where there is no toolkit."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static.kernel import CudaOutput, CudaSource, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@lru_cache(maxsize=1)
+def find() -> ctypes.CDLL | None:
+    """The library of NVIDIA's wheels, of the CUDA installation or of the system; None without one."""
+    for name in (*_in_wheels("lib/libnvrtc.so.*"), *_installed(), ctypes.util.find_library("nvrtc")):
+        if name is not None:
+            try:
+                return ctypes.CDLL(str(name))
+            except OSError:
+                continue
+    return None
+
+
+def _in_wheels(pattern: str) -> Iterator[Path]:
+    """Files of the packages `nvidia-*`, which all lie below the folder `nvidia`."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield from sorted(Path(folder).glob(f"*/{pattern}"), reverse=True)
+
+
+def _installed() -> Iterator[Path]:
+    for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if root:
+            yield from sorted(Path(root).glob("lib64/libnvrtc.so*"))
+
+
+def run(library: ctypes.CDLL, source: CudaSource, arch: str) -> CudaOutput:
+    """Compile a source.
+
+    Raises:
+        GpuperfError: It does not compile.
+    """
+    program = ctypes.c_void_p()
+    name = source.path.name if source.path else "kernel.cu"
+    _check(
+        library,
+        library.nvrtcCreateProgram(ctypes.byref(program), source.text.encode(), name.encode(), 0, None, None),
+    )
+    folders = dict.fromkeys(path.parent for path in _in_wheels("include/cuda_fp16.h"))
+    own = [f"-I{source.path.parent}"] if source.path else []
+    options = [
+        f"--gpu-architecture={arch}",
+        "--ptxas-options=-v",
+        *source.flags,
+        *own,
+        *(f"-I{folder}" for folder in folders),
+    ]
+    array = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    try:
+        status = library.nvrtcCompileProgram(program, len(options), array)
+        log = _text(library, "ProgramLog", program)
+        if status:
+            raise GpuperfError(f"NVRTC does not compile the source for {arch}: {shortened(log)}")
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+        return CudaOutput(
+            f"nvrtc {major.value}.{minor.value}",
+            log,
+            _text(library, "PTX", program),
+            _bytes(library, "CUBIN", program),
+        )
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _text(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> str:
+    return _bytes(library, what, program).rstrip(b"\0").decode(errors="replace")
+
+
+def _bytes(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(library, getattr(library, f"nvrtcGet{what}")(program, buffer))
+    return buffer.raw
+
+
+def _check(library: ctypes.CDLL, status: int) -> None:
+    if status:
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise GpuperfError(f"NVRTC fails: {library.nvrtcGetErrorString(status).decode()}")

@@ -1,0 +1,285 @@
+"""Compile a Triton kernel for an architecture that is not there, as a launch on it would."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
+from pytest_gpuperf.measure.static.cubin import CubinTools, read_cubin
+from pytest_gpuperf.measure.static.kernel import (
+    Compiled,
+    NoCompilerError,
+    compute_capability,
+    shortened,
+    static_kernel,
+)
+from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.records import StaticKernel
+
+_FIRST_FOR_BLACKWELL = (3, 3)
+"""Older ones do not fail there: they abort the process."""
+_SCALARS: Mapping[str, tuple[Any, Any]] = {
+    # A value of the type that is no multiple of 16 and not 1, and one that is a multiple.
+    "i32": (17, 16),
+    "i64": (2**31 + 1, 2**31),
+    "u64": (2**63 + 1, 2**63),
+    "fp32": (0.5, 0.5),
+    "i1": (True, True),
+    "u1": (True, True),
+}
+
+
+def compile_triton(
+    kernel: Any,
+    archs: Sequence[str],
+    *,
+    signature: Mapping[str, str] | None,
+    args: Sequence[Any] | Mapping[str, Any] | None,
+    constexprs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    state: Path,
+) -> dict[str, StaticKernel]:
+    """Compile a kernel for several architectures at once; Triton's cache keeps what it has compiled before.
+
+    Args:
+        kernel: A function with `triton.jit`; autotuning and heuristics around it are left out.
+        archs: `sm_90` and the like.
+        signature: Types by the name of the argument, or None where `args` are given.
+        args: Tensors and numbers of a launch, by position among those that are no constexpr, or by name.
+        constexprs: Values by name.
+        options: `num_warps` and whatever else a launch takes besides arguments.
+        state: The project's `.gpuperf` folder.
+
+    Raises:
+        GpuperfError: There is no Triton, an argument is missing or too many, or the kernel does not compile.
+    """
+    function = _jit_function(kernel)
+    values = arguments(function, signature, args, constexprs)
+    import triton
+
+    # Triton that can compile in the background can compile in threads, most of the time without the GIL.
+    workers = len(archs) if hasattr(triton, "AsyncCompileMode") else 1
+    with elsewhere(), ThreadPoolExecutor(workers) as pool:
+        made = pool.map(lambda arch: _compile(function, arch, values, options, state), archs)
+        return dict(zip(archs, made, strict=True))
+
+
+def _jit_function(kernel: Any) -> Any:
+    try:
+        from triton.runtime.jit import JITFunction
+    except ModuleNotFoundError:
+        raise NoCompilerError("triton is not installed", next_step="pip install triton") from None
+    function = kernel
+    while not isinstance(function, JITFunction):
+        inner = getattr(function, "fn", None)
+        if inner is None or inspect.isfunction(inner):
+            interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+            raise GpuperfError(
+                f"the kernel is a {type(kernel).__name__}",
+                expected="a function with @triton.jit, or CUDA source as a text or a path",
+                next_step="unset TRITON_INTERPRET: what is interpreted is not compiled"
+                if interpreted
+                else "",
+            )
+        function = inner
+    return function
+
+
+def arguments(
+    function: Any,
+    signature: Mapping[str, str] | None,
+    args: Sequence[Any] | Mapping[str, Any] | None,
+    constexprs: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Everything that a launch takes, by name."""
+    name = function.__name__
+    params = {param.name: param for param in function.params}
+    if (signature is None) is (args is None):
+        raise GpuperfError(
+            f"{name} has {'no arguments' if args is None else 'both signature= and args='}",
+            expected="signature={'x_ptr': '*fp32', 'n': 'i32'}, or args=(x, n) with tensors, of meta too",
+        )
+    given: dict[str, Any]
+    if signature is not None:
+        given = {
+            key: _stand_in(key, kind, params.get(key))
+            for key, kind in signature.items()
+            if kind != "constexpr"  # as Triton's own signatures have it
+        }
+    elif isinstance(args, Mapping):
+        given = dict(args)
+    else:
+        wanted = [key for key, param in params.items() if not param.is_constexpr and key not in constexprs]
+        if len(args or ()) > len(wanted):
+            raise GpuperfError(
+                f"{len(args or ())} arguments for {name}", expected=f"{len(wanted)}: {', '.join(wanted)}"
+            )
+        given = dict(zip(wanted, args or (), strict=False))
+    given.update(constexprs)
+    unknown = [key for key in given if key not in params]
+    missing = [key for key, param in params.items() if key not in given and not param.has_default]
+    if unknown or missing:
+        found = f"no argument {unknown[0]!r}" if unknown else f"no value for {', '.join(missing)}"
+        raise GpuperfError(
+            f"{name} has {found}",
+            expected=f"values for {', '.join(params)}",
+            next_step="constexprs={…} takes what autotuning and heuristics would have chosen" * bool(missing),
+        )
+    return given
+
+
+class _Pointer:
+    """Stands in for a tensor: Triton asks for no more than this."""
+
+    def __init__(self, dtype: str, address: int) -> None:
+        self.dtype = dtype
+        self._address = address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def _stand_in(name: str, kind: str, param: Any) -> Any:
+    """A value that a launch would see as of this type; `:16` makes it a multiple of 16, `:1` makes it 1."""
+    base, _, hint = kind.replace(" ", "").partition(":")
+    if hint in ("", "1", "16"):
+        if base.startswith("*") and hint != "1":
+            return _Pointer(base[1:], 16 if hint else 1)
+        if base.startswith(("i", "u")) and hint == "1":
+            return 1
+        # Of an annotated argument the annotation is the type, whatever the value.
+        if base == getattr(param, "annotation_type", ""):
+            return 16 if hint else 17
+        if base in _SCALARS:
+            return _SCALARS[base][hint == "16"]
+    raise GpuperfError(
+        f"the type of {name} is {kind!r}",
+        expected=f"a pointer such as '*fp16', one of {', '.join(_SCALARS)}, or the type that the kernel "
+        "annotates; behind it ':16' for a multiple of 16 or ':1' for 1",
+    )
+
+
+_ONE_AT_A_TIME = Lock()
+_TARGET: ContextVar[Any] = ContextVar("target")
+"""The architecture of the GPU that is not there; each thread has its own."""
+
+
+class _Elsewhere:
+    """What Triton asks of the driver before a launch, answered for a GPU that is not there."""
+
+    def get_current_target(self) -> Any:
+        return _TARGET.get()
+
+    def get_current_device(self) -> str:
+        # Triton keeps compiled kernels by device: no number, so that none of a real one is found or left.
+        return f"static {_TARGET.get().arch}"
+
+    def get_current_stream(self, _device: object) -> int:
+        return 0
+
+
+def target_of(arch: str) -> Any:
+    """The architecture as Triton knows it."""
+    from triton.backends.compiler import GPUTarget
+
+    major, minor = compute_capability(arch)
+    return GPUTarget("cuda", 10 * major + minor, WARP_THREADS)
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Answer in place of the driver, in all threads, for what each of them pretends; one caller at a time."""
+    from triton.runtime.driver import driver
+
+    with _ONE_AT_A_TIME:
+        # Asking for the active driver would look for a GPU, and raise where there is none.
+        before = dict(vars(driver))
+        driver.set_active(_Elsewhere())
+        try:
+            yield
+        finally:
+            vars(driver).clear()
+            vars(driver).update(before)
+
+
+@contextmanager
+def pretend(target: Any) -> Iterator[None]:
+    """Pretend to this thread that there is a GPU of another architecture; `elsewhere` around it."""
+    token = _TARGET.set(target)
+    try:
+        yield
+    finally:
+        _TARGET.reset(token)
+
+
+def _compile(
+    function: Any, arch: str, values: Mapping[str, Any], options: Mapping[str, Any], state: Path
+) -> StaticKernel:
+    import triton
+
+    major, _ = compute_capability(arch)
+    version = triton.__version__
+    if major >= 10 and tuple(map(int, version.split(".")[:2])) < _FIRST_FOR_BLACKWELL:
+        raise GpuperfError(
+            f"triton {version} cannot compile for {arch}",
+            expected="triton 3.3 or newer",
+            next_step="upgrade it",
+        )
+    name = function.__name__
+    try:
+        with pretend(target_of(arch)):
+            compiled = function.warmup(grid=(1,), **values, **options)
+    except Exception as error:
+        reason = shortened(str(error)) or type(error).__name__
+        raise GpuperfError(f"{name} does not compile for {arch}: {reason}") from error
+    assembly, metadata = compiled.asm, compiled.metadata
+    [ptx] = read_ptx(assembly["ptx"])
+    resources = read_cubin(assembly["cubin"], ptx.name, cubin_tools(), state)
+    return static_kernel(
+        Compiled(
+            name=ptx.name,
+            compiler=f"triton {version}, PTX {isa_version(assembly['ptx'])}",
+            registers=resources.registers,
+            stack_bytes=resources.stack_bytes,
+            spills=resources.spills,
+            # Triton's shared memory is all dynamic.
+            shared_memory_bytes=0,
+            code_bytes=resources.code_bytes,
+            threads=ptx.threads,
+            barriers=ptx.barriers,
+            tensor_instructions=ptx.tensor_instructions,
+            copy_instructions=ptx.copy_instructions,
+            widest_load_bits=ptx.widest_load_bits,
+        ),
+        arch,
+        # Warps that Triton adds for warp specialisation are in the code alone.
+        block_size=ptx.threads or WARP_THREADS * metadata.num_warps,
+        dynamic_bytes=metadata.shared,
+    )
+
+
+def cubin_tools() -> CubinTools:
+    """Those that Triton brings; those on PATH where it was packaged without them."""
+    import triton
+
+    bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+    def find(name: str) -> Path:
+        path = bundled / name
+        return path if path.exists() else Path(shutil.which(name) or name)
+
+    return CubinTools(find("cuobjdump"), find("nvdisasm"))

@@ -1,0 +1,229 @@
+"""A block of many calls, timed as one: what every timing is made of."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+
+from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.timing.graph import block_gpu, capture, elapsed_us, event, replay_us
+from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
+from pytest_gpuperf.statistics.estimate import trimmed_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.timing.stamp import Stamps
+
+MAX_CALLS = 2000
+"""Capturing and instantiating a graph costs tens of microseconds a node; more nodes buy nothing."""
+MAX_RECORDED_CALLS = 100
+ENQUEUE_US = 20
+"""What the host needs to launch a call, and more, unless it launches very many kernels."""
+SPIN = "spin_kernel"
+"""Torch's, which blocks the GPU."""
+
+
+class Block(NamedTuple):
+    """The mean over the calls of one block."""
+
+    time_us: float
+    """Microseconds a call."""
+    sm_clock_mhz: float = 0.0
+    """Mean SM clock of the block, by stamps on the GPU; 0 where there are none."""
+
+
+class Batch(Protocol):
+    """Runs blocks of calls and says how long one call took."""
+
+    calls: int
+
+    def run(self) -> Block:
+        """Run one block and wait for it."""
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Run blocks and take the kernels' own durations, which CUPTI records.
+
+        Raises:
+            CuptiError: There is no CUPTI, or another profiler holds it.
+        """
+
+
+class HotBatch:
+    """Events around one graph of many calls, caches as the call before left them."""
+
+    def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
+        self.calls = calls
+        self._fn = fn
+        self._stamps = stamps
+        self._graph = capture(lambda: _stamped(fn, calls, stamps))
+
+    def run(self) -> Block:
+        """One replay of the graph."""
+        cost_us = self._stamps.cost_us if self._stamps is not None else 0.0
+        return Block((replay_us(self._graph) - cost_us) / self.calls, _clock(self._stamps))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Launches one by one under CUPTI: inside a graph, kernels of a microsecond read 0.1 µs more."""
+        return _recorded(self._fn, blocks, self.calls, self._stamps)
+
+
+class ColdBatch:
+    """A graph of (flush, call) pairs less a graph of the flushes alone.
+
+    The flush writes `flush_bytes`, at least twice the L2, so that nothing of the input is left there.
+    """
+
+    def __init__(
+        self, fn: Callable[[], Any], calls: int, flush_bytes: int, stamps: Stamps | None = None
+    ) -> None:
+        self.calls = calls
+        self._stamps = stamps
+        buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+
+        def flush_and_call() -> None:
+            buffer.zero_()
+            fn()
+
+        self._flush_and_call = flush_and_call
+        self._both = capture(lambda: _stamped(flush_and_call, calls, stamps))
+        self._flushes = capture(lambda: _stamped(buffer.zero_, calls, stamps))
+        self._buffer = buffer  # the graphs write to it
+
+    def run(self) -> Block:
+        """One replay of each graph."""
+        flushes_us = replay_us(self._flushes)
+        both_us = replay_us(self._both)
+        return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """The pairs under CUPTI, the flushes left out."""
+        return _recorded(self._flush_and_call, blocks, self.calls, self._stamps, flushed=True)
+
+
+class QueuedBatch:
+    """An event pair around each call, all queued behind a kernel that blocks the GPU meanwhile.
+
+    Without the blocking kernel the pairs of short calls would time the host, not the GPU. A callable
+    that synchronises by itself breaks the queue: its time then holds its waiting.
+    """
+
+    def __init__(
+        self, fn: Callable[[], Any], calls: int, enqueue_us: float, stamps: Stamps | None = None
+    ) -> None:
+        self.calls = calls
+        self._fn = fn
+        self._stamps = stamps
+        # Twice the time the host needs to queue everything, at most 0.2 s.
+        self._block_us = min(2 * enqueue_us * calls, 200_000)
+        self._pairs = [(event(), event()) for _ in range(calls)]
+
+    def run(self) -> Block:
+        """One pass over the pairs."""
+        block_gpu(self._block_us)
+        if self._stamps is not None:
+            self._stamps.before()
+        for start, end in self._pairs:
+            start.record()
+            self._fn()
+            end.record()
+        if self._stamps is not None:
+            self._stamps.after()
+        torch.cuda.synchronize()
+        total_us = sum(elapsed_us(start, end) for start, end in self._pairs)
+        return Block(total_us / self.calls, _clock(self._stamps))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Calls under CUPTI."""
+        return _recorded(self._fn, blocks, self.calls, self._stamps)
+
+
+class HostBatch:
+    """The host's clock around many calls and their end on the GPU: launches count."""
+
+    def __init__(self, fn: Callable[[], Any], calls: int) -> None:
+        self.calls = calls
+        self._fn = fn
+
+    def run(self) -> Block:
+        """One pass over the calls."""
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(self.calls):
+            self._fn()
+        torch.cuda.synchronize()
+        return Block((time.perf_counter() - begin) * 1e6 / self.calls)
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Calls under CUPTI: the kernels alone."""
+        return _recorded(self._fn, blocks, self.calls, None)
+
+
+def _stamped(fn: Callable[[], Any], calls: int, stamps: Stamps | None) -> None:
+    if stamps is not None:
+        stamps.before()
+    for _ in range(calls):
+        fn()
+    if stamps is not None:
+        stamps.after()
+
+
+def _clock(stamps: Stamps | None) -> float:
+    return 0.0 if stamps is None else stamps.sm_clock_mhz()
+
+
+def _recorded(
+    fn: Callable[[], Any], blocks: int, calls: int, stamps: Stamps | None, *, flushed: bool = False
+) -> list[Block]:
+    calls = min(calls, MAX_RECORDED_CALLS)
+    clocks = []
+    with recorded() as activities:
+        for _ in range(blocks):
+            # As in the graph, one kernel follows the other; the host launches them meanwhile.
+            block_gpu(calls * ENQUEUE_US)
+            _stamped(fn, calls, stamps)
+            torch.cuda.synchronize()
+            clocks.append(_clock(stamps))
+    # Behind the second stamp of a block both are copied to the host, which is none of the calls' work.
+    parts = _parted(activities, SPIN if stamps is None else STAMP)
+    of_blocks = parts[1:] if stamps is None else parts[1::2]
+    if stamps is not None and any(one.name and SPIN not in one.name for part in parts[::2] for one in part):
+        raise CuptiError(
+            "kernels of the calls ran before the block began or after its end",
+            expected="work on other streams that waits for the current one, and that it waits for",
+        )
+    lengths = {len(block) for block in of_blocks}
+    if not any(lengths):
+        raise CuptiError("CUPTI recorded nothing", next_step="leave other profilers out of the process")
+    if len(of_blocks) != blocks or len(lengths) > 1 or lengths.pop() % calls:
+        found = sum(map(len, of_blocks))
+        raise CuptiError(f"{found} kernels in {blocks * calls} calls: they do not all launch the same")
+    return [
+        Block(_of_a_call(block, calls, flushed=flushed), clock)
+        for block, clock in zip(of_blocks, clocks, strict=True)
+    ]
+
+
+def _parted(activities: Iterable[Activity], mark: str) -> list[list[Activity]]:
+    """What ran before, between and behind the kernels that have `mark` in their name."""
+    parts: list[list[Activity]] = [[]]
+    for activity in activities:
+        if mark in activity.name:
+            parts.append([])
+        else:
+            parts[-1].append(activity)
+    return parts
+
+
+def _of_a_call(activities: list[Activity], calls: int, *, flushed: bool) -> float:
+    """Microseconds of a call: the mean without the extremes, since some calls are disturbed."""
+    each = len(activities) // calls
+    # A flush is the first of its call, and no part of it.
+    begin = int(flushed)
+    if flushed and len({(one.name, one.bytes) for one in activities[::each]}) > 1:
+        raise CuptiError("the calls do not all launch the same")
+    return trimmed_mean(busy_us(activities[at + begin : at + each] for at in range(0, each * calls, each)))

@@ -1,0 +1,287 @@
+"""Time one callable: warm up, measure blocks, and find out how they hang on the SM clock."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
+from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
+from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
+from pytest_gpuperf.measure.timing.prepared import Prepared, prepare
+from pytest_gpuperf.measure.timing.stamp import stamps
+from pytest_gpuperf.records import HELD_BACK, Timing
+from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks
+from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_gpuperf.measure.timing.batch import Block
+    from pytest_gpuperf.measure.timing.stamp import Stamps
+    from pytest_gpuperf.records import ClockModel, Conditions, TimingFigure, TimingMode, WarmUp
+
+LEAST_BLOCKS = 10
+ENOUGH_BLOCKS = 20
+MOST_BLOCKS = 100
+PRECISE_PCT = 0.03
+"""Standard error of a time, in per cent, below which more blocks of this process tell nothing: processes
+differ by more."""
+RECORDED_BLOCKS = 15
+"""Under CUPTI."""
+STILL_RECORDED = 10
+"""Times the limit of CUPTI's figure up to which it is taken, too: a kernel that has become so much slower is
+still compared with a baseline by CUPTI."""
+LONG_BLOCK_US = 10_000
+MOST_COLD_SPREAD_PCT = 100.0
+"""A cold time is a difference, and the noise of the flushes does not shrink with it."""
+ATTEMPTS = 3
+RESTLESS_PCT = 1.0
+"""Spread of the blocks, in per cent, at which another process on the GPU is held to have disturbed them."""
+STILL = 0.01
+"""An SM clock that moves by less is locked."""
+ENOUGH_FIXED = 2
+"""Timings with a locked clock, after which no other tries to move it."""
+DISTURBING = frozenset(
+    ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+)
+"""Throttle reasons that are not the kernel's own doing, as the power limit is."""
+
+
+class Timer:
+    """Times callables on the current CUDA device.
+
+    Args:
+        l2_bytes: Size of the device's L2, in bytes; a cold timing flushes twice as much.
+        budget_s: Seconds that one timing may take by the wall clock, from the end of its warm-up. At least
+            `LEAST_BLOCKS` blocks are taken all the same.
+        conditions: Reads the state of the GPU after a timing.
+        max_sm_clock_mhz: The highest that the device can have, in MHz; 0 where unknown.
+    """
+
+    def __init__(
+        self,
+        l2_bytes: int,
+        budget_s: float,
+        conditions: Callable[[], Conditions | None],
+        max_sm_clock_mhz: float = 0.0,
+    ) -> None:
+        self._flush_bytes = 2 * l2_bytes
+        self._budget_s = budget_s
+        self._conditions = conditions
+        self._max_sm_clock_mhz = max_sm_clock_mhz
+        self._fixed_clocks = 0
+        """Tests in which the SM clock did not move."""
+
+    def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
+        """Compile and capture a callable; see `pytest_gpuperf.measure.timing.prepared.prepare`."""
+        return prepare(fn, mode, flush_bytes=self._flush_bytes, stamps=self._stamps)
+
+    def warm_up(self, fn: Callable[[], Any]) -> WarmUp:
+        """Run `fn` until its time is steady."""
+        return self.prepare(fn, "auto").warm_up()
+
+    def time(
+        self,
+        fn: Callable[[], Any],
+        *,
+        mode: str,
+        bytes: int = 0,
+        flops: int = 0,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Timing:
+        """Warm up, then time blocks of calls until they are precise or the budget is spent.
+
+        What was throttled by heat, or disturbed by another process, is measured again, twice at most.
+
+        Args:
+            fn: Takes no arguments; is called many times.
+            mode: `auto`, `hot`, `cold`, `queued` or `host`.
+            bytes: Bytes a call moves, kept in the record.
+            flops: Operations of a call, kept in the record.
+            progress: Told what is being done.
+
+        Raises:
+            GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
+                launches nothing, or one too short to be timed cold.
+        """
+        progress("compiles")
+        prepared = self.prepare(fn, mode)
+        thrown_away: list[str] = []
+        while True:
+            timing = self._measure(prepared, progress)
+            why = disturbed(timing)
+            if not why or len(thrown_away) == ATTEMPTS - 1:
+                break
+            thrown_away.append(why)
+        return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
+
+    def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+        progress("warms up")
+        warm_up = prepared.warm_up()
+        if self._build(prepared.mode):
+            # The GPU has idled meanwhile, and the blocks are to begin where a warm-up has ended.
+            warm_up = prepared.warm_up()
+        end = time.perf_counter() + self._budget_s
+        progress("measures")
+        steady = self._steady_blocks(prepared, self._budget_s / 2)
+        events_us = trimmed_mean([block.time_us for block in steady])
+        # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
+        conditions = self._conditions()
+        recorded, not_recorded = self._recorded_blocks(prepared, events_us)
+        figure: TimingFigure = "host" if prepared.mode == "host" else "events"
+        blocks = steady
+        if recorded and figure == "events" and events_us < self._short_us:
+            figure, blocks = "cupti", recorded
+        times = [block.time_us for block in blocks]
+        time_us = trimmed_mean(times)
+        if prepared.mode == "cold" and figure == "events":
+            _refuse_noise(times)
+        progress("measures at other clocks")
+        model = self._clock_model(prepared, steady, end, scale=time_us / events_us if events_us > 0 else 0.0)
+        timing = Timing(
+            mode=prepared.mode,
+            time_us=round(time_us, 6),
+            spread_pct=100 * interquartile_range(times) / time_us,
+            blocks_us=tuple(round(time_us, 6) for time_us in times),
+            calls_per_block=min(prepared.batch.calls, MAX_RECORDED_CALLS if figure == "cupti" else MAX_CALLS),
+            figure=figure,
+            events_us=0.0 if figure == "host" else round(events_us, 6),
+            cupti_us=round(trimmed_mean([block.time_us for block in recorded]), 6) if recorded else 0.0,
+            launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else 0.0,
+            blocks_mhz=_clocks(blocks),
+            clock_model=model,
+            autotuned=prepared.autotuned,
+            not_recorded=not_recorded,
+            l2_flushed=prepared.mode == "cold",
+            not_captured=prepared.not_captured,
+            warm_up=warm_up,
+            conditions=conditions,
+        )
+        return replace(timing, normalised_us=normalised_us(timing) or 0.0)
+
+    def _build(self, mode: TimingMode) -> bool:
+        """Build what a first timing needs, on a GPU that is warm; whether there was anything to build."""
+        missing = {"_launch_gap_us", *(() if mode == "host" else ("_burn",))} - vars(self).keys()
+        for name in missing:
+            getattr(self, name)
+        return bool(missing)
+
+    def _steady_blocks(self, prepared: Prepared, seconds: float) -> list[Block]:
+        """Blocks until they are precise, or until the time is up."""
+        blocks: list[Block] = []
+        end = time.perf_counter() + seconds
+        while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and time.perf_counter() < end):
+            blocks.append(prepared.block())
+            times = [block.time_us for block in blocks]
+            if len(blocks) >= ENOUGH_BLOCKS and standard_error(times) < PRECISE_PCT / 100 * trimmed_mean(
+                times
+            ):
+                break
+        return blocks
+
+    def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], str]:
+        """Blocks under CUPTI where the time is short, and why there are none."""
+        if prepared.mode != "host" and events_us >= STILL_RECORDED * self._short_us:
+            return [], ""
+        try:
+            return prepared.batch.run_recorded(RECORDED_BLOCKS), ""
+        except CuptiError as error:
+            return [], error.found
+
+    def _clock_model(
+        self, prepared: Prepared, steady: Sequence[Block], end: float, *, scale: float
+    ) -> ClockModel | None:
+        """How the time hangs on the SM clock, from the steady blocks and some at other clocks.
+
+        Args:
+            prepared: What is timed.
+            steady: Its steady blocks.
+            end: When the budget is spent.
+            scale: The value over that of the steady blocks, where it is CUPTI's; 0 where these are all noise.
+        """
+        if not scale or not all(block.sm_clock_mhz for block in steady):
+            return None
+        if self._fixed_clocks >= ENOUGH_FIXED or time.perf_counter() + BURN_S > end:
+            return None
+        steady_mhz = median(block.sm_clock_mhz for block in steady)
+        held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
+        others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)
+        if all(abs(block.sm_clock_mhz / steady_mhz - 1) < STILL for block in others):
+            # Long blocks outlast what a burn does to the clock, and show nothing of a lock.
+            if prepared.batch.calls * steady[0].time_us < LONG_BLOCK_US:
+                self._fixed_clocks += 1
+            return None
+        blocks = [*steady, *others]
+        return fit(
+            [block.time_us * scale for block in blocks],
+            [block.sm_clock_mhz for block in blocks],
+            reference_mhz=steady_mhz,
+        )
+
+    @cached_property
+    def _stamps(self) -> Stamps | None:
+        return stamps()
+
+    @property
+    def _short_us(self) -> float:
+        """Below this a time is CUPTI's, in microseconds."""
+        return SHORT_IN_GAPS * (self._launch_gap_us or USUAL_GAP_US)
+
+    @cached_property
+    def _launch_gap_us(self) -> float:
+        """Of this process; 0 where it cannot be measured."""
+        return launch_gap_us() or 0.0
+
+    @cached_property
+    def _burn(self) -> Burn:
+        return Burn()
+
+
+def disturbed(timing: Timing) -> str:
+    """Why a timing should be taken again; empty where it need not."""
+    state = timing.conditions
+    if state is None:
+        return ""
+    throttled = DISTURBING.intersection(state.throttle_reasons)
+    if throttled:
+        return f"the clocks were held back ({', '.join(sorted(throttled))})"
+    # A neighbour that idles does no harm.
+    if state.other_processes and timing.spread_pct > RESTLESS_PCT:
+        return f"another process was on the GPU, and the blocks spread by {timing.spread_pct:.1f} %"
+    return ""
+
+
+def normalised_us(timing: Timing) -> float | None:
+    """The time of the blocks at the reference clock of their model; None without a model."""
+    model = timing.clock_model
+    if model is None or not timing.sm_clock_mhz:
+        return None
+    return round(trimmed_mean(normalise_blocks(timing, model)), 6)
+
+
+def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:
+    clocks = tuple(round(block.sm_clock_mhz, 1) for block in blocks)
+    return clocks if all(clocks) else ()
+
+
+def _refuse_noise(times: Sequence[float]) -> None:
+    """Refuse a cold time by events that is lost in the noise of the flushes.
+
+    Raises:
+        GpuperfError: It is.
+    """
+    mean, spread = trimmed_mean(times), interquartile_range(times)
+    if mean <= 0 or 100 * spread > MOST_COLD_SPREAD_PCT * mean:
+        raise GpuperfError(
+            f"the callable is too short to be timed cold: {mean:.3g} µs a call, with a spread of "
+            f"{spread:.3g} µs from the flushes that are taken off",
+            expected="a time above that spread",
+            next_step="use mode='hot'",
+        )

@@ -1,0 +1,57 @@
+"""Warm-up until time and SM clock of the callable at hand stop moving."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.records import WarmUp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.measure.timing.batch import Batch, Block
+
+WINDOW_S = 0.1
+"""Least length of a window, in seconds. Clocks need tens of milliseconds of load before they move, and a
+matrix product at the power limit drifts slowly, for a second: shorter windows do not see it."""
+STEADY_PCT = 0.5
+"""By how much the means of two windows in a row may differ, in per cent: of the time, and of the SM clock."""
+
+
+def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = time.perf_counter) -> WarmUp:
+    """Run blocks until two windows of them in a row agree, or until `cap_s` seconds have passed.
+
+    A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
+
+    Args:
+        batch: What is warmed up, and later measured.
+        cap_s: When to give up, in seconds.
+        clock: Seconds; replaced in tests.
+    """
+    begin = opened = clock()
+    launches = 0
+    before: tuple[float, float] | None = None
+    window: list[Block] = []
+    while True:
+        window.append(batch.run())
+        launches += batch.calls
+        at = clock()
+        steady = False
+        if at - opened >= WINDOW_S:
+            now = _means(window)
+            steady = before is not None and all(map(_agree, now, before))
+            before, window, opened = now, [], at
+        if steady or at - begin >= cap_s:
+            return WarmUp(seconds=round(at - begin, 3), launches=launches, steady=steady)
+
+
+def _means(window: list[Block]) -> tuple[float, float]:
+    return (
+        sum(block.time_us for block in window) / len(window),
+        sum(block.sm_clock_mhz for block in window) / len(window),
+    )
+
+
+def _agree(now: float, before: float) -> bool:
+    return abs(now - before) <= STEADY_PCT / 100 * abs(before)

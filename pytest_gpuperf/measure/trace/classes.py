@@ -1,0 +1,134 @@
+"""Which part a kernel has in a call: the classes of the kernel table, by rules.
+
+Three of the classes are those that people find when they read a table of TensorBoard by eye: a large core
+(long, many blocks for each SM), small kernels launched again and again (short, too few blocks to fill the
+GPU), and auxiliary ones of medium size (about as long as the core, fewer blocks, fewer launches). Every
+threshold compares a kernel with the GPU or with the other kernels of the same call, never with a time in
+microseconds, so that a class does not change with the GPU's speed.
+
+Occupancy is no criterion: a GEMM on tensor cores has little of it by intent, a naive one has all of it, and
+either can be the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.measure.trace.kernel_names import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.measure.trace.kernel_names import NameKind
+    from pytest_gpuperf.records import KernelClass, TracedKernel
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Where one class ends and the next begins."""
+
+    frequent_calls: int = 4
+    """Small kernels are frequent from so many launches in a call on,"""
+    frequent_pct: float = 5.0
+    """where these are this share of all launches, in per cent: then what a launch costs is felt."""
+    alike: float = 0.5
+    """Ratio of two durations from which on small kernels count as one kind: where a library picks another
+    kernel for each shape, each is launched a few times and all together often; one long kernel among many
+    short ones stays one launch."""
+    small_blocks_per_sm: float = 0.9
+    """A tenth of the SMs have nothing to do, however long that takes. Not 1, because a grid made to fill the
+    GPU may lack a few blocks: 128 tiles on 132 SMs are no small kernel."""
+    small_waves: float = 1.0
+    """A short kernel is small below this too: with several blocks on an SM its grid is over in one go, and
+    leaves places empty. A long one of so few blocks is limited by what a block does, not by its launch."""
+    long: float = 0.5
+    """Of the typical duration among the kernels classed by size, which is their mean weighted by total time,
+    so that one rare long kernel does not make all others short. What is not long is short."""
+    medium: float = 0.25
+    """The same for an auxiliary kernel; what is shorter and not frequent is `other`."""
+    many_waves: float = 2.0
+    """Blocks enough to fill the GPU so many times: the second wave is there before the first has ended."""
+    many_blocks_per_sm: float = 4.0
+    """In place of that where the GPU's SMs are not known: two waves of a kernel of which two blocks fit."""
+    persistent_waves: float = 0.9
+    """A persistent kernel launches as many blocks as fit at once, or a few less: from here to 1 wave,"""
+    persistent_pct: float = 25.0
+    """and is told from a medium one by its share of the GPU's time, in per cent."""
+
+
+THRESHOLDS = Thresholds()
+
+_BY_NAME: Mapping[NameKind, KernelClass] = {
+    "data_movement": "data_movement",
+    "reduction": "reduction",
+    "elementwise": "elementwise",
+    "communication": "other",
+}
+"""The rest is classed by size."""
+
+
+def classify(kernels: Sequence[TracedKernel], limits: Thresholds = THRESHOLDS) -> list[KernelClass]:
+    """The class of each kernel of a call, in their order.
+
+    What a name says comes first: copies and the like are data movement, softmax, norms and sums reductions,
+    pointwise kernels elementwise; communication between GPUs is other. Matrix products, convolutions,
+    attention and all whose name says nothing are classed by size.
+    """
+    named = [_BY_NAME.get(kind_of(kernel.name)) for kernel in kernels]
+    sized = [kernel for kernel, name in zip(kernels, named, strict=True) if name is None]
+    time_us = sum(kernel.total_us for kernel in sized)
+    typical_us = sum(kernel.total_us * kernel.mean_us for kernel in sized) / time_us if time_us else 0.0
+    small = [kernel for kernel in sized if _is_small(kernel, typical_us, limits)]
+    launches = sum(kernel.calls for kernel in kernels)
+
+    def by_size(kernel: TracedKernel) -> KernelClass:
+        many = _has_many_blocks(kernel, limits) or _is_persistent(kernel, limits)
+        if many and kernel.mean_us >= limits.long * typical_us:
+            return "large_core"
+        if _is_small(kernel, typical_us, limits) and _is_frequent(kernel, small, launches, limits):
+            return "small_frequent"
+        return "medium_auxiliary" if kernel.mean_us >= limits.medium * typical_us else "other"
+
+    return [name or by_size(kernel) for kernel, name in zip(kernels, named, strict=True)]
+
+
+def class_shares_pct(kernels: Sequence[TracedKernel], moved_pct: float) -> dict[str, float]:
+    """The share of the GPU time of each class that there is, in per cent, the largest first.
+
+    Args:
+        kernels: The rows of the table, with their classes.
+        moved_pct: Share of copies and fills that are no kernels, which are data movement.
+    """
+    shares: dict[str, float] = {"data_movement": moved_pct} if moved_pct else {}
+    for kernel in kernels:
+        shares[kernel.kernel_class] = shares.get(kernel.kernel_class, 0.0) + kernel.share_pct
+    return dict(sorted(shares.items(), key=lambda share: -share[1]))
+
+
+def _is_small(kernel: TracedKernel, typical_us: float, limits: Thresholds) -> bool:
+    if 0 < kernel.blocks_per_sm < limits.small_blocks_per_sm:
+        return True
+    is_short = kernel.mean_us < limits.long * typical_us
+    return is_short and kernel.waves is not None and kernel.waves < limits.small_waves
+
+
+def _is_frequent(
+    kernel: TracedKernel, small: Sequence[TracedKernel], launches: int, limits: Thresholds
+) -> bool:
+    calls = 0
+    for other in small:
+        shorter, longer = sorted((kernel.mean_us, other.mean_us))
+        calls += other.calls if shorter >= limits.alike * longer else 0
+    return calls >= limits.frequent_calls and 100 * calls >= limits.frequent_pct * launches
+
+
+def _has_many_blocks(kernel: TracedKernel, limits: Thresholds) -> bool:
+    if kernel.waves is None:
+        return kernel.blocks_per_sm >= limits.many_blocks_per_sm
+    return kernel.waves >= limits.many_waves
+
+
+def _is_persistent(kernel: TracedKernel, limits: Thresholds) -> bool:
+    waves = kernel.blocks_per_sm if kernel.waves is None else kernel.waves
+    return limits.persistent_waves <= waves <= 1 and kernel.share_pct >= limits.persistent_pct

@@ -1,0 +1,122 @@
+"""Which kernels could be one: rows of small ones that run one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.measure.trace.kernel_names import kind_of
+from pytest_gpuperf.records import FusionCandidate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.records import KernelClass, TracedKernel
+
+FUSIBLE: frozenset[KernelClass] = frozenset({"small_frequent", "data_movement", "reduction", "elementwise"})
+"""Classes whose kernels are worth being part of another."""
+SHOWN = 10
+"""Candidates that are kept."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One activity of a stream."""
+
+    name: str
+    duration_us: float
+    kernel_class: KernelClass | None
+    """None for a copy or a fill, which ends a row."""
+
+
+def fusion_candidates(
+    streams: Sequence[Sequence[Launch]], launch_gap_us: float
+) -> tuple[FusionCandidate, ...]:
+    """Rows of two or more fusible kernels, those that would save most first.
+
+    A matrix product or a convolution begins a row: what follows it can be its epilogue, while several
+    products make one kernel only where somebody has designed it.
+
+    A row of k kernels as one kernel saves k - 1 launches, and with each the usual launch gap:
+    `saved_us = times * (k - 1) * launch_gap_us`, an upper bound as the gap is one. What a fused kernel no
+    longer writes and reads again is left out, because a trace does not say how many bytes that are;
+    `at_most_us` bounds it: a fused kernel takes at least as long as the longest of the row.
+
+    Args:
+        streams: What ran on each stream, in order.
+        launch_gap_us: Idle time that a launch usually leaves before its kernel, in microseconds.
+    """
+    return _the_best([_candidate(row, launch_gap_us) for stream in streams for row in _rows(stream)])
+
+
+def _candidate(row: Sequence[Launch], launch_gap_us: float, times: int = 1) -> FusionCandidate:
+    durations = [launch.duration_us for launch in row]
+    saved_us = times * (len(row) - 1) * launch_gap_us
+    return FusionCandidate(
+        kernels=tuple(launch.name for launch in row),
+        times=times,
+        saved_launches=times * (len(row) - 1),
+        saved_us=saved_us,
+        at_most_us=saved_us + times * (sum(durations) - max(durations)),
+    )
+
+
+def split_again(
+    recorded: Sequence[FusionCandidate], kernels: Sequence[TracedKernel]
+) -> tuple[FusionCandidate, ...]:
+    """Recorded candidates as they would be found today.
+
+    Those that older versions let hold several products are split. How long each launch of theirs took is not
+    recorded: the mean of the row with that name that has the most calls stands for it. What was no candidate
+    then is none now, for the order of other launches is not recorded either.
+
+    Args:
+        recorded: Of a trace.
+        kernels: Its rows.
+    """
+    broken = [one for one in recorded if any(map(_is_product, one.kernels[1:]))]
+    if not broken:
+        return tuple(recorded)
+    mean_us = {kernel.name: kernel.mean_us for kernel in sorted(kernels, key=lambda kernel: kernel.calls)}
+    found = [one for one in recorded if one not in broken]
+    for one in broken:
+        stream = [Launch(name, mean_us.get(name, 0.0), "small_frequent") for name in one.kernels]
+        gap_us = one.saved_us / max(one.saved_launches, 1)
+        found += [_candidate(row, gap_us, one.times) for row in _rows(stream)]
+    return _the_best(found)
+
+
+def _the_best(candidates: Sequence[FusionCandidate]) -> tuple[FusionCandidate, ...]:
+    """Those that would save most, rows alike as one."""
+    found: dict[tuple[str, ...], FusionCandidate] = {}
+    for one in candidates:
+        same = found.get(one.kernels)
+        found[one.kernels] = one if same is None else _together(same, one)
+    best = sorted(found.values(), key=lambda one: (-one.saved_us, -one.at_most_us))
+    return tuple(best[:SHOWN])
+
+
+def _together(one: FusionCandidate, other: FusionCandidate) -> FusionCandidate:
+    return FusionCandidate(
+        kernels=one.kernels,
+        times=one.times + other.times,
+        saved_launches=one.saved_launches + other.saved_launches,
+        saved_us=one.saved_us + other.saved_us,
+        at_most_us=one.at_most_us + other.at_most_us,
+    )
+
+
+def _rows(stream: Sequence[Launch]) -> Iterator[list[Launch]]:
+    row: list[Launch] = []
+    for launch in stream:
+        fusible = launch.kernel_class in FUSIBLE
+        if not fusible or _is_product(launch.name):
+            yield from [row] if len(row) > 1 else []
+            row = []
+        if fusible:
+            row.append(launch)
+    yield from [row] if len(row) > 1 else []
+
+
+def _is_product(name: str) -> bool:
+    return kind_of(name) == "matrix"

@@ -1,0 +1,50 @@
+"""A recorded trace as the rules of today judge it.
+
+What class a kernel has, and which kernels could be one, is a judgement and no measurement: like limits and
+baselines, these are the present ones in a replay. What was measured stays as it was recorded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.measure.trace.classes import class_shares_pct, classify
+from pytest_gpuperf.measure.trace.fusion import split_again
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Measurement, Run, TestRecord, Trace
+
+
+def judged_anew(trace: Trace) -> Trace:
+    """The trace with the present classes, their shares, and candidates that today could be one kernel."""
+    classes = classify(trace.kernels)
+    kernels = tuple(
+        replace(kernel, kernel_class=found) for kernel, found in zip(trace.kernels, classes, strict=True)
+    )
+    moved_us = trace.copy_us + trace.memset_us
+    return replace(
+        trace,
+        kernels=kernels,
+        class_shares_pct=class_shares_pct(
+            kernels, 100 * moved_us / trace.gpu_time_us if trace.gpu_time_us else 0.0
+        ),
+        fusion_candidates=split_again(trace.fusion_candidates, kernels),
+    )
+
+
+def run_judged_anew(run: Run) -> Run:
+    """The run with all of its traces so."""
+    return replace(run, tests=tuple(map(_test, run.tests)))
+
+
+def _test(test: TestRecord) -> TestRecord:
+    if all(measured.trace is None for measured in test.measurements.values()):
+        return test
+    measurements = {label: _measurement(measured) for label, measured in test.measurements.items()}
+    return replace(test, measurements=measurements)
+
+
+def _measurement(measured: Measurement) -> Measurement:
+    return measured if measured.trace is None else replace(measured, trace=judged_anew(measured.trace))

@@ -1,0 +1,43 @@
+"""Whether Triton's kernels use tensor cores, by the code of those that this process has compiled."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.measure.static.ptx import read_ptx
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.measure.trace.chrome import Activity
+
+
+class TritonCode:
+    """Answers for the kernels of one trace."""
+
+    def __call__(self, kernel: Activity) -> bool | None:
+        """Whether a kernel's code multiplies on tensor cores; None where it is no kernel of Triton's."""
+        found = self._by_name.get(kernel.name, [])
+        # Of one name there is a variant for each configuration and each type of the arguments.
+        alike = [one for one in found if one.metadata.shared == kernel.shared_memory_bytes] or found
+        answers = {_multiplies(one) for one in alike}
+        return answers.pop() if len(answers) == 1 else None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        if "triton.compiler.compiler" not in sys.modules:
+            return found
+        # Where a function keeps them is Triton's own affair, and differs by version; Inductor keeps its own.
+        for thing in gc.get_objects():
+            if type(thing).__name__ == "CompiledKernel" and type(thing).__module__.startswith("triton."):
+                found.setdefault(thing.metadata.name, []).append(thing)
+        return found
+
+
+def _multiplies(compiled: Any) -> bool | None:
+    ptx = compiled.asm.get("ptx")
+    if not isinstance(ptx, str):
+        return None
+    return any(kernel.tensor_instructions for kernel in read_ptx(ptx))

@@ -1,0 +1,132 @@
+"""What moves between the levels of memory, and how well: hits, bytes, coalescing, bank conflicts, spills."""
+
+from __future__ import annotations
+
+from pytest_gpuperf.metrics.metric import (
+    Better,
+    Combining,
+    Metric,
+    Source,
+    Tier,
+    above_zero,
+    ratio,
+    share,
+    total,
+)
+from pytest_gpuperf.metrics.speed import OWN_MEMORY
+
+_ANALYSIS, _TABLES = "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables"
+
+_READ_WRITE = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+_OP_READ_WRITE = ("dram__bytes_op_read.sum", "dram__bytes_op_write.sum")
+_GB20X = frozenset({"gb202"})
+_LOCAL = ("smsp__sass_inst_executed_op_local_ld.sum", "smsp__sass_inst_executed_op_local_st.sum")
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+
+
+def _hit_rate(name: str, raw: str, explanation: str) -> Metric:
+    source = Source((raw,))
+    return Metric(name, "%", "higher", Tier.STATE, Combining.DURATION, _ANALYSIS, explanation, (source,))
+
+
+def _bytes(name: str, explanation: str, *sources: Source) -> Metric:
+    return Metric(name, "byte", "lower", Tier.STATE, Combining.SUM, _TABLES, explanation, sources)
+
+
+def _count(name: str, unit: str, raw: str, explanation: str, tier: Tier = Tier.NEAR_EXACT) -> Metric:
+    # Fewer are not better by themselves: the same work can be done in other ways, such as copies by TMA.
+    return Metric(name, unit, "", tier, Combining.SUM, _TABLES, explanation, (Source((raw,)),))
+
+
+def _mean(
+    name: str, unit: str, better: Better, explanation: str, *sources: Source, tier: Tier = Tier.NEAR_EXACT
+) -> Metric:
+    return Metric(name, unit, better, tier, Combining.DURATION, _TABLES, explanation, sources)
+
+
+def _global_accesses(kind: str, op: str, sectors_tier: Tier) -> tuple[Metric, ...]:
+    where = f"pipe_lsu_mem_global_op_{op}"
+    requests, sectors = f"l1tex__t_requests_{where}.sum", f"l1tex__t_sectors_{where}.sum"
+    return (
+        _count(f"global_{kind}_requests", "request", requests, f"{kind}s of global memory by a warp"),
+        _count(
+            f"global_{kind}_sectors",
+            "sector",
+            sectors,
+            f"sectors of 32 bytes that {kind}s of global memory touch",
+            sectors_tier,
+        ),
+        _mean(
+            f"global_{kind}_sectors_per_request",
+            "sector",
+            "lower",
+            f"sectors that a warp's {kind} touches: at best 4 for 4 bytes a thread, 16 for 16",
+            Source((f"l1tex__average_t_sectors_per_request_{where}.ratio",), above_zero),
+            Source((sectors, requests), ratio, requested=False),
+            tier=sectors_tier,
+        ),
+        _mean(
+            f"global_{kind}_bytes_per_sector",
+            "byte",
+            "higher",
+            f"bytes used of each sector of 32 that a {kind} of global memory touches",
+            Source((f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.ratio",), above_zero),
+        ),
+    )
+
+
+MEMORY = (
+    _hit_rate("l1_hit_rate", "l1tex__t_sector_hit_rate.pct", "sectors found in L1"),
+    _hit_rate("l2_hit_rate", "lts__t_sector_hit_rate.pct", "sectors found in L2"),
+    _bytes(
+        "dram_bytes",
+        "bytes moved to and from DRAM",
+        Source(("dram__bytes.sum",), chips=OWN_MEMORY),
+        # Full reports hold the two halves and not the whole.
+        Source(_READ_WRITE, total, requested=False),
+        Source(_OP_READ_WRITE, total, requested=False),
+    ),
+    *(
+        _bytes(
+            f"dram_{kind}_bytes",
+            f"bytes {direction} DRAM",
+            Source((_READ_WRITE[i],), chips=OWN_MEMORY - _GB20X),
+            Source((_OP_READ_WRITE[i],), chips=_GB20X),
+        )
+        for i, (kind, direction) in enumerate({"read": "read from", "write": "written to"}.items())
+    ),
+    _bytes("l2_bytes", "bytes asked of L2", Source(("lts__t_bytes.sum",))),
+    _count(
+        "l2_read_sectors",
+        "sector",
+        "lts__t_sectors_srcunit_tex_op_read.sum",
+        "sectors of 32 bytes that L1 reads from L2",
+        Tier.STATE,
+    ),
+    *_global_accesses("load", "ld", Tier.NEAR_EXACT),
+    # How L1 gathers the sectors of stores differs from run to run of the same code.
+    *_global_accesses("store", "st", Tier.STATE),
+    _count("shared_wavefronts", "", _WAVEFRONTS, "steps in which shared memory was served"),
+    _count("shared_bank_conflicts", "", _CONFLICTS, "steps more than without bank conflicts", Tier.STATE),
+    Metric(
+        "bank_conflict_pct",
+        "%",
+        "lower",
+        Tier.STATE,
+        Combining.DURATION,
+        _TABLES,
+        "share of shared memory's steps that bank conflicts cost",
+        (Source((_CONFLICTS, _WAVEFRONTS), share),),
+    ),
+    Metric(
+        "local_spill_instructions",
+        "inst",
+        "lower",
+        Tier.NEAR_EXACT,
+        Combining.SUM,
+        _TABLES,
+        "warp instructions that load or store local memory",
+        (Source(_LOCAL, total),),
+    ),
+)

@@ -1,0 +1,117 @@
+"""What warps wait for: shares of all warp cycles, and the same reasons by program-counter sampling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.metrics.metric import (
+    EVERY_CHIP,
+    Combining,
+    Metric,
+    Source,
+    Tier,
+    share,
+    share_of_sum,
+    since,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECTION = "WarpStateStats"
+
+REASONS: Mapping[str, str] = {
+    "barrier": "waiting for other warps at a block barrier",
+    "branch_resolving": "waiting for a branch target",
+    "dispatch_stall": "held back by the dispatcher",
+    "drain": "waiting after exit for memory writes to drain",
+    "gmma": "waiting for warpgroup matrix operations (GH100 only)",
+    "imc_miss": "waiting for a miss of the immediate constant cache (not from Blackwell on)",
+    "lg_throttle": "waiting for room in the queue of local and global memory",
+    "long_scoreboard": "waiting for data from L1, L2 or DRAM",
+    "math_pipe_throttle": "waiting for a busy arithmetic pipe",
+    "membar": "waiting at a memory barrier",
+    "mio_throttle": "waiting for room in the queue of shared memory and special functions",
+    "misc": "waiting for any other reason",
+    "no_instruction": "waiting for an instruction to be fetched",
+    "not_selected": "ready, but another warp was issued",
+    "short_scoreboard": "waiting for data from shared memory or special functions",
+    "sleeping": "asleep in nanosleep",
+    "tex_throttle": "waiting for room in the texture queue",
+    "wait": "waiting for a fixed latency of the instruction before",
+}
+"""`selected` is left out: a warp that issues does not wait."""
+
+_ONLY_ON = {"gmma": frozenset({"gh100"}), "imc_miss": EVERY_CHIP - since("gb100")}
+_SAMPLED_SPELLING = {"no_instruction": "no_instructions", "gmma": "warpgroup_arrive"}
+
+WARP_LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
+_WHOLE = ("smsp__average_warps_active_per_issue_active.ratio", WARP_LATENCY)
+"""Warps per issued instruction over all reasons, under its two names; what the reasons are shares of."""
+_SAMPLES = "smsp__pcsamp_sample_count"
+
+
+def _ratio(reason: str) -> str:
+    return f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+
+
+_COMMON = tuple(_ratio(reason) for reason in (*REASONS, "selected") if reason not in _ONLY_ON)
+_ALL = ((*_COMMON, _ratio("imc_miss"), _ratio("gmma")), (*_COMMON, _ratio("imc_miss")), _COMMON)
+"""The reasons that a chip may have. The sum over only some of them would make every share too large."""
+
+
+def _share_of_cycles(reason: str, what: str) -> Metric:
+    name, chips = _ratio(reason), _ONLY_ON.get(reason, EVERY_CHIP)
+    return Metric(
+        f"stall.{reason}",
+        "%",
+        "",
+        Tier.STATE,
+        Combining.WARP_CYCLES,
+        _SECTION,
+        f"share of all warp cycles spent {what}",
+        (
+            *(Source((name, whole), share, chips) for whole in _WHOLE),
+            *(Source((name, *names), share_of_sum, requested=False) for names in _ALL if name in names),
+        ),
+    )
+
+
+def _share_of_samples(reason: str, what: str) -> Metric:
+    name = f"smsp__pcsamp_warps_issue_stalled_{_SAMPLED_SPELLING.get(reason, reason)}"
+    return Metric(
+        f"sampled.{reason}",
+        "%",
+        "",
+        Tier.STATE,
+        Combining.DURATION,
+        "SourceCounters",
+        f"share of all samples of warps {what}",
+        (Source((name, _SAMPLES), share, _ONLY_ON.get(reason, EVERY_CHIP)),),
+    )
+
+
+STALLS = (
+    Metric(
+        "warp_cycles_per_instruction",
+        "cycle",
+        "lower",
+        Tier.STATE,
+        Combining.INSTRUCTIONS,
+        _SECTION,
+        "cycles of a warp for each instruction issued",
+        (Source((WARP_LATENCY,)),),
+    ),
+    *(_share_of_cycles(reason, what) for reason, what in REASONS.items()),
+    Metric(
+        "stall_samples",
+        "sample",
+        "",
+        Tier.STATE,
+        Combining.SUM,
+        "SourceCounters",
+        "samples of a warp's state",
+        (Source((_SAMPLES,)),),
+    ),
+    *(_share_of_samples(reason, what) for reason, what in REASONS.items()),
+)

@@ -1,0 +1,1 @@
+"""The pytest plugin: hooks, fixtures and the object behind them."""

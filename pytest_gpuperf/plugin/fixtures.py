@@ -1,0 +1,43 @@
+"""The fixtures: `gpuperf`, and its parts for people who want only one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.settings.options import is_enabled
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.plugin.facade import Gpuperf, GpuTimer, GpuWarmUp, Ncu
+
+
+@pytest.fixture
+def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
+    """Check, time and profile callables on the GPU, judged against limits and baselines.
+
+    Without `--gpuperf` the test is skipped.
+    """
+    if not is_enabled(request.config):
+        pytest.skip("measures a GPU kernel; run pytest with --gpuperf")
+    from pytest_gpuperf.plugin.hooks import facade_of
+
+    return facade_of(request)
+
+
+@pytest.fixture
+def gpu_warmup(gpuperf: Gpuperf) -> GpuWarmUp:
+    """Run a callable until its time is steady: `gpu_warmup(fn, *args) -> WarmUp`."""
+    return gpuperf.warm_up
+
+
+@pytest.fixture
+def gpu_timer(gpuperf: Gpuperf) -> GpuTimer:
+    """Time a callable with CUDA events: `gpu_timer(fn, *args, bytes=0, flops=0) -> Timing`."""
+    return gpuperf.time
+
+
+@pytest.fixture
+def ncu(gpuperf: Gpuperf) -> Ncu:
+    """Nsight Compute metrics of a callable's kernels: `ncu(fn, *args, kernels=regex) -> Profile`."""
+    return gpuperf.profile

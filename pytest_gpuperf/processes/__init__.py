@@ -1,0 +1,1 @@
+"""Start, watch and end child processes."""

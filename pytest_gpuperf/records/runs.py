@@ -1,0 +1,252 @@
+"""Run files: all that one session measured, below `.gpuperf/runs/` or as a recording beside the baselines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import re
+import secrets
+import shutil
+import zlib
+from datetime import timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.trace.recorded import run_judged_anew
+from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
+from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_trace
+from pytest_gpuperf.records.json_files import decode_versioned, show_path, write_files
+from pytest_gpuperf.records.run_numbers import check_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+STATE_FOLDER = ".gpuperf"
+"""Below pytest's rootdir: run files and the lock of the baselines; never committed."""
+
+REPORTS_KEPT = 3
+"""A report holds the code of every kernel it profiled: tens of megabytes with one of torch's."""
+
+RUN_FILES = ("run.json", "run.json.gz")
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What a GPU's slug and a run's id look like; both become names of files."""
+
+UNPACKED_BYTES = 256 * 2**20
+"""A gzipped run that holds more is refused: a small file can hold terabytes."""
+
+# Not strict, so that the words for numbers that JSON has no spelling for read as numbers again.
+_DECODER = msgspec.json.Decoder(Run, strict=False)
+
+
+class RunStore:
+    """The run files of one project.
+
+    Args:
+        state: The project's `.gpuperf` folder; need not exist.
+        baselines: Where recordings are found, too; None for measured runs only.
+    """
+
+    def __init__(self, state: Path, baselines: Path | None = None) -> None:
+        self.folder = state / "runs"
+        self._baselines = baselines
+
+    @staticmethod
+    def new_id(now: datetime) -> str:
+        """An id that sorts by time: `20261120-173012-3f9a`.
+
+        Args:
+            now: An aware time; shown in UTC.
+        """
+        return f"{now.astimezone(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+    def write(self, run: Run) -> Path:
+        """Write a run's `run.json` and return where it is.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        make_state_folder(self.folder.parent)
+        path = self.folder / run.id / RUN_FILES[0]
+        write_files({path: encode_run(run)})
+        return path
+
+    def ids(self) -> set[str]:
+        """The runs that are there."""
+        return set(self._runs())
+
+    def drop_old_reports(self, keep: int = REPORTS_KEPT) -> None:
+        """Delete reports, logs and traces of all runs but the newest; their run files stay.
+
+        Args:
+            keep: Runs whose reports stay, for `ncu-ui` to open.
+        """
+        for name in ("ncu", "sanitizer", "traces"):
+            for folder in sorted(self.folder.glob(f"*/{name}"), reverse=True)[keep:]:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def resolve(self, ref: str | None = None) -> Path:
+        """Find a run file.
+
+        Args:
+            ref: None or `latest` for the newest run; where none was measured on a GPU, and there are
+                recordings, the newest of them. Else an id or the start of one; a run file, gzipped or not; or
+                a folder that holds one, such as an unpacked CI artifact.
+
+        Raises:
+            GpuperfError: There is no such run, or more than one.
+        """
+        measured, recorded = self._runs(), self._recordings()
+        runs = {**recorded, **measured}
+        if ref is None or ref == "latest":
+            if not runs:
+                raise GpuperfError(
+                    f"there is no run in {show_path(self.folder)}",
+                    next_step="measure one with pytest --gpuperf, or name a run.json",
+                )
+            on_gpu = (run_id for run_id in sorted(measured, reverse=True) if _is_of_gpu(measured[run_id]))
+            newest = next(on_gpu, max(recorded)) if recorded else max(measured)
+            return runs[newest]
+        if ref in runs:
+            return runs[ref]
+        matches = sorted(run_id for run_id in runs if ref and run_id.startswith(ref))
+        if len(matches) > 1:
+            raise GpuperfError(
+                f"{ref!r} could be any of {', '.join(matches)}", next_step="give more of the id"
+            )
+        if matches:
+            return runs[matches[0]]
+        path = Path(ref)
+        if path.is_file():
+            return path
+        if path.is_dir():
+            return _run_file_in(path)
+        raise GpuperfError(
+            f"there is no run {ref!r}",
+            expected="the id of a run, the start of one, a run.json, or a folder that holds one",
+            next_step=f"the runs of this project are in {show_path(self.folder)}",
+        )
+
+    def _recordings(self) -> dict[str, Path]:
+        if self._baselines is None:
+            return {}
+        return {path.name.partition(".")[0]: path for path in recordings(self._baselines)}
+
+    def _runs(self) -> dict[str, Path]:
+        found = {}
+        for name in reversed(RUN_FILES):
+            found.update({path.parent.name: path for path in self.folder.glob(f"*/{name}")})
+        return found
+
+
+def _is_of_gpu(path: Path) -> bool:
+    """Whether a run is of more than what was compiled for GPUs that are not there."""
+    return load_run(path).environment.gpu.slug != NO_GPU.slug
+
+
+def make_state_folder(state: Path) -> None:
+    """Make the `.gpuperf` folder where it is missing, ignored by git."""
+    state.mkdir(parents=True, exist_ok=True)
+    ignore = state / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+def _run_file_in(folder: Path) -> Path:
+    for pattern in ("{}", "*/{}"):
+        found = sorted(path for name in RUN_FILES for path in folder.glob(pattern.format(name)))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise GpuperfError(
+                f"{show_path(folder)} holds more than one run: {', '.join(map(show_path, found))}",
+                next_step="name one of them",
+            )
+    raise GpuperfError(f"{show_path(folder)} holds no run.json", next_step="name the file of a run")
+
+
+def encode_run(run: Run) -> bytes:
+    """A run as JSON, one test a line so that git shows and packs it well.
+
+    Numbers that JSON cannot spell (a difference from a reference may be NaN or infinite) become words,
+    which `load_run` reads as numbers again.
+    """
+    encode = msgspec.json.encode
+    head = encode(msgspec.structs.replace(run, tests=()))
+    tests = []
+    for test in run.tests:
+        line = encode(test)
+        if b"null" in line:
+            line = encode(_spelled(msgspec.to_builtins(test)))
+        tests.append(line)
+    return head[:-1] + b',"tests":[\n' + b",\n".join(tests) + b"\n]}\n"
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _spelled(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_spelled(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def load_run(path: Path) -> Run:
+    """Read a run file, gzipped or not; kernels of its traces have the classes that they have today.
+
+    Raises:
+        GpuperfError: The file cannot be read, is no run, was written by a newer version, or holds a number
+            that no run can have measured.
+    """
+    shown = show_path(path)
+    try:
+        data = path.read_bytes()
+        if data.startswith(b"\x1f\x8b"):
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = stream.read(UNPACKED_BYTES + 1)
+            if len(data) > UNPACKED_BYTES:
+                raise GpuperfError(
+                    f"{shown} unpacks to more than {UNPACKED_BYTES // 2**20} MiB", expected="a run.json"
+                )
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise GpuperfError(f"{shown} cannot be read: {reason}", expected="a run.json") from None
+    refuse_trace(kind_of_content(data), shown, "a run.json")
+    run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown)
+    for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
+        if not SAFE_NAME.fullmatch(name):
+            raise GpuperfError(
+                f"{shown} has the {what} {name!r}", expected="letters, digits, '-', '_' and '.'"
+            )
+    seen: set[str] = set()
+    for test in run.tests:
+        if test.nodeid in seen:
+            raise GpuperfError(f"{shown} has two records of {test.nodeid}", expected="one record a test")
+        seen.add(test.nodeid)
+        check_numbers(test, shown)
+    return run_judged_anew(run)
+
+
+def recording_path(baselines: Path, run: Run) -> Path:
+    """Where the recording of a run belongs: `<baselines>/<gpu slug>/recordings/<run id>.json`."""
+    return baselines / run.environment.gpu.slug / "recordings" / f"{run.id}.json"
+
+
+def recordings(baselines: Path) -> Sequence[Path]:
+    """The files of all recordings below a baselines folder, sorted by GPU and run id."""
+    return sorted([*baselines.glob("*/recordings/*.json"), *baselines.glob("*/recordings/*.json.gz")])
+
+
+def newest_recordings(baselines: Path) -> list[Run]:
+    """All recordings below a baselines folder, newest first.
+
+    Raises:
+        GpuperfError: One of them cannot be read.
+    """
+    runs = [load_run(path) for path in recordings(baselines)]
+    return sorted(runs, key=lambda run: (run.started_at, run.id), reverse=True)

@@ -1,0 +1,147 @@
+"""What one test asks for in its marker, and what it has measured so far."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.metrics.presets import check_presets
+from pytest_gpuperf.records.selection import check_launches
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.judge.limits import Limit
+    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.records.selection import Launches
+
+MARKER_KEYS = ("kernels", "launches", "limits", "tolerance", "preset", "metrics", "benchmark")
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The `gpuperf` markers of a test, the nearest first, as one."""
+
+    regex: str | None = None
+    """Chooses the kernels to profile; None for all."""
+    launches: Launches = "all"
+    """Which launches of those kernels are kept."""
+    limits: tuple[Limit, ...] = ()
+    tolerance_pct: float | None = None
+    preset: tuple[str, ...] = ()
+    """Names of the sets of metrics to read; empty for the options'."""
+    metrics: tuple[str, ...] = ()
+    """Metrics to read beside those, also for its limits: short names or raw ones."""
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Marker:
+        """Read and check the markers of an item.
+
+        Limits and metrics of class and module markers add up; of `kernels`, `launches`, `tolerance` and
+        `preset` the nearest counts.
+
+        Raises:
+            GpuperfError: A marker has an unknown argument, a broken limit, a broken regex, an unknown
+                preset, or launches that cannot be.
+        """
+        values: dict[str, object] = {}
+        limits: list[Limit] = []
+        metrics: list[str] = []
+        for mark in item.iter_markers("gpuperf"):
+            unknown = [key for key in mark.kwargs if key not in MARKER_KEYS]
+            if mark.args or unknown:
+                found = f"argument {unknown[0]!r}" if unknown else f"positional argument {mark.args[0]!r}"
+                raise GpuperfError(
+                    f"the gpuperf marker of {item.nodeid} has the {found}",
+                    expected=f"keyword arguments out of {', '.join(MARKER_KEYS)}",
+                )
+            if mark.kwargs.get("limits"):
+                limits.extend(parse_limits(mark.kwargs["limits"]))
+            extra = mark.kwargs.get("metrics", ())
+            metrics.extend([extra] if isinstance(extra, str) else extra)
+            for key in ("kernels", "launches", "tolerance", "preset"):
+                if mark.kwargs.get(key) is not None:
+                    values.setdefault(key, mark.kwargs[key])
+        metrics.extend(limit.name for limit in limits if limit.part == "profile")
+        return cls(
+            regex=_regex(values.get("kernels"), item.nodeid),
+            launches=check_launches(values.get("launches", "all"), f"in the gpuperf marker of {item.nodeid}"),
+            limits=tuple(limits),
+            tolerance_pct=_tolerance(values.get("tolerance"), item.nodeid),
+            preset=_preset(values.get("preset"), item.nodeid),
+            metrics=tuple(dict.fromkeys(metrics)),
+        )
+
+
+def check_regex(regex: str, where: str) -> None:
+    """Refuse a broken regex before anything runs."""
+    try:
+        re.compile(regex)
+    except re.error as error:
+        raise GpuperfError(
+            f"the kernel regex {regex!r} {where} is broken: {error}",
+            expected="a Python regex",
+            next_step="escape characters such as ( [ * + with a backslash",
+        ) from None
+
+
+def _regex(kernels: object, nodeid: str) -> str | None:
+    if kernels is None:
+        return None
+    parts = [kernels] if isinstance(kernels, str) else kernels
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts) or not parts:
+        raise GpuperfError(
+            f"kernels={kernels!r} in the gpuperf marker of {nodeid}", expected="a regex or a list of them"
+        )
+    for part in parts:
+        check_regex(part, f"in the gpuperf marker of {nodeid}")
+    return parts[0] if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)
+
+
+def _preset(value: object, nodeid: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise GpuperfError(
+            f"preset={value!r} in the gpuperf marker of {nodeid}", expected="names of presets: 'sol,stalls'"
+        )
+    return check_presets(parts, f"in the gpuperf marker of {nodeid}")
+
+
+def _tolerance(value: object, nodeid: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise GpuperfError(
+            f"tolerance={value!r} in the gpuperf marker of {nodeid}", expected="per cent, a number above 0"
+        )
+    return float(value)
+
+
+@dataclass
+class ItemState:
+    """A test while it runs."""
+
+    nodeid: str
+    marker: Marker
+    metrics: tuple[str, ...] = ()
+    """Metrics to keep, short and raw: the preset's, the marker's, the options' and those of limits."""
+    unavailable: str = ""
+    """Why what the user insists on cannot be had, such as counters."""
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    limits: list[Limit] = field(default_factory=list)
+    """Added by `gpuperf.limit()`."""
+    errors: list[str] = field(default_factory=list)
+    """What the user must mend before the test can be judged."""
+
+    def fresh(self) -> ItemState:
+        """The same test before it has run."""
+        errors = [self.unavailable] if self.unavailable else []
+        return ItemState(self.nodeid, self.marker, self.metrics, self.unavailable, errors=errors)
+
+
+STATE = pytest.StashKey[ItemState]()

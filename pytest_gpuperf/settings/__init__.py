@@ -1,0 +1,1 @@
+"""Options, ini keys and their values in one run."""

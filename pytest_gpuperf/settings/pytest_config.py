@@ -1,0 +1,73 @@
+"""pytest's configuration file: found where pytest finds it, without starting pytest."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import iniconfig
+import msgspec
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.json_files import show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+NAMES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""Of several in one folder the first that configures pytest counts."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a file says."""
+
+    folder: Path
+    """Where it is: pytest's rootdir."""
+    values: Mapping[str, str]
+    """Its ini keys."""
+
+
+def find_config(start: Path) -> Config | None:
+    """The nearest configuration upwards; None where there is none.
+
+    Raises:
+        GpuperfError: A file on the way cannot be read.
+    """
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        for name in NAMES:
+            if (folder / name).is_file():
+                values = _read(folder / name)
+                if values is not None:
+                    return Config(folder, {key: _text(value) for key, value in values.items()})
+    return None
+
+
+def _text(value: object) -> str:
+    """A value as an ini file would have it."""
+    return shlex.join(map(str, value)) if isinstance(value, list) else str(value).strip()
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    """The keys; None where the file is not about pytest."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".toml":
+            return _from_toml(path.name, msgspec.toml.decode(text))
+        sections = iniconfig.IniConfig(path.name, data=text).sections
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError, iniconfig.ParseError) as error:
+        raise GpuperfError(f"{show_path(path)} cannot be read: {error}") from None
+    if path.name in ("pytest.ini", ".pytest.ini"):
+        return sections.get("pytest", {})
+    return sections.get("tool:pytest" if path.name == "setup.cfg" else "pytest")
+
+
+def _from_toml(name: str, document: dict[str, Any]) -> Mapping[str, Any] | None:
+    if name != "pyproject.toml":
+        own: dict[str, Any] = document.get("pytest", {})
+        return own
+    table: dict[str, Any] = document.get("tool", {}).get("pytest", {})
+    return table.get("ini_options", table) or None

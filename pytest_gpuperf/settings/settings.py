@@ -1,0 +1,144 @@
+"""The values of the options of one run, read from pytest's configuration and checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+import pytest
+
+from pytest_gpuperf.settings.options import OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
+"""Set for the child pytest that runs under ncu: the folder with its plan."""
+WORKER_ENV = "GPUPERF_WORKER"
+"""Set for the child pytests that `--gpuperf-against` times in turn: the file with their plan."""
+SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
+"""Set for the child pytest that runs under compute-sanitizer: the folder with its plan."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of one run, checked."""
+
+    counters: str
+    """`auto`, `ncu`, `cupti` or `off`."""
+    mode: str
+    """`auto`, `hot`, `cold`, `queued` or `host`."""
+    budget_s: float
+    """Seconds that one `time()` call may measure."""
+    tolerance_pct: float
+    """Slowdown that is accepted, in per cent; 0 leaves it to statistics."""
+    strict: bool
+    """Whether `inconclusive` fails a test."""
+    baselines: Path
+    update: Literal["never", "new", "changed", "all"]
+    """`never`, `new`, `changed` or `all`."""
+    replay: str
+    """`auto`, `never`, or the run to replay."""
+    against: str
+    """Commit, branch or tag to compare with; empty for none, and in a child."""
+    sanitize: str
+    """`off`, `memcheck`, `racecheck`, `initcheck` or `synccheck`."""
+    counter_cache: str
+    """`auto`, `refresh` or `off`, with CI and updates taken into account."""
+    ncu: str
+    """Path of ncu, empty to look for it."""
+    preset: tuple[str, ...]
+    """Names of the sets of metrics to read unless a test says."""
+    metrics: tuple[str, ...]
+    """Metrics read for every test beside the preset's: short names or raw ones."""
+    markdown: Path | None
+    root: Path
+    """pytest's rootdir; run files go below it."""
+    profiling_pass: Path | None
+    """In the child under ncu: the folder of its plan."""
+    worker: Path | None
+    """In a child that is timed in turn with another: the file of its plan."""
+    sanitizing_pass: Path | None
+    """In the child under compute-sanitizer: the folder of its plan."""
+    command_line: Mapping[str, object]
+    """All options of the command line, also pytest's and other plugins', by `dest`."""
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> Settings:
+        """Read and check the options of this run.
+
+        Raises:
+            pytest.UsageError: An option has a value it cannot have.
+        """
+        values: dict[str, str] = {}
+        for option in OPTIONS:
+            given = config.getoption(option.ini)
+            value = str(config.getini(option.ini) if given is None else given).strip()
+            choices = ("yes", "no") if option.switch else option.choices
+            if choices and value not in choices:
+                raise pytest.UsageError(
+                    f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(choices)}"
+                )
+            values[option.name] = value
+        profiling_pass = os.environ.get(PROFILING_PASS_ENV)
+        worker = os.environ.get(WORKER_ENV)
+        sanitizing_pass = os.environ.get(SANITIZING_PASS_ENV)
+        markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
+        return cls(
+            # What runs under compute-sanitizer is not profiled.
+            counters="off" if values["sanitize"] != "off" else values["counters"],
+            mode=values["mode"],
+            budget_s=_number("budget", values["budget"], above_0=True),
+            tolerance_pct=_number("tolerance", values["tolerance"]),
+            strict=values["strict"] == "yes",
+            baselines=config.rootpath / values["baselines"],
+            update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
+            replay=values["replay"],
+            against="" if profiling_pass or worker or sanitizing_pass else values["against"],
+            sanitize=values["sanitize"],
+            counter_cache=_counter_cache(values["counter-cache"], values["update"]),
+            ncu=values["ncu"],
+            preset=_presets(values["preset"]),
+            metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
+            markdown=Path(markdown) if markdown else None,
+            root=config.rootpath,
+            profiling_pass=Path(profiling_pass) if profiling_pass else None,
+            worker=Path(worker) if worker else None,
+            sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
+            command_line=vars(config.option),
+        )
+
+
+def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether `CI` is set."""
+    return environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _counter_cache(asked: str, update: str) -> str:
+    if in_ci():
+        return "off"
+    # A baseline is of what its run has measured.
+    return "refresh" if asked == "auto" and update != "never" else asked
+
+
+def _presets(text: str) -> tuple[str, ...]:
+    from pytest_gpuperf.errors import GpuperfError
+    from pytest_gpuperf.metrics.presets import check_presets
+
+    try:
+        return check_presets(text.split(","), "in --gpuperf-preset")
+    except GpuperfError as error:
+        raise pytest.UsageError(f"gpuperf: {error}") from None
+
+
+def _number(name: str, text: str, *, above_0: bool = False) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf") or (above_0 and not value):
+        expected = "a number above 0" if above_0 else "a number, at least 0"
+        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected {expected}")
+    return value

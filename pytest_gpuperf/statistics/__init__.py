@@ -1,0 +1,1 @@
+"""Statistics of times: means, variances, tests. Imports nothing else of the package."""

@@ -1,0 +1,220 @@
+"""From an estimated change of a time and its error to an outcome.
+
+Times are compared as natural logarithms, so that a difference is a relative change; what is configured
+and what is shown is in per cent. Imports neither numpy nor scipy until something is decided.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import TimingMode
+
+
+class Outcome(str, Enum):
+    """What can be said of a time beside its baseline."""
+
+    PASS = "pass"  # noqa: S105
+    """A slowdown that matters is ruled out."""
+    IMPROVED = "improved"
+    """Faster, beyond what noise and the indifference zone explain."""
+    REGRESSED = "regressed"
+    """Slower, beyond what noise and the indifference zone explain."""
+    INCONCLUSIVE = "inconclusive"
+    """Neither is shown: more sessions, or a paired rerun, can tell."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What counts as a change, how sure a verdict must be, and what noise to expect before it is known.
+
+    The guesses are standard deviations of a time in per cent. A guess with `n` degrees of freedom weighs as
+    much as `n + 1` measured sessions, and gives way as real ones come in. Those of sessions and restarts were
+    tuned on half of the samples of H200s, and raise no false alarm in the other (`docs/explanation/gate.md`,
+    "Thresholds").
+    """
+
+    indifference_pct: float = 0.25
+    """A change up to this is none: graphs of one kernel differ by 0.02 to 0.2 % between fresh processes on an
+    H200."""
+    loss_pct: float = 1.0
+    """The slowdown that a pass rules out where the noise allows it: the margin of a non-inferiority test."""
+    widest_loss_pct: float = 5.0
+    """A pass never leaves open more than this, however noisy the baseline is; a fixed limit that raises no
+    false alarms is as wide."""
+    alpha: float = 0.05
+    """One-sided level of the bounds of a change, as is usual."""
+    beta: float = 0.10
+    """Share of slowdowns of the smallest detectable size that may be missed: a power of 90 %."""
+    false_discovery_rate: float = 0.01
+    """Share of runs of unchanged code in which any test is called slower, and the same for faster.
+
+    Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57 (1995) 289: where nothing has changed, the rate of
+    false discoveries is just that.
+    """
+    session_sd_pct: float = 0.25
+    """Guess of the spread between sessions on one card. Steady kernels spread by 0.01 to 0.20 % there, and by
+    0.01 to 0.25 % in `tests/data/noise_sessions.json`. What another day adds is in neither; where sessions
+    show it, it counts."""
+    session_sd_us: float = 0.02
+    """The same in microseconds, for kernels so short that it is more: one tick of `%globaltimer` is 0.032 µs,
+    and warm batches of a kernel of 1.2 µs spread by 1 %."""
+    host_sd_pct: float = 5.0
+    """The same of times by the host's clock, launches included. Eager calls of a hundred launches and more
+    spread by 2 to 7 % between most sessions, and by 37 % where something else was at work on the host
+    (`baselines/nvidia-h200/test_token_reduction.json`)."""
+    host_widest_loss_pct: float = 50.0
+    """`widest_loss_pct` of times by the host's clock, of which hardly any could pass with less."""
+    session_df: float = 3
+    """Degrees of freedom of that guess, which is all there is with one session a test: it weighs as much as
+    four. With 6, unchanged code was called slower."""
+    card_sd_pct: float = 1.0
+    """Guess of a card's own share of a time: two H200s differed by 0.2 % (arithmetic), 0.5 % (a copy) and
+    2 to 5 % (a matrix product at the power limit)."""
+    card_df: float = 4
+    """Degrees of freedom of that guess: five cards outweigh it."""
+    restart_sd_pct: float = 0.3
+    """Guess of the spread of a paired ratio between restarts of one order: less than of two sessions, as both
+    sides share the state of the GPU. On H200s it is 0.02 to 0.07 %, with a rare restart 3 % off."""
+    restart_df: float = 2
+    """Degrees of freedom of that guess: five restarts outweigh it."""
+    looks: tuple[int, ...] = (4, 6, 10)
+    """Restarts after which a paired comparison may end. Even numbers, as the sides go ahead in turn. Two
+    would tell nothing: hardly any of the level may be spent that early."""
+
+    def of(self, mode: TimingMode) -> Thresholds:
+        """Those for times of a mode."""
+        if mode != "host":
+            return self
+        return replace(self, session_sd_pct=self.host_sd_pct, widest_loss_pct=self.host_widest_loss_pct)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a comparison came to.
+
+    Changes are of the time, new against old, in per cent; slower is positive.
+    """
+
+    outcome: Outcome
+    change_pct: float
+    """The estimate."""
+    low_pct: float
+    """Lower bound of the change, one-sided at `Thresholds.alpha` or what of it a look has."""
+    high_pct: float
+    """Upper bound of the change, at the same level."""
+    smallest_detectable_pct: float
+    """A slowdown that a test of this one time at that level finds with a power of `1 - beta`. Among many
+    tests it takes more to be called `regressed`; one of this size is inconclusive at least, all but `alpha`
+    of the time."""
+    p_slower: float
+    """One-sided p-value against a change of at most `+indifference_pct`, not adjusted for other tests."""
+    p_faster: float
+    """One-sided p-value against a change of at least `-indifference_pct`, not adjusted for other tests."""
+    replicates: int
+    """Stored sessions, or restarts, that the estimate rests on."""
+    new_card: bool = False
+    """Whether no stored session is from the card of the new one, so that the spread between cards counts."""
+    as_measured: bool = False
+    """Whether a paired decision rests on the times as measured, and not on those at one clock."""
+    suspect: bool = False
+    """A pass that does not rule out `loss_pct` (or the tolerance, where that is more)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated change with its error, as a t distribution."""
+
+    log_ratio: float
+    """Natural logarithm of new over old time."""
+    standard_error: float
+    """Of `log_ratio`; above 0."""
+    df: float
+    """Degrees of freedom of `standard_error`; need not be whole."""
+    replicates: int
+    new_card: bool = False
+
+    def p_slower(self, thresholds: Thresholds) -> float:
+        """One-sided p-value of the change against `+indifference_pct`."""
+        return self._tail(self.log_ratio - math.log1p(thresholds.indifference_pct / 100))
+
+    def p_faster(self, thresholds: Thresholds) -> float:
+        """One-sided p-value of the change against `-indifference_pct`."""
+        return self._tail(-self.log_ratio - math.log1p(thresholds.indifference_pct / 100))
+
+    def _tail(self, difference: float) -> float:
+        from scipy.special import stdtr
+
+        return float(stdtr(self.df, -difference / self.standard_error))
+
+    def margin(self, level: float) -> float:
+        """Standard errors times the upper `level` quantile of t."""
+        from scipy.special import stdtrit
+
+        return -float(stdtrit(self.df, level)) * self.standard_error
+
+
+def decide(
+    estimate: Estimate,
+    thresholds: Thresholds,
+    *,
+    slower: bool,
+    faster: bool,
+    alpha: float,
+    tolerance_pct: float = 0.0,
+    last: bool = True,
+) -> Decision:
+    """Call an estimate `regressed`, `improved`, `pass` or `inconclusive`.
+
+    A pass is a test of non-inferiority: the upper bound of the change is below `loss_pct`. Where too few or
+    too noisy sessions make that out of reach, the smallest detectable change takes the place of `loss_pct`,
+    up to `widest_loss_pct`, and the decision is `suspect` if `loss_pct` itself is not ruled out.
+
+    Args:
+        estimate: The change.
+        thresholds: What counts.
+        slower: Whether the change is significantly above `+indifference_pct`, all other tests considered.
+        faster: Whether it is significantly below `-indifference_pct`.
+        alpha: One-sided level of the bounds.
+        tolerance_pct: A slowdown estimated at up to this is accepted, in per cent; 0 leaves it to statistics.
+        last: False where more restarts may follow: only what is clear is then decided.
+    """
+    change_pct = _pct(estimate.log_ratio)
+    margin = estimate.margin(alpha)
+    high_pct = _pct(estimate.log_ratio + margin)
+    smallest_pct = _pct(
+        math.log1p(thresholds.indifference_pct / 100) + margin + estimate.margin(thresholds.beta)
+    )
+    tolerated = tolerance_pct > 0 and change_pct <= tolerance_pct
+    wanted_pct = max(thresholds.loss_pct, tolerance_pct)
+    if last:
+        passes = tolerated or high_pct < max(wanted_pct, min(smallest_pct, thresholds.widest_loss_pct))
+    else:
+        # What may yet turn out to be an improvement is worth the restarts that are left.
+        passes = high_pct < wanted_pct and change_pct >= -thresholds.indifference_pct
+    if slower and not tolerated:
+        outcome = Outcome.REGRESSED
+    elif faster:
+        outcome = Outcome.IMPROVED
+    else:
+        outcome = Outcome.PASS if passes else Outcome.INCONCLUSIVE
+    return Decision(
+        outcome=outcome,
+        change_pct=change_pct,
+        low_pct=_pct(estimate.log_ratio - margin),
+        high_pct=high_pct,
+        smallest_detectable_pct=smallest_pct,
+        p_slower=estimate.p_slower(thresholds),
+        p_faster=estimate.p_faster(thresholds),
+        replicates=estimate.replicates,
+        new_card=estimate.new_card,
+        suspect=outcome is Outcome.PASS and high_pct >= wanted_pct,
+    )
+
+
+def _pct(log_ratio: float) -> float:
+    return 100 * math.expm1(log_ratio)

@@ -1,0 +1,140 @@
+"""One new session beside stored ones: is a test slower than its baseline?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import fmean
+from statistics import variance as sample_variance
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_gpuperf.statistics.decision import Decision, Estimate, Thresholds, decide
+from pytest_gpuperf.statistics.variance import Variance, add, by_card, guess, moderate, pool
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from pytest_gpuperf.statistics.variance import Session
+
+    Key = TypeVar("Key", bound=Hashable)
+
+
+def screen(
+    new: Mapping[Key, Session],
+    stored: Mapping[Key, Sequence[Session]],
+    thresholds: Thresholds,
+    tolerance_pct: float | Mapping[Key, float] = 0.0,
+) -> dict[Key, Decision]:
+    """Judge a whole suite at once.
+
+    Which changes are significant is decided by Benjamini and Hochberg over the suite, slower and faster each
+    for itself, at `thresholds.false_discovery_rate`.
+
+    Args:
+        new: The new session of each test.
+        stored: The sessions of its baseline.
+        thresholds: What counts.
+        tolerance_pct: Slowdown that is accepted, in per cent, for all tests or by test (0 where it has none).
+
+    Returns:
+        A decision for each test that has a new and a stored session.
+    """
+    from scipy.stats import false_discovery_control
+
+    variances = moderate(stored, thresholds)
+    estimates = {
+        key: _estimate(session, stored[key], variances[key], thresholds)
+        for key, session in new.items()
+        if key in variances
+    }
+    if not estimates:
+        return {}
+    rate = thresholds.false_discovery_rate
+    slower = false_discovery_control([each.p_slower(thresholds) for each in estimates.values()]) <= rate
+    faster = false_discovery_control([each.p_faster(thresholds) for each in estimates.values()]) <= rate
+    decisions = {}
+    for at, (key, estimate) in enumerate(estimates.items()):
+        accepted = tolerance_pct.get(key, 0.0) if isinstance(tolerance_pct, Mapping) else tolerance_pct
+        decisions[key] = decide(
+            estimate,
+            thresholds,
+            slower=bool(slower[at]),
+            faster=bool(faster[at]),
+            alpha=thresholds.alpha,
+            tolerance_pct=accepted,
+        )
+    return decisions
+
+
+def screen_one(
+    new: Session,
+    stored: Sequence[Session],
+    variance: Variance,
+    thresholds: Thresholds,
+    comparisons: int,
+    tolerance_pct: float = 0.0,
+) -> Decision:
+    """Judge one test as soon as it has ended, before the others have.
+
+    A change is significant at `thresholds.false_discovery_rate / comparisons`: Bonferroni, the first step of
+    Benjamini and Hochberg, so that no test is called slower or faster that `screen` would not call so.
+
+    Args:
+        new: The new session.
+        stored: The sessions of the baseline, at least one.
+        variance: The test's own from `moderate` over all baselines of the suite.
+        thresholds: What counts.
+        comparisons: Tests of the suite that are judged in this run.
+        tolerance_pct: Slowdown that is accepted, in per cent; 0 leaves it to statistics.
+    """
+    estimate = _estimate(new, stored, variance, thresholds)
+    level = thresholds.false_discovery_rate / comparisons
+    return decide(
+        estimate,
+        thresholds,
+        slower=estimate.p_slower(thresholds) <= level,
+        faster=estimate.p_faster(thresholds) <= level,
+        alpha=thresholds.alpha,
+        tolerance_pct=tolerance_pct,
+    )
+
+
+def _estimate(
+    new: Session, stored: Sequence[Session], variance: Variance, thresholds: Thresholds
+) -> Estimate:
+    """The change against the stored sessions of the same card, or against the mean of all cards."""
+    cards = by_card(stored)
+    new_card = new.card not in cards
+    counted = list(cards.values()) if new_card else [cards[new.card]]
+    # A session of a card with few others weighs more, as the card is what is replicated.
+    weights = [1 / (len(counted) * len(group)) for group in counted for _ in group]
+    sessions = [session for group in counted for session in group]
+    expected = math.fsum(weight * each.log_time for weight, each in zip(weights, sessions, strict=True))
+    known = new.standard_error**2 + math.fsum(
+        (weight * each.standard_error) ** 2 for weight, each in zip(weights, sessions, strict=True)
+    )
+    noise = variance.value * (1 + math.fsum(weight**2 for weight in weights))
+    parts = [Variance(noise, variance.df), Variance(known, thresholds.session_df)]
+    if new_card:
+        between = _between_cards(counted, variance, thresholds)
+        parts.append(Variance(between.value * (1 + 1 / len(counted)), between.df))
+    error = add(parts)
+    return Estimate(
+        log_ratio=new.log_time - expected,
+        standard_error=math.sqrt(error.value),
+        df=error.df,
+        replicates=len(sessions),
+        new_card=new_card,
+    )
+
+
+def _between_cards(
+    groups: Sequence[Sequence[Session]], variance: Variance, thresholds: Thresholds
+) -> Variance:
+    """Variance of a card's own share of the time, beyond that between its sessions."""
+    expected = guess(thresholds.card_sd_pct, thresholds.card_df)
+    if len(groups) < 2:
+        return expected
+    means = [fmean(session.log_time for session in group) for group in groups]
+    noise = variance.value * fmean(1 / len(group) for group in groups)
+    return pool([expected, Variance(max(sample_variance(means) - noise, 0.0), len(groups) - 1)])

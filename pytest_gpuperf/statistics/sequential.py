@@ -1,0 +1,196 @@
+"""Old and new code in turn on one GPU: the order of blocks, the ratio of a restart, when to stop.
+
+The restart (both sides in fresh processes) is the replicate. Quads of one restart share its layout of memory
+and its state of the GPU, so their spread says nothing of what the next restart would say. Which side goes
+ahead in a restart decides whose tensors come first, and that alone moves a time by tenths of a per cent
+on an H200. So the sides go ahead in turn, and restarts are compared with those of the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from statistics import NormalDist, fmean
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pytest_gpuperf.statistics.decision import Decision, Estimate, Outcome, Thresholds, decide
+from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.variance import guess, shrink, within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+Side: TypeAlias = Literal["A", "B"]
+"""`A` is the old code, `B` the new."""
+Quad: TypeAlias = Literal["ABBA", "BAAB"]
+"""The sides of four blocks in a row: a linear drift cancels in either."""
+
+
+def quad_order(rng: Random, quads: int) -> tuple[Quad, ...]:
+    """Orders of a restart's quads: half of each kind (give or take one), shuffled.
+
+    Args:
+        rng: Where the order comes from.
+        quads: How many quads.
+    """
+    kinds: list[Quad] = ["ABBA", "BAAB"]
+    rng.shuffle(kinds)
+    order = [kinds[at % 2] for at in range(quads)]
+    rng.shuffle(order)
+    return tuple(order)
+
+
+def restart_log_ratio(blocks: Sequence[tuple[Side, float]]) -> float:
+    """What one restart says: natural logarithm of new over old time.
+
+    The 20 % trimmed mean over its quads, so that what disturbs a block now and then does not count.
+
+    Args:
+        blocks: Side and natural logarithm of the time of each block, in the order measured.
+
+    Raises:
+        ValueError: There is no quad, or the sides are not those of quads.
+    """
+    quads = [blocks[at : at + 4] for at in range(0, len(blocks), 4)]
+    if not quads or any("".join(side for side, _ in quad) not in ("ABBA", "BAAB") for quad in quads):
+        raise ValueError("blocks must come in quads of ABBA or BAAB")
+    return trimmed_mean([sum(log if side == "B" else -log for side, log in quad) / 2 for quad in quads])
+
+
+def next_look(replicates: int, thresholds: Thresholds) -> int | None:
+    """After how many restarts to decide next; None where all looks have been taken."""
+    return next((look for look in thresholds.looks if look > replicates), None)
+
+
+def spend(look: int, thresholds: Thresholds, level: float | None = None) -> float:
+    """What of a level the test after `look` restarts may use, so that all looks together use the level.
+
+    The first looks get very little, the last one nearly all: the function of K. K. G. Lan and D. L. DeMets,
+    Biometrika 70 (1983) 659, that resembles the bounds of O'Brien and Fleming. Each look is tested at its own
+    increment, which errs on the safe side, as looks agree more than chance.
+
+    Args:
+        look: Restarts so far.
+        thresholds: Has the looks and the level.
+        level: One-sided; `thresholds.alpha` where not given.
+    """
+    total = thresholds.alpha if level is None else level
+    return _spent(look, thresholds, total) - _spent(_look_before(look, thresholds), thresholds, total)
+
+
+def decide_paired(
+    log_ratios: Sequence[float],
+    thresholds: Thresholds,
+    comparisons: int = 1,
+    tolerance_pct: float = 0.0,
+    final: bool = False,
+    *,
+    raw: Sequence[float] = (),
+    new_first: Sequence[bool] = (),
+) -> Decision:
+    """Judge the restarts of a paired comparison so far.
+
+    At a look before the last, only what is clear at the level spent there ends the comparison: slower,
+    faster, or `loss_pct` ruled out. The last look decides by the rules of the screen with the level that is
+    left. The bounds are at the level of the look (repeated confidence intervals; C. Jennison and B. W.
+    Turnbull, J. R. Stat. Soc. B 51 (1989) 305).
+
+    Both sides share the machine, so a lower clock on one side is that code's own doing. Where the times as
+    measured say something else than those at one clock, each has half of the level, and slower by either is
+    slower.
+
+    Args:
+        log_ratios: `restart_log_ratio` of each restart, at least one, at one clock where that is known.
+        thresholds: What counts. A change is significant at `false_discovery_rate / comparisons`.
+        comparisons: Tests that are compared in pairs in this run.
+        tolerance_pct: Slowdown that is accepted, in per cent; 0 leaves it to statistics.
+        final: Whether no restart follows; none does after the last of `thresholds.looks`.
+        raw: The same of the times as measured; those of `log_ratios` where not given.
+        new_first: In which restarts the new code went ahead; in every other where not given.
+
+    Returns:
+        `inconclusive` where it takes more restarts to tell.
+    """
+    indifferent = math.log1p(thresholds.indifference_pct / 100)
+    if all(abs(one - other) <= indifferent for one, other in zip(log_ratios, raw, strict=False)):
+        return _decide(
+            _estimate(log_ratios, new_first, thresholds), thresholds, comparisons, tolerance_pct, final
+        )
+    at_one_clock, as_measured = (
+        _decide(_estimate(ratios, new_first, thresholds), thresholds, 2 * comparisons, tolerance_pct, final)
+        for ratios in (log_ratios, raw)
+    )
+    if Outcome.REGRESSED not in (at_one_clock.outcome, as_measured.outcome):
+        last = final or len(log_ratios) >= thresholds.looks[-1]
+        if not last and as_measured.change_pct > max(thresholds.loss_pct, tolerance_pct):
+            return replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
+    elif at_one_clock.outcome is not Outcome.REGRESSED:
+        return replace(as_measured, as_measured=True)
+    return at_one_clock
+
+
+def change_pct(log_ratios: Sequence[float], new_first: Sequence[bool] = ()) -> float:
+    """The estimated change in per cent, whichever side went ahead more often.
+
+    Args:
+        log_ratios: As in `decide_paired`.
+        new_first: As there.
+    """
+    return 100 * math.expm1(fmean(map(fmean, _by_order(log_ratios, new_first))))
+
+
+def _decide(
+    estimate: Estimate, thresholds: Thresholds, comparisons: int, tolerance_pct: float, final: bool
+) -> Decision:
+    restarts = estimate.replicates
+    last = final or restarts >= thresholds.looks[-1]
+    if not last and restarts not in thresholds.looks:
+        between = decide(estimate, thresholds, slower=False, faster=False, alpha=thresholds.alpha, last=False)
+        return replace(between, outcome=Outcome.INCONCLUSIVE)
+    # A comparison that is cut short has what its last look would have had.
+    look = thresholds.looks[-1] if last else restarts
+    level = spend(look, thresholds, thresholds.false_discovery_rate / comparisons)
+    return decide(
+        estimate,
+        thresholds,
+        slower=estimate.p_slower(thresholds) <= level,
+        faster=estimate.p_faster(thresholds) <= level,
+        alpha=spend(look, thresholds),
+        tolerance_pct=tolerance_pct,
+        last=last,
+    )
+
+
+def _estimate(log_ratios: Sequence[float], new_first: Sequence[bool], thresholds: Thresholds) -> Estimate:
+    """The change, from restarts in which the one side went ahead and those in which the other did."""
+    orders = _by_order(log_ratios, new_first)
+    own = within(orders)
+    guessed = guess(thresholds.restart_sd_pct, thresholds.restart_df)
+    # The guess lends its degrees of freedom to quieter restarts, and takes nothing from noisier ones.
+    noise = own if own.value > guessed.value else shrink(own, [guessed])
+    return Estimate(
+        log_ratio=fmean(map(fmean, orders)),
+        standard_error=math.sqrt(noise.value * sum(1 / len(ratios) for ratios in orders)) / len(orders),
+        df=noise.df,
+        replicates=len(log_ratios),
+    )
+
+
+def _by_order(log_ratios: Sequence[float], new_first: Sequence[bool]) -> list[list[float]]:
+    """Restarts in which the old code went ahead, and those in which the new one did; none of them empty."""
+    ahead = new_first or [bool(at % 2) for at in range(len(log_ratios))]
+    groups = (
+        [ratio for ratio, new in zip(log_ratios, ahead, strict=True) if new == order]
+        for order in (False, True)
+    )
+    return [group for group in groups if group]
+
+
+def _spent(restarts: int, thresholds: Thresholds, level: float) -> float:
+    share = restarts / thresholds.looks[-1]
+    return math.erfc(-NormalDist().inv_cdf(level / 2) / math.sqrt(2 * share)) if restarts else 0.0
+
+
+def _look_before(look: int, thresholds: Thresholds) -> int:
+    return max((other for other in thresholds.looks if other < look), default=0)

@@ -1,0 +1,159 @@
+"""How much a test's time varies between sessions, from few sessions: its own, the suite's and a guess."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from pytest_gpuperf.statistics.decision import Thresholds
+
+    Key = TypeVar("Key", bound=Hashable)
+
+LEAST_PRIOR_DF = 2.0
+MOST_PRIOR_DF = 6.0
+"""What the suite may weigh, in degrees of freedom. Few tests estimate it badly, and two sessions each make it
+look more uniform than it is: without the upper bound, 6 % of simulated runs of unchanged tests that differ in
+noise, and have twice what is guessed, were red, with it 2 % (`tests/test_screen.py`)."""
+LEAST_RATIO = 1e-3
+"""Least variance between sessions, over the guess's. Times are stored with five digits, so sessions can agree
+to the last one, which says nothing of a standard deviation below some 3 % of the guess."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one session (a process of its own) says of the time of one test."""
+
+    log_time: float
+    """Natural logarithm of the time in microseconds a call."""
+    card: str
+    """UUID of the GPU; where drivers hide it, all count as one card."""
+    standard_error: float = 0.0
+    """Of `log_time`, from what was done to it (bringing it to another clock); 0 where it is as measured."""
+
+
+@dataclass(frozen=True)
+class Variance:
+    """An estimated variance of a logarithm of a time."""
+
+    value: float
+    df: float
+    """Degrees of freedom: how sure the estimate is."""
+
+
+def pool(estimates: Iterable[Variance]) -> Variance:
+    """One variance from several estimates of it: their mean, weighted by degrees of freedom."""
+    estimates = list(estimates)
+    df = sum(each.df for each in estimates)
+    return Variance(sum(each.df * each.value for each in estimates) / df, df)
+
+
+def within(groups: Iterable[Sequence[float]]) -> Variance:
+    """One variance from groups of replicates, each about a mean of its own; 0 df where none has two."""
+    several = [group for group in groups if len(group) > 1]
+    replicated = [Variance(statistics.variance(group), len(group) - 1) for group in several]
+    return pool(replicated) if replicated else Variance(0.0, 0.0)
+
+
+def shrink(own: Variance, towards: Iterable[Variance]) -> Variance:
+    """What was measured, blended with what was known before: never less than half of what was measured."""
+    blend = pool([own, *towards])
+    return Variance(max(blend.value, own.value / 2), blend.df)
+
+
+def add(parts: Iterable[Variance]) -> Variance:
+    """Variance of a sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
+
+    Source: F. E. Satterthwaite, Biometrics Bulletin 2 (1946) 110.
+    """
+    parts = list(parts)
+    total = sum(part.value for part in parts)
+    return Variance(total, total**2 / sum(part.value**2 / part.df for part in parts))
+
+
+def guess(sd_pct: float, df: float) -> Variance:
+    """A standard deviation in per cent as an estimate that weighs `df`."""
+    return Variance((sd_pct / 100) ** 2, df)
+
+
+def by_card(sessions: Iterable[Session]) -> dict[str, list[Session]]:
+    """Sessions by the card that they ran on."""
+    cards: dict[str, list[Session]] = {}
+    for session in sessions:
+        cards.setdefault(session.card, []).append(session)
+    return cards
+
+
+def moderate(baselines: Mapping[Key, Sequence[Session]], thresholds: Thresholds) -> dict[Key, Variance]:
+    """Variance between sessions of each test.
+
+    Empirical Bayes as in G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3 (limma's `squeezeVar`): a
+    test's own variance is shrunk towards what the suite's tests have in common. Here that prior weighs 2 to
+    6 degrees of freedom, and the guess of `thresholds` is blended in as `session_df` more. All of it is in
+    units of the guess, which is larger for kernels of few microseconds. The result is at least half the
+    test's own variance, and at least the guess where it has no replicates: the suite's noise may be its own,
+    the suite's quiet is not.
+
+    Args:
+        baselines: Stored sessions by test; those on one card are replicates of one another.
+        thresholds: Where the guess comes from.
+
+    Returns:
+        A variance for each test that has a session, of the natural logarithm of its time.
+    """
+    guesses = {key: _guess(sessions, thresholds) for key, sessions in baselines.items() if sessions}
+    ratios: dict[Key, Variance] = {}
+    for key, expected in guesses.items():
+        cards = by_card(baselines[key]).values()
+        own = within([session.log_time for session in group] for group in cards)
+        if own.df:
+            ratios[key] = Variance(max(own.value / expected.value, LEAST_RATIO), own.df)
+    prior = _prior(list(ratios.values()))
+    general = pool([Variance(1.0, thresholds.session_df), *prior])
+    moderated: dict[Key, Variance] = {}
+    for key, expected in guesses.items():
+        if key in ratios:
+            ratio = shrink(ratios[key], [general])
+        else:
+            ratio = Variance(max(general.value, 1.0), thresholds.session_df)
+        moderated[key] = Variance(ratio.value * expected.value, ratio.df)
+    return moderated
+
+
+def _guess(sessions: Sequence[Session], thresholds: Thresholds) -> Variance:
+    time_us = math.exp(statistics.fmean(session.log_time for session in sessions))
+    sd_pct = max(thresholds.session_sd_pct, 100 * thresholds.session_sd_us / time_us)
+    return guess(sd_pct, thresholds.session_df)
+
+
+def _prior(variances: Sequence[Variance]) -> list[Variance]:
+    """What the variances have in common; nothing where fewer than two are known.
+
+    Moments of the logarithm of a scaled F distribution, Smyth's section 6.2.
+    """
+    if len(variances) < 2:
+        return []
+    import numpy as np
+    from scipy.optimize import brentq
+    from scipy.special import digamma, polygamma
+
+    half_df = np.array([each.df for each in variances]) / 2
+    logs = np.log([each.value for each in variances]) - digamma(half_df) + np.log(half_df)
+    excess = float(np.var(logs, ddof=1) - np.mean(polygamma(1, half_df)))
+
+    def spread(df: float) -> float:
+        return float(polygamma(1, df / 2))
+
+    if excess <= spread(MOST_PRIOR_DF):
+        df = MOST_PRIOR_DF
+    elif excess >= spread(LEAST_PRIOR_DF):
+        df = LEAST_PRIOR_DF
+    else:
+        df = brentq(lambda at: spread(at) - excess, LEAST_PRIOR_DF, MOST_PRIOR_DF)
+    # The scale that belongs to the clamped df: with the unclamped one, a suite with a few very noisy tests
+    # would look quieter than it is.
+    return [Variance(float(np.exp(np.mean(logs) + digamma(df / 2) - np.log(df / 2))), df)]

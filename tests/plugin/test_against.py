@@ -1,0 +1,218 @@
+"""`--gpuperf-against` as a user meets it: sessions of their own process, beside a stand-in for the GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from paired_project import ARGUMENTS, Project
+from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, WORKER_ENV, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run
+
+TEST = """
+from kernels import kernel
+
+def test_k(gpuperf):
+    gpuperf.time(kernel)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Its kernel takes 10 µs on main, and 12 in the checkout."""
+    made = Project(tmp_path / "repo")
+    made.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
+    made.write({"kernels.py": "def kernel(): return 12.0\n"})
+    return made
+
+
+def test_a_session_says_what_it_compares_with_and_keeps_it_in_its_run_file(project: Project) -> None:
+    commit = project.git("rev-parse", "HEAD")
+    done = project.session("--gpuperf-against=main")
+    assert done.returncode == 1, done.stdout
+    assert f"gpuperf: time_us 12 is 20.0 % slower than 10 of main ({commit[:7]}) (" in done.stdout
+    assert f"gpuperf: 1 test against main ({commit[:7]}) ...\n" in done.stdout
+    assert f"gpuperf: 1 test against main ({commit[:7]}): done in " in done.stdout
+    found = project.compared()["test_k"]
+    assert (found.ref, found.commit, found.old_us, found.new_us) == ("main", commit, 10.0, 12.0)
+    assert len(found.log_ratios) == 4
+    assert project.leftovers() == []
+
+
+def test_code_that_is_no_slower_passes(project: Project) -> None:
+    project.write({"kernels.py": "def kernel(): return 10.0\n"})
+    done = project.session("--gpuperf-against=main")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_run_file_has_no_path_of_the_machine(project: Project) -> None:
+    project.commit({"test_k.py": "def test_k(gpuperf): raise ValueError(__file__)\n"})
+    project.write({"test_k.py": TEST})
+    project.session("--gpuperf-against=main")
+    assert "ValueError: test_k.py" in project.compared()["test_k"].reason
+    assert str(project.root.parent) not in max(project.root.rglob("run.json")).read_text()
+
+
+def test_the_ini_key_counts_and_the_command_line_can_turn_it_off(project: Project) -> None:
+    project.write({"pytest.ini": "[pytest]\ngpuperf_against = main\n"})
+    project.session()
+    assert project.compared()["test_k"].ref == "main"
+    assert "against" not in project.session("--gpuperf-against=").stdout
+
+
+def test_the_old_code_is_timed_as_the_session_says_whatever_its_own_ini_file_says(project: Project) -> None:
+    ini = "[pytest]\ngpuperf = {}\ngpuperf_against = main\ngpuperf_mode = {}\ngpuperf_counters = off\n"
+    project.commit({"pytest.ini": ini.format("false", "queued")})
+    project.write({"pytest.ini": ini.format("true", "cold")})
+    command = [sys.executable, "-m", "pytest", "-p", "fake_gpu", "-p", "no:cacheprovider", "--strict-config"]
+    subprocess.run(command, cwd=project.root, env=project.environment(), check=True, capture_output=True)
+    assert project.compared()["test_k"].mode == "cold"
+
+
+def test_only_the_selected_tests_are_compared(project: Project) -> None:
+    project.commit({"test_k.py": TEST + "def test_other(gpuperf): gpuperf.time(kernel)\n"})
+    done = project.session("--gpuperf-against=main", "-k", "other")
+    assert "1 test against main" in done.stdout
+    assert list(project.compared()) == ["test_other"]
+
+
+def test_an_unknown_commit_is_a_usage_error_before_anything_is_measured(project: Project) -> None:
+    done = project.session("--gpuperf-against=nope")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert done.stderr == (
+        "ERROR: gpuperf: --gpuperf-against=nope: git says: Needed a single revision; expected a branch, a "
+        "tag or a commit of this repository; git branch --all and git tag list what there is\n\n"
+    )
+
+
+def test_a_project_outside_of_git_is_a_usage_error(project: Project) -> None:
+    (project.root / ".git").rename(project.root / "git")
+    done = project.session("--gpuperf-against=main")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "takes old code from git, which says of pytest's rootdir: not a git repository" in done.stderr
+
+
+def test_a_command_from_outside_the_checkout_is_a_usage_error(project: Project) -> None:
+    project.path.append(project.root)
+    arguments = ("--gpuperf-against=main", f"--rootdir={project.root}", str(project.root))
+    done = project.session(*arguments, cwd=project.temporary)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--gpuperf-against was given outside the checkout, whose old code is to run the same command" in (
+        done.stderr
+    )
+    assert project.leftovers() == []
+
+
+@pytest.mark.parametrize("replay", ["auto", "latest"])
+def test_a_replay_has_nothing_to_compare(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], replay: str
+) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(print)\n")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-against=main", f"--gpuperf-replay={replay}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: gpuperf: --gpuperf-against=main measures, and *; expected a GPU; *"])
+
+
+def test_without_a_gpu_there_is_nothing_to_compare(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(print)\n")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-against=main", "--gpuperf-replay=never")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: gpuperf: *--gpuperf-replay=never forbids a replay; expected *GPU*"])
+
+
+@pytest.mark.parametrize("name", [PROFILING_PASS_ENV, WORKER_ENV])
+def test_a_child_compares_nothing_itself(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert Settings.from_config(pytester.parseconfig("--gpuperf-against=main")).against == "main"
+    monkeypatch.setenv(name, "somewhere")
+    assert Settings.from_config(pytester.parseconfig("--gpuperf-against=main")).against == ""
+
+
+def test_tests_that_measure_nothing_need_no_worktree(project: Project) -> None:
+    project.write({"test_k.py": "def test_plain(): pass\n"})
+    done = project.session("--gpuperf-against=nope")
+    assert done.returncode == 0
+
+
+def test_a_lost_worker_is_said_once_and_the_tests_run_all_the_same(project: Project) -> None:
+    dying = "import os\nprint('::error::no such driver', flush=True)\nos._exit(3)\n"
+    project.commit({"conftest.py": dying})
+    project.write({"conftest.py": ""})
+    done = project.session("--gpuperf-against=main", "-s")
+    assert "1 failed" in done.stdout
+    assert done.stdout.count("gpuperf: error: the worker with the code of main (") == 1
+    assert "    : :error::no such driver\n" in done.stdout  # on GitHub, a line of its own would be a command
+    assert project.compared()["test_k"].broken
+
+
+def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
+    """A session of which a worker has begun a test, and that worker's process id."""
+    pid_file = project.root.parent / "pid"
+    note = f"open({str(pid_file)!r}, 'w').write(str(__import__('os').getpid()) + '.')"
+    project.commit({"test_k.py": f"def test_k(gpuperf):\n    {note}\n    {test}\n"})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *ARGUMENTS, "--gpuperf-against=main"],
+        cwd=project.root,
+        env=project.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while not pid_file.exists() or not pid_file.read_text().endswith("."):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert len(project.leftovers()) == 2  # for git, and in the temporary folder
+    return process, int(pid_file.read_text().rstrip("."))
+
+
+def has_gone(pid: int, within_s: float) -> bool:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_ctrl_c_ends_as_pytest_does_and_leaves_nothing_behind(project: Project) -> None:
+    process, worker = begun(project, "__import__('time').sleep(60)")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert "): stopped after " in output
+    assert "KeyboardInterrupt" in output
+    assert has_gone(worker, within_s=0.1)
+    assert project.leftovers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_session_told_to_end_leaves_nothing_behind(project: Project, number: signal.Signals) -> None:
+    process, worker = begun(project, "__import__('time').sleep(60)")
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == -number
+    assert has_gone(worker, within_s=0.1)
+    assert project.leftovers() == []
+
+
+def test_a_worker_ends_with_a_session_that_is_killed(project: Project) -> None:
+    process, worker = begun(project, "gpuperf.time(lambda: __import__('time').sleep(0.2) or 10.0)")
+    process.kill()
+    process.communicate(timeout=30)
+    assert has_gone(worker, within_s=20)

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pytest_gpuperf.baseline.merge import plan
+from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement
+from pytest_gpuperf.statistics.estimate import trimmed_mean
+from run_builders import NODEID, measured, profile, queued, record, run, timing
+from session_builders import accepted, content, days, on_day, time_of
+
+COUNTERS = {"registers_per_thread": 32.0, "instructions": 1000.0, "l2_hit_rate": 80.0}
+
+
+@pytest.fixture
+def store(tmp_path_factory: pytest.TempPathFactory) -> BaselineStore:
+    return BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
+
+
+def with_clock(time_us: float, mhz: float, cycles: float, reference_mhz: float = 1980.0) -> Measurement:
+    model = ClockModel(cycles=cycles, fixed_us=time_us - cycles / mhz, reference_mhz=reference_mhz)
+    timed = msgspec.structs.replace(timing(time_us), blocks_mhz=(mhz,), clock_model=model, normalised_us=1.0)
+    return Measurement(timing=timed)
+
+
+def test_the_same_code_again_is_a_session_more(store: BaselineStore) -> None:
+    accepted(store, on_day(1, measured(5.3, COUNTERS)))
+    result = accepted(store, on_day(2, measured(5.4, COUNTERS)))
+    assert [(entry.kind, entry.sessions) for entry in result.entries] == [
+        ("refreshed", "session 2 of 2 added")
+    ]
+    assert days(store) == [1, 2]
+    assert sorted(content(store)["runs"]) == ["20261101-000000-0000", "20261102-000000-0000"]
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (measured(4.9, COUNTERS), "time moved -7.5 %"),
+        (measured(5.7, COUNTERS), "time moved +7.5 %"),
+        (measured(5.3, COUNTERS, "other_kernel"), "other kernels run"),
+        (measured(5.3, COUNTERS | {"registers_per_thread": 30.0}), "registers_per_thread changed"),
+        (measured(5.3, COUNTERS, mode="cold"), "they were taken hot by events"),
+    ],
+    ids=["faster", "slower", "kernels", "exact", "mode"],
+)
+def test_sessions_of_other_code_are_replaced(store: BaselineStore, now: Measurement, why: str) -> None:
+    accepted(store, on_day(1, measured(5.3, COUNTERS)), on_day(2, measured(5.3, COUNTERS)))
+    (entry,) = accepted(store, on_day(3, now)).entries
+    assert entry.sessions == f"2 sessions replaced by 1 ({why})"
+    assert entry.sessions in entry.lines
+    assert days(store) == [3]
+    assert list(content(store)["runs"]) == ["20261103-000000-0000"]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        measured(5.5, COUNTERS),
+        measured(5.3, COUNTERS | {"l2_hit_rate": 40.0}),
+        measured(5.3, COUNTERS | {"waves": 1.0}),
+        measured(5.3),
+        Measurement(timing=timing(5.3), profile=profile({}, unavailable="counters are off")),
+    ],
+    ids=["within tolerance", "state", "new counter", "no counters", "counters off"],
+)
+def test_what_code_does_not_decide_keeps_the_sessions(store: BaselineStore, now: Measurement) -> None:
+    accepted(store, on_day(1, measured(5.3, COUNTERS)))
+    accepted(store, on_day(2, now))
+    assert days(store) == [1, 2]
+    assert (
+        content(store)["tests"][NODEID]["measurements"]["main"]["counters"].items()
+        >= {"registers_per_thread": 32}.items()
+    )
+
+
+def test_kernels_that_spill_now_are_other_code(store: BaselineStore) -> None:
+    spills = {"local_spill_instructions": 0.0}
+    accepted(store, on_day(1, measured(5.3, spills)))
+    (entry,) = accepted(store, on_day(2, measured(5.3, {"local_spill_instructions": 7.0}))).entries
+    assert entry.sessions == "1 session replaced by 1 (local_spill_instructions changed)"
+
+
+def test_time_by_another_instrument_is_new_and_replaces(store: BaselineStore) -> None:
+    accepted(store, on_day(1))
+    by_cupti = Measurement(timing=msgspec.structs.replace(timing(4.0), figure="cupti"))
+    (entry,) = accepted(store, on_day(2, by_cupti), which="new").entries
+    assert entry.kind == "new"
+    assert entry.lines[:2] == (
+        "time 5.30 µs (by events) -> 4 µs (by cupti)",
+        "1 session replaced by 1 (they were taken hot by events)",
+    )
+    assert (time_of(store)["figure"], days(store)) == ("cupti", [2])
+
+
+def test_a_person_may_say_that_the_code_is_the_same_or_not(store: BaselineStore) -> None:
+    accepted(store, on_day(1))
+    (entry,) = accepted(store, on_day(2, measured(9.9)), sessions="append").entries
+    assert (entry.sessions, days(store)) == ("session 2 of 2 added", [1, 2])
+    (entry,) = accepted(store, on_day(3, measured(5.3)), sessions="replace").entries
+    assert (entry.sessions, days(store)) == ("2 sessions replaced by 1", [3])
+
+
+def test_sessions_of_another_mode_cannot_be_appended_to(store: BaselineStore) -> None:
+    accepted(store, on_day(1))
+    (entry,) = accepted(store, on_day(2, measured(5.3, mode="cold")), sessions="append").entries
+    assert entry.kind == "refused"
+    assert entry.lines == ("the sessions that are stored cannot be kept: they were taken hot by events",)
+    assert days(store) == [1]
+
+
+def test_several_runs_are_accepted_together_and_the_oldest_tells_what_changed(store: BaselineStore) -> None:
+    accepted(store, on_day(1), on_day(2))
+    # Given in any order; the one of the third day is within the tolerance, so the old ones stay.
+    (entry,) = accepted(store, on_day(5, measured(9.9)), on_day(3), on_day(4, measured(9.9))).entries
+    assert (entry.sessions, days(store)) == ("3 sessions added to 2", [1, 2, 3, 4, 5])
+    (entry,) = accepted(store, on_day(6, measured(99.0)), on_day(7)).entries
+    assert entry.sessions.startswith("5 sessions replaced by 2 (time moved +")
+
+
+def test_runs_of_which_one_is_stored_are_of_the_code_that_is_stored(store: BaselineStore) -> None:
+    accepted(store, on_day(2))
+    accepted(store, on_day(1, measured(9.9)), on_day(2))
+    assert days(store) == [1, 2]
+
+
+def test_first_sessions_are_shown_by_their_mean(store: BaselineStore) -> None:
+    (entry,) = accepted(store, on_day(1, measured(5.0)), on_day(2, measured(6.0))).entries
+    assert entry.lines == ("time 5.50 µs (hot, mean of 2 sessions)",)
+
+
+def test_counters_are_those_of_the_newest_run_that_has_some(store: BaselineStore) -> None:
+    off = Measurement(timing=timing(5.3), profile=profile({}, unavailable="counters are off"))
+    accepted(
+        store,
+        on_day(1, measured(5.3, {"sm_throughput": 10.0})),
+        on_day(2, measured(5.3, {"sm_throughput": 20.0})),
+        on_day(3, off),
+    )
+    main = content(store)["tests"][NODEID]["measurements"]["main"]
+    assert (main["counters"], main["counters_run"]) == ({"sm_throughput": 20}, "20261102-000000-0000")
+
+
+def test_wrong_output_in_one_run_refuses_the_test_in_all(store: BaselineStore) -> None:
+    result = accepted(store, on_day(1), on_day(2, measured(5.3, correct=False)))
+    assert [(entry.kind, entry.lines) for entry in result.entries] == [
+        ("refused", ("the output is wrong in 1 of 2 runs",))
+    ]
+    assert result.files == {}
+
+
+def test_a_test_that_failed_in_one_run_is_taken_from_the_others(store: BaselineStore) -> None:
+    failed = msgspec.structs.replace(on_day(2), tests=(record(main=measured(), failure="KeyError"),))
+    result = accepted(store, on_day(1), failed)
+    assert [(entry.kind, entry.lines) for entry in result.entries] == [
+        ("refused", ("the test failed: KeyError in 1 of 2 runs",)),
+        ("new", ("time 5.30 µs (hot)",)),
+    ]
+    assert days(store) == [1]
+
+
+def test_a_time_that_one_process_took_otherwise_is_left_out(store: BaselineStore) -> None:
+    result = accepted(store, on_day(1), on_day(2, queued("it synchronises")), on_day(3))
+    assert [entry.lines for entry in result.entries if entry.kind == "refused"] == [
+        ("the time was taken queued by events, not hot by events in 1 of 3 runs",)
+    ]
+    assert days(store) == [1, 3]
+
+
+def test_runs_of_two_models_of_gpu_are_refused(store: BaselineStore) -> None:
+    a100 = run(record(main=measured()), id="other", gpu=GpuInfo(name="NVIDIA A100", slug="nvidia-a100"))
+    with pytest.raises(GpuperfError, match=r"several models of GPU: nvidia-a100, nvidia-h200"):
+        accepted(store, on_day(1), a100)
+    assert not store.root.exists()
+
+
+def test_one_interrupted_run_of_several_refuses_all(store: BaselineStore) -> None:
+    half = msgspec.structs.replace(on_day(2), complete=False)
+    with pytest.raises(GpuperfError, match="20261102-000000-0000 was interrupted"):
+        accepted(store, on_day(1), half)
+    assert not store.root.exists()
+
+
+def test_of_more_than_twenty_the_oldest_go(store: BaselineStore) -> None:
+    accepted(store, *[on_day(day) for day in range(2, 22)])
+    (entry,) = accepted(store, on_day(22)).entries
+    assert (entry.sessions, days(store)) == ("session 20 of 20 added, the oldest dropped", [*range(3, 23)])
+    (entry,) = accepted(store, on_day(1)).entries
+    assert (entry.sessions, days(store)) == ("1 session older than the 20 that are kept", [*range(3, 23)])
+    (entry,) = accepted(store, *[on_day(day) for day in range(1, 30)], sessions="replace").entries
+    assert days(store) == [*range(10, 30)]
+
+
+def test_an_older_run_takes_its_place_by_date(store: BaselineStore) -> None:
+    accepted(store, on_day(1), on_day(5))
+    (entry,) = accepted(store, on_day(3)).entries
+    assert (entry.sessions, days(store)) == ("session 2 of 3 added", [1, 3, 5])
+
+
+def test_session_keeps_what_it_takes_to_bring_its_time_to_a_clock(store: BaselineStore) -> None:
+    # 10 µs at 1500 MHz, half of them cycles: 7500 / 1980 + 5.
+    accepted(store, on_day(1, with_clock(10.0, 1500, 7500.0)))
+    time = time_of(store)
+    assert time["reference_mhz"] == 1980
+    assert time["sessions"] == [
+        {
+            "run": "20261101-000000-0000",
+            "time_us": 10,
+            "spread_pct": 0.1,
+            "normalised_us": 8.7879,
+            "sm_clock_mhz": 1500,
+            "clock_model": {"cycles": 7500, "fixed_us": 5, "reference_mhz": 1980},
+        }
+    ]
+
+
+def test_a_session_of_blocks_at_many_clocks_is_brought_to_one_block_by_block(store: BaselineStore) -> None:
+    # A hundred kilocycles and nothing else: 50 µs at 2000 MHz, whatever each block had.
+    clocks = (*(1000.0,) * 2, *(1250.0,) * 6)
+    blocks = tuple(100_000 / mhz for mhz in clocks)
+    model = ClockModel(cycles=100_000.0, fixed_us=0.0, reference_mhz=2000.0)
+    timed = msgspec.structs.replace(
+        timing(trimmed_mean(blocks)), blocks_us=blocks, blocks_mhz=clocks, clock_model=model
+    )
+    accepted(store, on_day(1, Measurement(timing=timed)))
+    assert time_of(store)["sessions"][0]["normalised_us"] == 50
+
+
+def test_first_session_with_a_clock_model_sets_the_reference_of_all(store: BaselineStore) -> None:
+    accepted(store, on_day(1, measured(10.0)))
+    assert "reference_mhz" not in time_of(store)
+    accepted(store, on_day(2, with_clock(10.0, 1500, 7500.0, reference_mhz=1600.0)))
+    accepted(store, on_day(3, with_clock(10.0, 1500, 7500.0, reference_mhz=1980.0)))
+    time = time_of(store)
+    assert time["reference_mhz"] == 1600
+    assert [session.get("normalised_us") for session in time["sessions"]] == [None, 9.6875, 9.6875]
+    # Sessions that come in their place stay comparable with those that may be pinned.
+    accepted(store, on_day(4, with_clock(20.0, 1500, 7500.0)), sessions="replace")
+    assert time_of(store)["reference_mhz"] == 1600
+
+
+@pytest.mark.parametrize(
+    ("mhz", "model"),
+    [
+        ((), ClockModel(cycles=1.0, fixed_us=1.0, reference_mhz=1980.0)),
+        ((0.0,), ClockModel(cycles=1.0, fixed_us=1.0, reference_mhz=1980.0)),
+        ((1500.0,), None),
+    ],
+    ids=["no clocks", "a clock unknown", "no model"],
+)
+def test_what_is_unknown_is_left_out(
+    store: BaselineStore, mhz: tuple[float, ...], model: ClockModel | None
+) -> None:
+    timed = msgspec.structs.replace(timing(5.3), blocks_mhz=mhz, clock_model=model)
+    accepted(store, on_day(1, Measurement(timing=timed)))
+    loaded = store.load("nvidia-h200", "test_square")
+    assert loaded is not None
+    (time,) = loaded.times
+    assert (time.sessions[0].time_us, time.sessions[0].normalised_us) == (5.3, 0.0)
+
+
+def test_a_reference_clock_below_zero_is_refused(store: BaselineStore) -> None:
+    accepted(store, on_day(1, with_clock(10.0, 1500, 7500.0)))
+    edited = content(store)
+    edited["tests"][NODEID]["measurements"]["main"]["time"]["reference_mhz"] = -1000
+    store.write({store.path("nvidia-h200", "test_square"): edited})
+    with pytest.raises(GpuperfError, match=r"Expected `float` >= 0.0.*reference_mhz"):
+        accepted(store, on_day(2, with_clock(10.0, 1500, 7500.0)))
+
+
+def test_files_of_the_first_versions_take_sessions(store: BaselineStore) -> None:
+    path = store.path("nvidia-h200", "test_square")
+    path.parent.mkdir(parents=True)
+    old = {
+        "mode": "hot",
+        "sessions": [{"run": "20261101-000000-0000", "spread_pct": 0.1, "time_us": 5.3}],
+    }
+    tests = {NODEID: {"measurements": {"main": {"time": old}}}}
+    path.write_bytes(encode_baseline({"schema": 1, "gpu": {"slug": "nvidia-h200"}, "tests": tests}))
+    (entry,) = accepted(store, on_day(2)).entries
+    assert (entry.sessions, days(store)) == ("session 2 of 2 added", [1, 2])
+
+
+def test_diff_says_what_accept_does(store: BaselineStore) -> None:
+    accepted(store, on_day(1))
+    planned = plan([on_day(2)], store, "all", 5.0, sessions="replace")
+    assert planned == accepted(store, on_day(2), sessions="replace")
+
+
+def test_a_smaller_preset_keeps_the_counters_that_it_did_not_ask_for(store: BaselineStore) -> None:
+    accepted(store, on_day(1, measured(5.3, {"sm_throughput": 50.0, "l2_hit_rate": 80.0})))
+    few = measured(5.3, {"sm_throughput": 51.0})
+    assert few.profile is not None
+    accepted(
+        store,
+        on_day(2, msgspec.structs.replace(few, profile=msgspec.structs.replace(few.profile, preset="sol"))),
+    )
+    tests = store.load_for_update("nvidia-h200", "test_square")
+    assert tests is not None
+    known = tests[0].tests[NODEID].measurements["main"].counters
+    assert known == {"sm_throughput": 51, "l2_hit_rate": 80}

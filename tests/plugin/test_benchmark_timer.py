@@ -1,0 +1,204 @@
+"""pytest-benchmark timed by the GPU."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.timing.graph import SLEEP_CYCLES_PER_US
+from pytest_gpuperf.plugin.benchmark_timer import gpu_clock
+from pytest_gpuperf.plugin.entry import benchmark_timer
+
+EVENT_US = 1.0
+
+
+@dataclass
+class FakeGpu:
+    """The time line of one stream; every event takes a microsecond of it."""
+
+    now_us: float = 0.0
+    device: int = 0
+
+    def work(self, microseconds: float) -> None:
+        self.now_us += microseconds
+
+    def event(self, enable_timing: bool) -> FakeEvent:
+        assert enable_timing
+        return FakeEvent(self)
+
+
+class FakeEvent:
+    def __init__(self, gpu: FakeGpu) -> None:
+        self._gpu = gpu
+        self.device = gpu.device
+
+    def record(self) -> None:
+        self._gpu.work(EVENT_US)
+        self.at_us = self._gpu.now_us
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        assert self.device == end.device
+        milliseconds = struct.pack("f", (end.at_us - self.at_us) / 1e3)
+        return float(struct.unpack("f", milliseconds)[0])
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Event", fake.event)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: fake.work(cycles / SLEEP_CYCLES_PER_US))
+    monkeypatch.setattr(benchmark_timer, "_CLOCK", benchmark_timer._Clock())
+    return fake
+
+
+def test_the_clock_counts_what_the_gpu_does_between_readings(gpu: FakeGpu) -> None:
+    start = gpu_clock()
+    gpu.work(250)
+    assert gpu_clock() - start == pytest.approx((250 + EVENT_US) * 1e-6)
+
+
+def test_short_times_stay_exact_after_hours(gpu: FakeGpu) -> None:
+    gpu_clock()
+    gpu.work(1e10)
+    start = gpu_clock()
+    gpu.work(5)
+    assert gpu_clock() - start == pytest.approx((5 + EVENT_US) * 1e-6, rel=1e-3)
+
+
+def test_the_clock_goes_on_where_the_device_changes(gpu: FakeGpu) -> None:
+    gpu_clock()
+    gpu.device = 1
+    start = gpu_clock()
+    gpu.work(250)
+    assert gpu_clock() - start == pytest.approx((250 + EVENT_US) * 1e-6)
+
+
+def test_without_a_gpu_the_clock_names_the_marker(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(GpuperfError, match=r"gpuperf\(benchmark=True\)"):
+        gpu_clock()
+
+
+def test_importing_the_timer_loads_no_torch() -> None:
+    code = "import sys, pytest_gpuperf.plugin.benchmark_timer; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+MARKED = """
+    import pytest, torch
+
+    @pytest.mark.gpuperf(benchmark=True)
+    def test_k(benchmark):
+        benchmark(torch.cuda._sleep, 10_000)
+"""
+
+
+class Suite:
+    """Runs tests with pytest-benchmark and the marker applied."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self._pytester = pytester
+
+    def run(self, test: str, *args: str) -> pytest.RunResult:
+        self._pytester.makepyfile(test)
+        return self._pytester.runpytest("--benchmark-json=out.json", "-rs", *args)
+
+    def benchmark(self, test: str) -> dict[str, Any]:
+        self.run(test, "--gpuperf").assert_outcomes(passed=1)
+        (one,) = json.loads((self._pytester.path / "out.json").read_text())["benchmarks"]
+        return dict(one)
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, replay: None, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    pytest.importorskip("pytest_benchmark")
+    # Where these tests are spread by pytest-xdist, pytest-benchmark would switch itself off in the inner run.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", lambda: "")
+    return Suite(pytester)
+
+
+def test_a_marked_test_is_timed_by_the_gpu(suite: Suite) -> None:
+    one = suite.benchmark(MARKED)
+    assert one["options"]["timer"] == "gpu_clock"
+    # 10,000 cycles are 5 us, and the event is shared by a round of 0.1 ms.
+    assert one["stats"]["median"] == pytest.approx(5e-6, rel=0.02)
+
+
+def test_rounds_are_long_against_the_events(suite: Suite) -> None:
+    stats = suite.benchmark(MARKED)["stats"]
+    assert stats["median"] * stats["iterations"] >= 1e-4
+
+
+def test_own_options_are_kept_except_for_the_timer(suite: Suite) -> None:
+    one = suite.benchmark(
+        """
+        import time
+
+        import pytest, torch
+
+        pytestmark = pytest.mark.gpuperf(benchmark=True)
+
+        @pytest.mark.benchmark(group="mine", max_time=0.01, timer=time.process_time)
+        def test_k(benchmark):
+            benchmark(torch.cuda._sleep, 10_000)
+        """
+    )
+    assert (one["group"], one["options"]["max_time"]) == ("mine", 0.01)
+    assert (one["options"]["timer"], one["options"]["min_time"]) == ("gpu_clock", 1e-4)
+
+
+def test_the_nearest_marker_decides(suite: Suite) -> None:
+    one = suite.benchmark(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.gpuperf(benchmark=True)
+
+        @pytest.mark.gpuperf(benchmark=False)
+        def test_k(benchmark):
+            benchmark(len, "")
+        """
+    )
+    assert one["options"]["timer"] == "perf_counter"
+
+
+def test_without_the_flag_a_marked_test_is_skipped(suite: Suite) -> None:
+    result = suite.run(MARKED)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*is timed by the GPU; run pytest with --gpuperf"])
+
+
+def test_without_a_gpu_a_marked_test_is_skipped(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", lambda: "torch sees no CUDA GPU")
+    result = suite.run(MARKED, "--gpuperf")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*is timed by the GPU, and torch sees no CUDA GPU"])
+
+
+def test_a_replay_skips_a_marked_test(suite: Suite) -> None:
+    recorded = "\n    def test_recorded(gpuperf): pass\n"
+    result = suite.run(
+        MARKED + recorded,
+        "--gpuperf",
+        "--gpuperf-replay=baselines/nvidia-h200/recordings/20261120-173012-3f9a.json",
+    )
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*a replay launches nothing"])
+
+
+def test_marked_tests_that_benchmark_nothing_run_as_ever(suite: Suite) -> None:
+    suite.run(
+        "import pytest\npytestmark = pytest.mark.gpuperf(benchmark=True)\ndef test_k(): pass"
+    ).assert_outcomes(passed=1)

@@ -1,0 +1,222 @@
+"""Sessions that take the counters of tests that have not changed from an earlier one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fake_ncu
+
+GPU = """
+import pathlib, sys
+sys.path.append({tests!r})
+import torch
+import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
+import pytest_gpuperf.session.live_instruments as instruments
+import pytest_gpuperf.measure.counters.profiling_pass as profiling_pass
+from fake_cupti import activity, recording
+from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.records import GpuInfo
+
+HERE = pathlib.Path({root!r})
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+
+def read(report, names, **_):
+    ranges = [event.range for event in PassFolder(report.parent).events() if event.range]
+    known = {{"grid": (blocks, 1, 1), "block": (256, 1, 1), "metrics": {{OCCUPANCY: 80.0}}}}
+    return [RawKernel("square_kernel", ranges=(name,), **known) for name in ranges]
+
+class Runtime:
+    cudaProfilerStart = cudaProfilerStop = staticmethod(lambda: None)
+
+blocks = int((HERE / "blocks.txt").read_text())
+profiling_pass.read_report_isolated = read
+instruments.recorded = recording(activity("square_kernel", grid=(blocks, 1, 1)))
+pytest_gpuperf.session.live.why_not_live = lambda: ""
+pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
+    name="A GPU", slug="a-gpu", uuid="GPU-counter-cache", compute_capability="9.0", multiprocessors=132
+)
+torch.cuda.synchronize = lambda: None
+torch.cuda.current_device = lambda: 0
+torch.cuda.cudart = lambda: Runtime
+torch.cuda.nvtx.range_start = torch.cuda.nvtx.range_end = lambda _: 0
+"""
+TEST = """
+import pytest
+from kernels import square
+
+@pytest.mark.gpuperf(limits=["achieved_occupancy >= 75"], metrics=["achieved_occupancy"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_k(gpuperf, n):
+    gpuperf.profile(square, n)
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    tests = str(Path(__file__).parents[1])
+    pytester.makeconftest(GPU.format(tests=tests, root=str(pytester.path)))
+    pytester.makepyfile(
+        test_k=TEST, test_other="def test_other(gpuperf):\n    gpuperf.profile(print)\n", kernels=SQUARE
+    )
+    (pytester.path / "blocks.txt").write_text("8192")
+    fake_ncu.install(pytester.path, "profiles the program")
+    return pytester
+
+
+SQUARE = "def square(n): return n * n\n"
+
+
+def run(project: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, list[str]]:
+    """A session, and the tests that it ran under ncu."""
+    before = plans(project)
+    options = ("--gpuperf", f"--gpuperf-ncu={project.path / 'ncu'}", "--gpuperf-preset=occupancy")
+    result = project.runpytest_subprocess("-p", "no:cacheprovider", *options, *arguments)
+    new = plans(project) - before
+    return result, [nodeid for plan in new for nodeid in json.loads(plan.read_text())["nodeids"]]
+
+
+def plans(project: pytest.Pytester) -> set[Path]:
+    return set((project.path / ".gpuperf" / "runs").glob("*/ncu/plan.json"))
+
+
+def profiles(project: pytest.Pytester) -> list[dict[str, Any]]:
+    newest = max(
+        (project.path / ".gpuperf" / "runs").glob("*/run.json"), key=lambda path: path.stat().st_mtime_ns
+    )
+    tests = json.loads(newest.read_text())["tests"]
+    return [test["measurements"]["main"]["profile"] for test in tests]
+
+
+def said(result: pytest.RunResult) -> str:
+    return " ".join(result.stdout.str().split())
+
+
+def test_a_test_that_skips_is_not_run_under_ncu_again_until_it_does_not(project: pytest.Pytester) -> None:
+    skips = f"""
+import pathlib
+import pytest
+from kernels import square
+
+def test_k(gpuperf):
+    if pathlib.Path({str(project.path)!r}, "blocks.txt").read_text() == "8192":
+        pytest.skip("not on this GPU")
+    gpuperf.profile(square, 1)
+"""
+    project.makepyfile(test_k=skips)
+    for under_ncu in (["test_k.py::test_k"], []):
+        result, ran = run(project, "test_k.py")
+        result.assert_outcomes(skipped=1)
+        assert ran == under_ncu
+    (project.path / "blocks.txt").write_text("64")
+    result, ran = run(project, "test_k.py")
+    result.assert_outcomes(passed=1)
+    assert "the test did not make this call; the next run reads them anew" in said(result)
+    result, ran = run(project, "test_k.py")
+    result.assert_outcomes(passed=1)
+    assert ran == ["test_k.py::test_k"]
+
+
+def test_only_tests_whose_code_has_changed_are_run_under_ncu_again(project: pytest.Pytester) -> None:
+    result, ran = run(project)
+    result.assert_outcomes(passed=3)
+    assert len(ran) == 3
+    assert not any("read_at" in profile for profile in profiles(project))
+
+    result, ran = run(project)
+    result.assert_outcomes(passed=3)
+    assert ran == []
+    assert "ncu 2025.3.1.0 profiles" not in said(result)
+    assert all(profile["read_at"] for profile in profiles(project))
+    assert "3 tests with counters of 20" in said(result)
+    assert "--gpuperf-counter-cache=refresh reads them anew" in said(result)
+
+    (project.path / "kernels.py").write_text(SQUARE.replace("n * n", "n ** 2"))
+    result, ran = run(project)
+    result.assert_outcomes(passed=3)
+    assert ran == ["test_k.py::test_k[1]", "test_k.py::test_k[2]"]
+    assert "1 test with counters of 20" in said(result)
+
+
+def test_other_launches_of_the_same_code_are_not_judged_by_old_counters(project: pytest.Pytester) -> None:
+    run(project, "test_k.py")
+    (project.path / "blocks.txt").write_text("64")
+    result, ran = run(project, "test_k.py", "-k", "1")
+    assert ran == []
+    result.assert_outcomes(passed=1, deselected=1)
+    assert "no counters for test_k[1]: its counters, kept on 20" in said(result)
+    assert "it launched square_kernel with 8192x1x1 blocks" in said(result)
+    assert "with counters of" not in said(result)
+    result, ran = run(project, "test_k.py", "-k", "1")
+    result.assert_outcomes(passed=1, deselected=1)
+    assert ran == ["test_k.py::test_k[1]"]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--gpuperf-counter-cache=off", "--gpuperf-counter-cache=refresh", "--gpuperf-update=new", "CI"],
+)
+def test_who_wants_new_counters_gets_them(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, argument: str
+) -> None:
+    run(project, "test_other.py")
+    arguments = [argument] if argument != "CI" else []
+    if argument == "CI":
+        monkeypatch.setenv("CI", "true")
+    result, ran = run(project, "test_other.py", *arguments)
+    result.assert_outcomes(passed=1)
+    assert ran == ["test_other.py::test_other"]
+
+
+def test_other_launches_fail_the_test_where_counters_are_asked_for(project: pytest.Pytester) -> None:
+    run(project, "test_other.py")
+    (project.path / "blocks.txt").write_text("64")
+    result, _ = run(project, "test_other.py", "--gpuperf-counters=ncu")
+    result.assert_outcomes(failed=1)
+    assert "are not those of now" in said(result)
+
+
+def test_an_option_of_the_project_has_counters_of_its_own(project: pytest.Pytester) -> None:
+    conftest = project.path / "conftest.py"
+    conftest.write_text(
+        f"{conftest.read_text()}\ndef pytest_addoption(parser): parser.addoption('--dtype', default='fp32')\n"
+    )
+    assert run(project, "test_other.py", "--dtype=fp32")[1]
+    assert run(project, "test_other.py", "--dtype=fp16")[1]
+    assert run(project, "test_other.py", "--dtype=fp16", "-q", "--gpuperf-strict")[1] == []
+    assert run(project, "test_other.py")[1] == []
+
+
+def test_a_test_that_profiled_nothing_has_its_counters_in_the_run_after_it_asks(
+    project: pytest.Pytester,
+) -> None:
+    (project.path / "asks.txt").touch()
+    project.makepyfile(
+        test_other="""
+        import pathlib
+
+        def test_other(gpuperf):
+            if pathlib.Path("asks.txt").read_text():
+                gpuperf.profile(print)
+        """
+    )
+    assert run(project, "test_other.py")[1]
+    # ncu is not started for tests that only time, as long as their code is the same.
+    assert run(project, "test_other.py")[1] == []
+    (project.path / "asks.txt").write_text("yes")
+    result, _ = run(project, "test_other.py")
+    result.assert_outcomes(passed=1)
+    assert profiles(project)[0]["unavailable"]
+    result, _ = run(project, "test_other.py")
+    result.assert_outcomes(passed=1)
+    assert profiles(project)[0]["combined"]
+
+
+def test_ci_keeps_nothing(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    run(project, "test_other.py")
+    assert not (project.path / ".gpuperf" / "counters").exists()

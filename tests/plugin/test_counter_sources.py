@@ -1,0 +1,200 @@
+"""Who reads the counters of a session: ncu, CUPTI in the process, or nobody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GPU = """
+import sys
+sys.path.append({tests!r})
+import torch
+import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
+from fake_cupti import CONTEXT, FakeCupti, activity, recording
+from pytest_gpuperf.measure.counters import in_process
+from pytest_gpuperf.measure.cupti import range_profiler
+from pytest_gpuperf.records import GpuInfo
+
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+CUPTI = FakeCupti({{"gpu__time_duration.sum": 5000.0, OCCUPANCY: 80.0}}, refusals={refusals!r})
+pytest_gpuperf.session.live.why_not_live = lambda: ""
+pytest_gpuperf.session.live.find_ncu = lambda path: None
+pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
+    name="A GPU", slug="a-gpu", uuid="GPU-counter-sources", compute_capability="9.0", multiprocessors=132
+)
+torch.cuda.synchronize = lambda: None
+torch.cuda.current_device = lambda: 0
+range_profiler._current_context = lambda: CONTEXT
+range_profiler.why_no_range_profiler = lambda: {missing!r}
+in_process.cupti = lambda: CUPTI
+in_process.recorded = recording(activity("square_kernel"))
+"""
+TEST = """
+import pytest
+
+@pytest.mark.gpuperf(limits={"achieved_occupancy": ">= 75", "theoretical_occupancy": ">= 100"})
+def test_k(gpuperf):
+    gpuperf.profile(print)
+"""
+NO_CUPTI = "libcupti was not found"
+
+
+def run(
+    pytester: pytest.Pytester,
+    counters: str,
+    *,
+    missing: str = "",
+    refusals: dict[str, int] | None = None,
+    **marker: object,
+) -> pytest.RunResult:
+    """Run a test with more in its marker, where CUPTI is missing or refuses something."""
+    tests = str(Path(__file__).parents[1])
+    pytester.makeconftest(GPU.format(tests=tests, refusals=refusals or {}, missing=missing))
+    more = "".join(f", {name}={value!r}" for name, value in marker.items())
+    pytester.makepyfile(test_k=TEST.replace('"})', f'"}}{more})'))
+    return pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-counters={counters}", "-v")
+
+
+def profile(pytester: pytest.Pytester) -> dict[str, Any]:
+    path = next((pytester.path / ".gpuperf" / "runs").glob("*/run.json"))
+    found: dict[str, Any] = json.loads(path.read_text())["tests"][0]["measurements"]["main"]["profile"]
+    return found
+
+
+def test_cupti_judges_limits_without_ncu(pytester: pytest.Pytester) -> None:
+    run(pytester, "cupti").assert_outcomes(passed=1)
+    found = profile(pytester)
+    assert (found["source"], found["cache_control"]) == ("cupti", "none")
+    assert found["combined"]["achieved_occupancy"] == 80
+
+
+LETS_GO = """
+from conftest import CUPTI
+
+def test_profile(gpuperf):
+    gpuperf.profile(print)
+    assert (CUPTI.state, CUPTI.finalised) == ("away", 1)
+    gpuperf.profile(print, label="again")
+    assert (CUPTI.state, CUPTI.finalised) == ("away", 2)
+
+def fails(*_):
+    raise ZeroDivisionError
+
+def test_a_call_that_fails(gpuperf):
+    CUPTI.finalised = 0
+    try:
+        gpuperf.profile(fails)
+    except ZeroDivisionError:
+        pass
+    assert CUPTI.state == "away"
+"""
+
+
+def test_cupti_is_held_by_nobody_after_a_profile(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(GPU.format(tests=str(Path(__file__).parents[1]), refusals={}, missing=""))
+    pytester.makepyfile(test_k=LETS_GO)
+    result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2)
+
+
+def test_a_limit_is_broken_by_what_cupti_reads(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(conftest="", test_k="")
+    result = run(pytester, "cupti")
+    result.assert_outcomes(passed=1)
+    (pytester.path / "test_k.py").write_text(TEST.replace(">= 75", ">= 85"))
+    result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*achieved_occupancy 80 is below the limit >= 85*"])
+
+
+def said(result: pytest.RunResult) -> str:
+    """What was printed, however its lines were broken."""
+    return " ".join(result.stdout.str().split())
+
+
+def test_auto_asks_cupti_where_there_is_no_ncu_and_says_so(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto")
+    result.assert_outcomes(passed=1)
+    assert (profile(pytester)["source"], profile(pytester)["cache_control"]) == ("cupti", "none")
+    text = said(result)
+    assert "ncu was found neither on PATH nor in the CUDA installation: CUPTI has read the counters" in text
+    assert "no counters" not in text
+
+
+def test_auto_goes_on_without_either_and_says_why(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", missing=NO_CUPTI)
+    result.assert_outcomes(passed=1)
+    assert "combined" not in profile(pytester)
+    text = said(result)
+    why = (
+        "no counters: ncu was found neither on PATH nor in the CUDA installation, and libcupti was not found;"
+    )
+    assert why in text
+    assert "CUPTI has read" not in text
+    assert "achieved_occupancy was not measured, so the limit >= 75 of the test is not judged" in text
+
+
+def test_auto_goes_on_where_cupti_refuses_and_so_does_a_replay(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", refusals={"RangeProfilerEnable": 35})
+    result.assert_outcomes(passed=1)
+    assert "no counters for test_k: the driver denies hardware counters to this user" in said(result)
+    (recorded,) = (pytester.path / ".gpuperf" / "runs").iterdir()
+    replayed = pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-replay={recorded.name}", "-v")
+    replayed.assert_outcomes(passed=1)
+    assert "no counters for test_k: the driver denies" in said(replayed)
+
+
+def test_auto_goes_on_without_a_metric_that_only_ncu_has(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", metrics=["launch__uses_cdp"])
+    result.assert_outcomes(passed=1)
+    assert "no counters for test_k: CUPTI has no value for the metric 'launch__uses_cdp'" in said(result)
+
+
+def test_auto_fails_a_test_whose_regex_finds_nothing(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "auto", kernels="gemm")
+    result.assert_outcomes(failed=1)
+    assert "for the regex 'gemm'; these ran: square_kernel" in said(result)
+
+
+def test_counters_that_hang_on_the_caches_are_not_compared_with_those_of_ncu(
+    pytester: pytest.Pytester,
+) -> None:
+    run(pytester, "cupti").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti", "--gpuperf-update=all")
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    text = path.read_text().replace('"achieved_occupancy": 80', '"achieved_occupancy": 40')
+    text = text.replace('"registers_per_thread": 28', '"registers_per_thread": 26')
+    found = []
+    for read_by in ("cupti/none", "ncu/all"):
+        path.write_text(text.replace('"cupti/none"', f'"{read_by}"'))
+        result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=auto", "-v")
+        result.assert_outcomes(failed=1)
+        found.append(said(result))
+    assert all("registers_per_thread 26 -> 28" in text for text in found)
+    assert ["achieved_occupancy 40 -> 80" in text for text in found] == [True, False]
+    assert (
+        "counters were read by cupti/none, the baseline's by ncu/all: only exact ones are judged" in found[1]
+    )
+
+
+def test_a_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "cupti", refusals={"RangeProfilerEnable": 35})
+    result.assert_outcomes(failed=1)
+    assert "the driver denies hardware counters to this user" in " ".join(result.stdout.str().split())
+
+
+@pytest.mark.parametrize(("counters", "missing"), [("ncu", ""), ("cupti", NO_CUPTI)])
+def test_who_insists_on_what_is_not_there_gets_a_failure(
+    pytester: pytest.Pytester, counters: str, missing: str
+) -> None:
+    result = run(pytester, counters, missing=missing)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*--gpuperf-counters={counters}, but *was *found*"])
+
+
+def test_off_reads_nothing(pytester: pytest.Pytester) -> None:
+    run(pytester, "off").assert_outcomes(passed=1)
+    assert "unavailable" in profile(pytester)

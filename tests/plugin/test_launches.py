@@ -1,0 +1,199 @@
+"""Which launches of a call are kept: `launches=`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters.choosing import choose
+from pytest_gpuperf.measure.ncu.combine import combine
+from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile
+from pytest_gpuperf.records.selection import Launches, Selection, check_launches
+from pytest_gpuperf.session.base_instruments import Call
+from run_builders import record, run, timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+
+LAUNCHED = [RawKernel(name=name) for name in ("copy", "gemm_a", "gemm_b", "copy", "gemm_c")]
+
+
+@pytest.mark.parametrize(
+    ("launches", "kept"),
+    [
+        ("all", ["gemm_a", "gemm_b", "gemm_c"]),
+        ("first", ["gemm_a"]),
+        ("last", ["gemm_c"]),
+        (1, ["gemm_b"]),
+        (-2, ["gemm_b"]),
+    ],
+)
+def test_a_launch_is_counted_among_those_of_the_kernels_that_match(
+    launches: Launches, kept: list[str]
+) -> None:
+    call = Call("test_k.py::test_k", "main", print)
+    found = choose(call, LAUNCHED, Selection("gemm", launches), None, list)
+    assert [kernel.name for kernel in found] == kept
+
+
+@pytest.mark.parametrize("index", [3, -4])
+def test_a_launch_that_is_not_there_is_named_with_how_many_there_are(index: int) -> None:
+    call = Call("test_k.py::test_k", "main", print)
+    with pytest.raises(
+        GpuperfError, match=rf"launches={index} of print, of which 3 launches.* from -3 to 2$"
+    ):
+        choose(call, LAUNCHED, Selection("gemm", index), None, list)
+
+
+@pytest.mark.parametrize("value", ["second", "0", 1.0, True, None, [0]])
+def test_launches_that_cannot_be_are_named(value: object) -> None:
+    with pytest.raises(GpuperfError, match=r"launches=.* of test_k; expected 'all', 'first', 'last', or"):
+        check_launches(value, "of test_k")
+
+
+def test_the_first_and_the_last_have_one_name_in_records() -> None:
+    assert [Selection(None, check_launches(index, "")).recorded for index in (0, -1, 2)] == [
+        "first",
+        "last",
+        "2",
+    ]
+
+
+CHAIN = tuple(KernelProfile(name="k", metrics={"duration_us": us, "waves": us / 4}) for us in (8.0, 2.0, 6.0))
+
+
+@pytest.mark.parametrize(
+    ("marker", "call", "durations"),
+    [
+        ("", "", [8.0, 2.0, 6.0]),
+        ("launches='last'", "", [6.0]),
+        ("launches='last'", ", launches=1", [2.0]),
+        ("launches='last'", ", launches='all'", [8.0, 2.0, 6.0]),
+    ],
+)
+def test_one_launch_of_those_that_were_recorded_is_judged_alone(
+    pytester: pytest.Pytester,
+    add_recording: Callable[[Run], None],
+    marker: str,
+    call: str,
+    durations: list[float],
+) -> None:
+    recorded = Profile(kernels=CHAIN, combined=combine(CHAIN))
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
+    pytester.makepyfile(
+        test_k=f"""
+        import pytest
+
+        @pytest.mark.gpuperf({marker})
+        def test_k(gpuperf):
+            profile = gpuperf.profile(print{call})
+            assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == {durations}
+            assert profile.combined["duration_us"] == {sum(durations)}
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_launches_that_were_not_recorded_are_skipped(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    recorded = Profile(kernels=CHAIN[:1], combined=combine(CHAIN[:1]), launches="first")
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print, launches='last')\n")
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["*has launches=first of all kernels, the test asks for launches=last of all kernels*"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("launches", "message"), [("'second'", "launches='second' for print*"), (3, "launches=3*")]
+)
+def test_launches_that_cannot_be_fail_the_test_at_its_end(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], launches: object, message: str
+) -> None:
+    both = Measurement(timing=timing(), profile=Profile(kernels=CHAIN, combined=combine(CHAIN)))
+    add_recording(run(record("test_k.py::test_k", main=both)))
+    pytester.makepyfile(
+        test_k=f"""
+        def test_k(gpuperf):
+            gpuperf.profile(print, launches={launches})
+            gpuperf.time(print)
+            print("went on")
+        """
+    )
+    result = pytester.runpytest("--gpuperf", "-s")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*{message}"])
+    assert "went on" in result.stdout.str()
+
+
+COPY_AND_GEMM = tuple(
+    KernelProfile(name=name, demangled=demangled, metrics={"duration_us": us})
+    for name, demangled, us in (
+        ("copy", "", 100.0),
+        ("gemm", "gemm<half>", 7.0),
+        ("gemm", "gemm<float>", 9.0),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "durations"),
+    [
+        ("kernels='gemm', launches='first'", [7.0]),
+        ("kernels='float'", [9.0]),
+        ("launches='first'", [100.0]),
+    ],
+)
+def test_a_launch_of_those_that_were_recorded_is_counted_among_those_of_the_kernels_that_match(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], asked: str, durations: list[float]
+) -> None:
+    recorded = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM))
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
+    pytester.makepyfile(
+        test_k=f"""
+        def test_k(gpuperf):
+            profile = gpuperf.profile(print, {asked})
+            assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == {durations}
+            assert profile.combined["duration_us"] == {sum(durations)}
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "why"),
+    [
+        ("gemm", "kernels='copy'", "has launches=all of kernels='gemm', *asks for *kernels='copy'*"),
+        ("gemm", "launches='first'", "has launches=all of kernels='gemm', *launches=first of all kernels*"),
+        ("", "kernels='softmax'", "has no kernel for the regex 'softmax', but copy, gemm*"),
+    ],
+)
+def test_kernels_that_were_not_recorded_are_skipped(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], recorded: str, asked: str, why: str
+) -> None:
+    profile = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM), regex=recorded)
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=profile))))
+    pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.profile(print, {asked})\n")
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines([f"*recording of test_k.py::test_k {why}"])
+
+
+def test_counters_that_were_kept_and_did_not_fit_are_missing_in_a_replay_too(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    unfit = Profile(read_at="2026-11-20T10:00:00Z", unavailable="its counters are not those of now")
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=unfit))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print)\n")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*no counters for test_k: its counters are not those of now*"])

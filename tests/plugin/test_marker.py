@@ -1,0 +1,94 @@
+"""The `gpuperf` marker."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.session.marker import Marker
+
+
+def marker(pytester: pytest.Pytester, decorator: str, *, module: str = "") -> Marker:
+    item = pytester.getitem(
+        f"import pytest\n{module}\n@pytest.mark.gpuperf({decorator})\ndef test_func(): pass\n"
+    )
+    return Marker.of(item)
+
+
+def test_kernels_may_be_a_list(pytester: pytest.Pytester) -> None:
+    assert marker(pytester, "kernels=['a+', 'b']").regex == "(?:a+)|(?:b)"
+
+
+def test_limits_of_test_and_module_add_up(pytester: pytest.Pytester) -> None:
+    found = marker(
+        pytester,
+        "limits={'memory_throughput': '>= 60'}",
+        module="pytestmark = pytest.mark.gpuperf(limits=['stall.barrier <= 25'], kernels='x')",
+    )
+    assert [limit.name for limit in found.limits] == ["memory_throughput", "stall.barrier"]
+    assert found.regex == "x"
+
+
+def test_the_nearest_tolerance_counts(pytester: pytest.Pytester) -> None:
+    found = marker(pytester, "tolerance=8", module="pytestmark = pytest.mark.gpuperf(tolerance=2)")
+    assert found.tolerance_pct == 8.0
+
+
+def test_what_has_a_limit_is_read_whatever_the_preset(pytester: pytest.Pytester) -> None:
+    limits = ["dram__bytes_read.sum <= 100", "waves > 1", "time_us < 5"]
+    found = marker(pytester, f"limits={limits}, preset='sol'")
+    assert found.metrics == ("dram__bytes_read.sum", "waves")
+
+
+@pytest.mark.parametrize("written", ["'sol, stalls'", "['sol', 'stalls']", "('sol', 'stalls', 'sol')"])
+def test_presets_are_a_text_or_a_list(pytester: pytest.Pytester, written: str) -> None:
+    assert marker(pytester, f"preset={written}").preset == ("sol", "stalls")
+
+
+def test_the_nearest_launches_count(pytester: pytest.Pytester) -> None:
+    found = marker(pytester, "launches=2", module="pytestmark = pytest.mark.gpuperf(launches='last')")
+    assert found.launches == 2
+
+
+def test_the_nearest_preset_counts(pytester: pytest.Pytester) -> None:
+    found = marker(pytester, "preset='sol'", module="pytestmark = pytest.mark.gpuperf(preset='stalls')")
+    assert found.preset == ("sol",)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "message"),
+    [
+        ("kernel='x'", "argument 'kernel'; expected keyword arguments out of kernels, launches"),
+        ("'x'", "positional argument 'x'"),
+        ("kernels='('", "kernel regex '\\(' in the gpuperf marker of .* is broken"),
+        ("kernels=[]", "kernels=\\[\\]"),
+        ("kernels=3", "kernels=3"),
+        (
+            "launches='second'",
+            "launches='second' in the gpuperf marker of .*; expected 'all', 'first', 'last'",
+        ),
+        ("tolerance=-1", "tolerance=-1"),
+        ("tolerance=True", "tolerance=True"),
+        ("preset='stals'", "no preset 'stals' in the gpuperf marker of .*expected one or more of default"),
+        ("preset=3", "preset=3 in the gpuperf marker"),
+        ("limits=['memory_throughput => 60']", "memory_throughput => 60"),
+        ("limits=['memory_troughput >= 60']", "memory_throughput"),
+    ],
+)
+def test_a_mistake_is_named(pytester: pytest.Pytester, decorator: str, message: str) -> None:
+    with pytest.raises(GpuperfError, match=message):
+        marker(pytester, decorator)
+
+
+def test_a_mistake_ends_the_run_before_anything_is_measured(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.gpuperf(kernels="(")
+        def test_func(gpuperf): pass
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*kernel regex '(' in the gpuperf marker of *test_func is broken*"])

@@ -1,0 +1,116 @@
+"""Options and their ini twins."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.settings.settings import Settings
+
+
+def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
+    return Settings.from_config(pytester.parseconfig(*arguments))
+
+
+def test_defaults(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    found = settings(pytester)
+    assert (found.counters, found.mode, found.update, found.replay) == ("auto", "auto", "never", "auto")
+    assert (found.budget_s, found.tolerance_pct) == (1.0, 0.0)
+    assert found.baselines == pytester.path / "baselines"
+    assert found.markdown is None
+
+
+def test_an_ini_key_counts(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_tolerance = 7\ngpuperf_counters = off\n")
+    found = settings(pytester)
+    assert (found.tolerance_pct, found.counters) == (7.0, "off")
+
+
+def test_what_runs_under_compute_sanitizer_has_no_counters(pytester: pytest.Pytester) -> None:
+    assert settings(pytester).sanitize == "off"
+    found = settings(pytester, "--gpuperf-sanitize=racecheck", "--gpuperf-counters=ncu")
+    assert (found.sanitize, found.counters) == ("racecheck", "off")
+
+
+def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_tolerance = 7\n")
+    assert settings(pytester, "--gpuperf-tolerance=3").tolerance_pct == 3.0
+
+
+def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf = true\n")
+    pytester.makepyfile("def test_k(gpuperf): pass")
+    result = pytester.runpytest("--gpuperf-replay=nowhere")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*nowhere*"])
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize(("option", "expected"), [("budget", "above 0"), ("tolerance", ", at least 0")])
+def test_a_number_that_cannot_be_is_named(
+    pytester: pytest.Pytester, option: str, value: str, expected: str
+) -> None:
+    with pytest.raises(pytest.UsageError, match=f"--gpuperf-{option} is '{value}'; expected.*{expected}"):
+        settings(pytester, f"--gpuperf-{option}={value}")
+
+
+def test_no_budget_at_all_is_named_and_no_tolerance_is_none(pytester: pytest.Pytester) -> None:
+    with pytest.raises(pytest.UsageError, match="--gpuperf-budget is '0'; expected a number above 0"):
+        settings(pytester, "--gpuperf-budget=0")
+    assert settings(pytester, "--gpuperf-tolerance=0").tolerance_pct == 0
+
+
+def test_strict_is_a_flag_and_a_word_in_the_ini_file(pytester: pytest.Pytester) -> None:
+    assert not settings(pytester).strict
+    assert settings(pytester, "--gpuperf-strict").strict
+    pytester.makeini("[pytest]\ngpuperf_strict = yes\n")
+    assert settings(pytester).strict
+
+
+def test_a_word_that_cannot_be_in_the_ini_file_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_mode = lukewarm\n")
+    with pytest.raises(
+        pytest.UsageError, match="gpuperf_mode is 'lukewarm'; expected one of auto, hot, cold, queued"
+    ):
+        settings(pytester)
+
+
+def test_the_step_summary_of_github_is_the_default_markdown(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+    assert settings(pytester).markdown == pytester.path / "summary.md"
+
+
+def test_the_default_preset_is_named_default(pytester: pytest.Pytester) -> None:
+    assert settings(pytester).preset == ("default",)
+
+
+def test_presets_are_separated_by_commas(pytester: pytest.Pytester) -> None:
+    assert settings(pytester, "--gpuperf-preset=sol, stalls").preset == ("sol", "stalls")
+
+
+def test_an_unknown_preset_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_preset = sol,stals\n")
+    with pytest.raises(pytest.UsageError, match=r"no preset 'stals' in --gpuperf-preset; expected .* memory"):
+        settings(pytester)
+
+
+def test_metrics_are_separated_by_commas(pytester: pytest.Pytester) -> None:
+    found = settings(pytester, "--gpuperf-metrics=dram__bytes_read.sum, dram__bytes_write.sum,")
+    assert found.metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")
+
+
+def test_counters_are_kept_unless_ci_is_set(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings(pytester).counter_cache == "auto"
+    monkeypatch.setenv("CI", "true")
+    for asked in ("auto", "refresh"):
+        assert settings(pytester, f"--gpuperf-counter-cache={asked}").counter_cache == "off"
+
+
+@pytest.mark.parametrize(("asked", "found"), [("auto", "refresh"), ("off", "off")])
+def test_baselines_are_updated_with_new_counters(pytester: pytest.Pytester, asked: str, found: str) -> None:
+    arguments = (f"--gpuperf-counter-cache={asked}", "--gpuperf-update=new")
+    assert settings(pytester, *arguments).counter_cache == found

@@ -1,0 +1,245 @@
+"""Where the two sides import their code from, however the checkout's is found."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from paired_project import PLUGIN, Project
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_gpuperf.records import PairedTiming
+
+TEST = "from pkg import kernel\ndef test_k(gpuperf): gpuperf.time(kernel)\n"
+K = "tests/test_k.py::test_k"
+
+
+def kernel(time_us: float) -> str:
+    return f"def kernel(): return {time_us}\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "repo")
+
+
+@pytest.fixture
+def site(project: Project) -> Path:
+    """A folder whose .pth files Python reads when it starts, in sessions and their workers."""
+    site = project.root.parent / "site"
+    site.mkdir()
+    custom = project.root.parent / "custom"
+    custom.mkdir()
+    (custom / "sitecustomize.py").write_text(f"import site\nsite.addsitedir({str(site)!r})\n")
+    project.path.append(custom)
+    return site
+
+
+def two_versions(project: Project, package: str, files: Mapping[str, str] | None = None) -> None:
+    """Commit a kernel of 10 µs, and leave one of 8 µs in the checkout."""
+    project.commit({f"{package}/__init__.py": kernel(10.0), "tests/test_k.py": TEST, **(files or {})})
+    project.write({f"{package}/__init__.py": kernel(8.0)})
+
+
+def compared(
+    project: Project, *arguments: str, cwd: Path | None = None, program: tuple[str, ...] = ("-m", "pytest")
+) -> PairedTiming:
+    done = project.session("--gpuperf-against=HEAD", *arguments, cwd=cwd, program=program)
+    found = project.compared()["test_k"]
+    expected = pytest.ExitCode.TESTS_FAILED if found.broken else pytest.ExitCode.OK
+    assert done.returncode == expected, done.stdout + done.stderr
+    return found
+
+
+def times(record: PairedTiming) -> tuple[float, float]:
+    assert not record.reason
+    return record.old_us, record.new_us
+
+
+def test_a_package_on_pythonpath_is_that_of_each_side(project: Project) -> None:
+    two_versions(project, "src/pkg")
+    project.path.append(project.root / "src")
+    assert times(compared(project)) == (10.0, 8.0)
+
+
+def test_a_package_that_is_found_by_an_editable_installs_path_file(project: Project, site: Path) -> None:
+    two_versions(project, "src/pkg")
+    (site / "pkg.pth").write_text(f"{project.root}/src\n")
+    assert times(compared(project)) == (10.0, 8.0)
+
+
+@pytest.mark.parametrize("layout", ["pkg", "lib/python/pkg"])
+def test_a_package_that_is_found_by_an_editable_installs_finder(
+    project: Project, site: Path, layout: str
+) -> None:
+    pytest.importorskip("setuptools")
+    pyproject = f"""
+        [build-system]
+        requires = ["setuptools"]
+        build-backend = "setuptools.build_meta"
+
+        [project]
+        name = "pkg"
+        version = "1"
+
+        [tool.setuptools]
+        package-dir = {{ pkg = "{layout}" }}
+        packages = ["pkg"]
+    """
+    two_versions(project, layout, {"pyproject.toml": pyproject, ".gitignore": "*.egg-info\nbuild\n"})
+    install_editable(project, site)
+    # `python -m pytest` would have the working directory on the path.
+    program = project.root.parent / "program.py"
+    program.write_text("import pytest\nraise SystemExit(pytest.main())\n")
+    assert times(compared(project, program=(str(program),))) == (10.0, 8.0)
+
+
+def install_editable(project: Project, site: Path) -> None:
+    """What `pip install --editable .` does with setuptools, without an index."""
+    build = f"from setuptools import build_meta; print(build_meta.build_editable({str(site)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=project.root, check=True, capture_output=True, text=True
+    )
+    shutil.unpack_archive(site / done.stdout.splitlines()[-1], site, "zip")
+    assert list(site.glob("__editable___pkg_1_finder.py"))
+
+
+def test_a_package_in_the_working_directory(project: Project) -> None:
+    two_versions(project, "pkg")
+    assert times(compared(project)) == (10.0, 8.0)
+
+
+def test_a_package_named_by_the_ini_file(project: Project) -> None:
+    two_versions(project, "src/pkg", {"pytest.ini": "[pytest]\npythonpath = src\n"})
+    assert times(compared(project)) == (10.0, 8.0)
+
+
+def test_a_package_that_a_conftest_puts_on_the_path(project: Project) -> None:
+    conftest = "import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\n"
+    two_versions(project, "src/pkg", {"conftest.py": conftest})
+    assert times(compared(project)) == (10.0, 8.0)
+
+
+def test_a_session_that_is_started_in_a_folder_of_the_repository(project: Project) -> None:
+    two_versions(project, "src/pkg", {"tests/pytest.ini": "[pytest]\npythonpath = ../src\n"})
+    assert times(compared(project, "test_k.py", cwd=project.root / "tests")) == (10.0, 8.0)
+
+
+def test_a_repository_with_a_space_in_its_name_behind_a_link(tmp_path: Path) -> None:
+    project = Project(tmp_path / "my kernels")
+    two_versions(project, "src/pkg")
+    link = tmp_path / "link"
+    link.symlink_to(project.root)
+    project.path.append(link / "src")
+    assert times(compared(project, cwd=link)) == (10.0, 8.0)
+
+
+def test_a_temporary_folder_inside_the_checkout(project: Project) -> None:
+    two_versions(project, "src/pkg", {".gitignore": "tmp\n"})
+    project.path.append(project.root / "src")
+    project.temporary = project.root / "tmp"
+    project.temporary.mkdir()
+    assert times(compared(project)) == (10.0, 8.0)
+
+
+def test_a_virtual_environment_inside_the_checkout_is_left_as_it_is(project: Project, site: Path) -> None:
+    two_versions(
+        project, "src/pkg", {"tests/test_k.py": f"import installed\n{TEST}", ".gitignore": ".venv\n"}
+    )
+    packages = project.root / ".venv" / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "installed.py").write_text("")
+    (site / "venv.pth").write_text(f"{packages}\n{project.root}/src\n")
+    assert times(compared(project)) == (10.0, 8.0)
+
+
+def shared(output: str) -> str:
+    """What a session said of modules that both sides have from the checkout."""
+    said = "both sides ran these modules of the checkout, as git ignores them and nothing is built again: "
+    return next(line.partition(said)[2] for line in output.splitlines() if said in line)
+
+
+def test_a_module_that_a_build_generates_is_shared_and_said(project: Project) -> None:
+    two_versions(project, "src/pkg", {"src/pkg/_version.py": "version = 1\n", ".gitignore": "_version.py\n"})
+    imports = "from pkg._version import version\n"
+    project.commit({"src/pkg/__init__.py": imports + kernel(10.0)})
+    project.write({"src/pkg/__init__.py": imports + kernel(8.0)})
+    project.path.append(project.root / "src")
+    done = project.session("--gpuperf-against=HEAD")
+    assert shared(done.stdout) == "pkg._version (src/pkg/_version.py)"
+    assert times(project.compared()["test_k"]) == (10.0, 8.0)
+
+
+def test_a_compiled_extension_is_shared_and_said(project: Project) -> None:
+    extension = Path(msgspec._core.__file__)
+    name = f"_core{extension.suffix}"
+    two_versions(project, "src/pkg", {f"src/pkg/{name}": "", ".gitignore": "*.so\n"})
+    project.commit({"src/pkg/__init__.py": "import pkg._core\n" + kernel(10.0)})
+    project.write({"src/pkg/__init__.py": "import pkg._core\n" + kernel(8.0)})
+    shutil.copy(extension, project.root / "src" / "pkg" / name)
+    project.path.append(project.root / "src")
+    done = project.session("--gpuperf-against=HEAD")
+    assert shared(done.stdout) == f"pkg._core (src/pkg/{name})"
+    assert times(project.compared()["test_k"]) == (10.0, 8.0)
+
+
+FINDER = """
+import sys
+from importlib.util import spec_from_file_location
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "pkg":
+            return spec_from_file_location(name, {file!r})
+
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_a_finder_that_insists_on_the_checkout_is_refused(project: Project, site: Path, lazily: bool) -> None:
+    two_versions(project, "src/pkg")
+    if lazily:
+        test = "def test_{}(gpuperf):\n    import pkg\n    gpuperf.time(pkg.kernel)\n"
+        project.commit({"tests/test_k.py": test.format("before") + test.format("k")})
+    (site / "finder.py").write_text(FINDER.format(file=f"{project.root}/src/pkg/__init__.py"))
+    (site / "finder.pth").write_text("import finder\n")
+    record = compared(project)
+    assert record.broken
+    assert "module pkg was imported from src/pkg/__init__.py of the checkout" in record.reason
+    assert "expected that of the old commit" in record.reason
+
+
+def test_a_package_that_is_installed_is_refused(project: Project) -> None:
+    """As after `pip install .`: both sides would run the installed copy."""
+    two_versions(project, "src/msgspec")
+    project.write({"tests/test_k.py": "import msgspec\ndef test_k(gpuperf): gpuperf.time(lambda: 10.0)\n"})
+    project.commit({})
+    record = compared(project)
+    assert record.broken
+    assert "package msgspec was imported from where it is installed" in record.reason
+
+
+def test_both_sides_have_the_plugin_of_the_session(project: Project) -> None:
+    """As where the plugin itself is the project: other code in its old commit is not what measures."""
+    shutil.copytree(PLUGIN / "pytest_gpuperf", project.root / "pytest_gpuperf")
+    old = {
+        "pytest_gpuperf/__init__.py": "raise ImportError",
+        "pytest_gpuperf/plugin/entry.py": "raise ImportError",
+    }
+    two_versions(project, "pkg", old)
+    project.write({"pytest.ini": "[pytest]\npythonpath = .\n"})
+    project.git("checkout", "--quiet", "HEAD", "--", "tests")
+    for name in old:
+        shutil.copy(PLUGIN / name, project.root / name)
+    project.path.append(project.root)
+    assert times(compared(project)) == (10.0, 8.0)

@@ -1,0 +1,135 @@
+"""What the plugin does, and does not do, without `--gpuperf`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pytest_gpuperf.settings.options import OPTIONS
+
+HEAVY = ("torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "pynvml", "pytest_gpuperf.session")
+
+
+def test_without_the_flag_nothing_heavy_is_imported(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"""
+        import sys
+
+        def test_modules():
+            assert "pytest_gpuperf.plugin.entry" in sys.modules
+            assert [name for name in {HEAVY!r} if name in sys.modules] == []
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:hypothesispytest").assert_outcomes(passed=1)
+
+
+START = """
+import time
+from _pytest.config import get_config
+config = get_config([])
+begin = time.perf_counter()
+import pytest_gpuperf.plugin.entry
+config.pluginmanager.register(pytest_gpuperf.plugin.entry)  # declares the options too
+print(time.perf_counter() - begin)
+"""
+
+
+def test_the_plugin_adds_under_ten_milliseconds_to_the_start() -> None:
+    # The best of a few, as others share the machine.
+    command = [sys.executable, "-c", START]
+    seconds = [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(5)]
+    assert min(seconds) < 0.010
+
+
+@pytest.mark.parametrize("where", ["command line", "addopts"])
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        (["--gpuperf-sanitize=memcheck"], "--gpuperf-sanitize=memcheck"),
+        (["--gpuperf-against=HEAD~1"], "'--gpuperf-against=HEAD~1'"),
+        (["--gpuperf-update", "new"], "--gpuperf-update=new"),
+    ],
+)
+def test_what_only_gpuperf_does_is_no_passing_run_without_it(
+    pytester: pytest.Pytester, given: list[str], typed: str, where: str
+) -> None:
+    pytester.makepyfile("def test_k(gpuperf): pass")
+    if where == "addopts":
+        pytester.makeini(f"[pytest]\naddopts = {' '.join(given)}\n")
+    result = pytester.runpytest(*(given if where == "command line" else []))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    flag = typed.strip("'")
+    assert result.errlines[0] == (
+        f"ERROR: gpuperf: {flag} without --gpuperf, and so without effect; "
+        f"expected --gpuperf as well; type `pytest --gpuperf {typed}`"
+    )
+
+
+def test_all_that_only_gpuperf_does_is_named_at_once(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest("--gpuperf-sanitize=memcheck", "--gpuperf-against=main")
+    assert "gpuperf: --gpuperf-against=main and --gpuperf-sanitize=memcheck without" in str(result.stderr)
+    assert "`pytest --gpuperf --gpuperf-against=main --gpuperf-sanitize=memcheck`" in str(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("ini", "given"),
+    [
+        ("", ["--gpuperf-sanitize=off", "--gpuperf-against=", "--gpuperf-update=never"]),
+        ("", ["--gpuperf-budget=2", "--gpuperf-mode=cold", "--gpuperf-strict", "--gpuperf-counters=off"]),
+        ("gpuperf_sanitize = memcheck\ngpuperf_against = main\ngpuperf_update = new\n", []),
+    ],
+    ids=["defaults", "how to measure", "ini file"],
+)
+def test_what_asks_for_nothing_is_silent_without_gpuperf(
+    pytester: pytest.Pytester, ini: str, given: list[str]
+) -> None:
+    pytester.makeini(f"[pytest]\n{ini}")
+    pytester.makepyfile("def test_k(): pass")
+    result = pytester.runpytest(*given)
+    result.assert_outcomes(passed=1)
+    assert "without --gpuperf" not in str(result.stdout) + str(result.stderr)
+
+
+@pytest.mark.parametrize("fixture", ["gpuperf", "gpu_warmup", "gpu_timer", "ncu"])
+def test_a_test_that_measures_is_skipped_with_the_flag_named(pytester: pytest.Pytester, fixture: str) -> None:
+    pytester.makepyfile(f"def test_k({fixture}): pass")
+    result = pytester.runpytest("-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*run pytest with --gpuperf"])
+
+
+def test_help_shows_every_option_with_its_default_and_ini_key(pytester: pytest.Pytester) -> None:
+    text = re.sub(r"\s+", " ", "\n".join(pytester.runpytest("--help").outlines))
+    for option in OPTIONS:
+        assert option.flag in text
+        assert f"(default: {option.shown_default}; ini: {option.ini})" in text
+    assert "(default: off; ini: gpuperf)" in text
+
+
+def test_the_marker_is_known_under_strict_markers(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.gpuperf(kernels="x")
+        def test_k(): pass
+        """
+    )
+    pytester.runpytest("--strict-markers").assert_outcomes(passed=1)
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import pytest_gpuperf
+
+    for name in pytest_gpuperf.__all__:
+        assert getattr(pytest_gpuperf, name) is not None
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    import pytest_gpuperf
+
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        pytest_gpuperf.nonsense  # noqa: B018

@@ -1,0 +1,185 @@
+"""The child pytest under a stand-in for ncu that runs it, with a stand-in for torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fake_ncu
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters.choosing import Wanted
+from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.base_instruments import Call
+from pytest_gpuperf.session.child_instruments import ANY_NUMBER, AnyMetrics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TORCH = """
+class cuda:
+    class nvtx:
+        range_start = range_end = staticmethod(lambda _: 0)
+    class cudart:
+        cudaProfilerStart = cudaProfilerStop = staticmethod(lambda: None)
+    synchronize = staticmethod(lambda: None)
+"""
+
+
+def folder(project: Path) -> PassFolder:
+    return PassFolder(project / ".gpuperf" / "runs" / "1" / "ncu")
+
+
+def run(project: Path, *arguments: str, tests: tuple[str, ...] = ("test_k",)) -> ProfilingPass:
+    (project / "torch.py").write_text(TORCH)
+    done = ProfilingPass(folder(project), find_ncu(str(fake_ncu.install(project, "runs the program"))))
+    wanted = [Wanted(f"test_k.py::{test}", None, ()) for test in tests]
+    done.run(done.recall(wanted), ["--gpuperf", *arguments], project, lambda _done, _total: None)
+    return done
+
+
+def profiled(project: Path) -> list[str]:
+    return [f"{event.nodeid} {event.label}" for event in folder(project).events() if event.range]
+
+
+def why_not(done: ProfilingPass, test: str, label: str) -> str:
+    with pytest.raises(GpuperfError) as raised:
+        done.lookup(Call(f"test_k.py::{test}", label, print), Selection(), (), list)
+    return str(raised.value)
+
+
+def test_values_read_between_calls_do_not_end_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf):
+            timing = gpuperf.time(print, bytes=8)
+            assert timing.time_us < 100 and 2 * timing.gb_per_s >= 1e9
+            assert gpuperf.warm_up(print).steady
+            a = gpuperf.profile(print, label="a")
+            assert not a.unavailable
+            b = gpuperf.profile(print, label="b")
+            assert a.combined["duration_us"] < b.combined["duration_us"]
+            assert a.combined["duration_us"] / b.combined["duration_us"] > 5
+            assert a.kernels[0].metrics["dram__bytes.sum"] == 4096
+            assert a.combined["occupancy_limiter"] == "warps", f"{a.combined['waves']:.1f}"
+            gpuperf.profile(print, label="c")
+        """
+    )
+    run(pytester.path)
+    assert profiled(pytester.path) == [f"test_k.py::test_k {label}" for label in "abc"]
+
+
+def test_a_call_that_was_not_reached_says_what_was_in_the_way(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import os
+        import unittest
+        import pytest
+
+        @pytest.fixture
+        def broken():
+            raise ValueError("no weights\\nat all")
+
+        def test_broken(gpuperf, broken): pass
+
+        @pytest.mark.skip("not today")
+        def test_skipped(gpuperf): pass
+
+        def test_skips(gpuperf): pytest.skip("no time")
+
+        def test_fails(gpuperf): assert len(gpuperf.profile(print).kernels) == 7
+
+        @pytest.mark.usefixtures("gpuperf")
+        class TestK(unittest.TestCase):
+            def test_k(self): self.fail("on purpose")
+
+        def test_passes(gpuperf): pass
+
+        def test_exits(gpuperf): os._exit(3)
+        """
+    )
+    reasons = {
+        "test_broken": "its setup ended with ValueError: no weights; expected",
+        "test_skipped": "its setup ended with Skipped: not today; expected",
+        "test_skips": "its call ended with Skipped: no time; expected",
+        "test_fails": "its call ended with AssertionError: assert 1 == 7; expected",
+        "TestK::test_k": "its call ended with AssertionError: on purpose; expected",
+        "test_passes": "the test ended there without this call; expected",
+        "test_exits": "it ended with exit status 3 before; see",
+    }
+    done = run(pytester.path, tests=tuple(reasons))
+    for test, reason in reasons.items():
+        message = why_not(done, test, "later")
+        assert f"the run under ncu did not profile print (later): {reason}" in message
+        assert message.endswith("see .gpuperf/runs/1/ncu/pytest.log")
+
+
+def test_a_run_without_any_test_is_unavailable_to_all(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): pass")
+    pytester.makeconftest("import os\n\ndef pytest_sessionstart():\n    os._exit(3)\n")
+    assert run(pytester.path).unavailable == (
+        "the run under ncu ended with exit status 3 before any test had run; see "
+        ".gpuperf/runs/1/ncu/pytest.log"
+    )
+
+
+def test_a_run_that_profiles_nothing_is_not_unavailable(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="def test_k(gpu_timer):\n    gpu_timer(print)\n")
+    assert run(pytester.path).unavailable == ""
+
+
+def test_options_of_the_session_that_stop_a_run_or_write_files_have_no_effect(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_fails(gpuperf):
+            assert False
+
+        def test_k(gpuperf):
+            gpuperf.profile(print)
+        """
+    )
+    run(
+        pytester.path,
+        *("-x", "--pdb", "--trace", "--stepwise", "--junitxml=out/x.xml", "--log-file=out/x.log"),
+        *("--gpuperf-markdown=out/x.md", "--gpuperf-update=all", "--color=yes"),
+        tests=("test_fails", "test_k"),
+    )
+    assert profiled(pytester.path) == ["test_k.py::test_k main"]
+    assert not (pytester.path / "out").exists()
+    assert not (pytester.path / "baselines").exists()
+    assert "\x1b[" not in folder(pytester.path).child_log.read_text()
+
+
+def test_names_of_ranges_are_plain_and_differ(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf):
+            for label in ("größe", "grüße", 'a"b', "a\\nb"):
+                gpuperf.profile(print, label=label)
+        """
+    )
+    run(pytester.path)
+    assert [event.range for event in folder(pytester.path).events() if event.range] == [
+        "gpuperf:1:test_k.py::test_k#gr??e",
+        "gpuperf:2:test_k.py::test_k#gr??e",
+        "gpuperf:3:test_k.py::test_k#a?b",
+        "gpuperf:4:test_k.py::test_k#a?b",
+    ]
+
+
+def test_any_number_agrees_with_every_comparison() -> None:
+    x = ANY_NUMBER
+    assert all((x < 0, x > 1e9, x <= 0, x >= 1e9, x == 7, x != 7, x == "warps", x == pytest.approx(3)))
+    assert all((0.0 > x, 10**9 < x, 7.0 == x, "warps" == x, pytest.approx(3) == x))  # noqa: SIM300, RUF100
+    assert all((abs(x - 5) < 1e-9, 100 / x > 1e9, -x > 1e9, round(x, 1) == 9, 2 * x**2 + 1 < 0, sum([x]) < 0))
+
+
+def test_any_metrics_has_catalogue_and_raw_names() -> None:
+    row = AnyMetrics()
+    assert "duration_us" in row
+    assert row["dram__bytes.sum"] is ANY_NUMBER

@@ -1,0 +1,313 @@
+"""`pytest --gpuperf` without a GPU."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_gpuperf.plugin.hooks import SESSION
+from pytest_gpuperf.records import PairedTiming, Profile
+from pytest_gpuperf.records.runs import encode_run
+from run_builders import measured, profile, record, run, timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+SQUARE = """
+import torch
+
+def test_k(gpuperf):
+    x = torch.ones(1000, 3, device=gpuperf.device)
+    assert x.device.type == "meta"
+    got = gpuperf(boom, x, expected=boom, bytes=2 * x.nbytes)
+    assert got.timing.time_us == 5.3
+
+def boom(x):
+    raise AssertionError("nothing is launched in a replay")
+"""
+
+
+def test_the_newest_recording_is_judged_and_every_line_says_so(
+    pytester: pytest.Pytester, replay: None
+) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*c0ffee1*2026-11-20*"])
+    result.stdout.fnmatch_lines(["test_k*5.30 µs*replayed*"])
+
+
+def test_rates_are_those_of_the_present_test(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    # 2 * 12,000 bytes in 5.3 µs
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*4.53 GB/s*"])
+
+
+def test_the_newer_of_two_recordings_counts(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    for day, time_us in (("20", 9.9), ("21", 5.3), ("19", 7.7)):
+        add_recording(
+            run(
+                record("test_k.py::test_k", main=measured(time_us, {"memory_throughput": 77.0})),
+                id=f"202611{day}-120000-aaaa",
+                started_at=f"2026-11-{day}T12:00:00Z",
+            )
+        )
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_a_test_that_is_in_no_recording_is_skipped_with_the_way_out(
+    pytester: pytest.Pytester, replay: None
+) -> None:
+    pytester.makepyfile(test_other=SQUARE)
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "SKIPPED*no recorded correctness of test_other.py::test_k (main): not measured on NVIDIA H200 "
+            "(run 20261120-173012-3f9a), so skipped there, or newer than the recording*gpuperf recording add*"
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "said"),
+    [
+        (
+            "time(print)",
+            [],
+            "*there is no recording below baselines/ to replay instead*gpuperf recording add*",
+        ),
+        (
+            "profile(print)",
+            ["--gpuperf-replay=never"],
+            "*--gpuperf-replay=never forbids a replay*expected a CUDA GPU*",
+        ),
+        ("check(print, expected=print)", ["--gpuperf-replay=never"], "*--gpuperf-replay=never forbids*"),
+        ("warm_up(print)", ["--gpuperf-replay=never"], "*--gpuperf-replay=never forbids*"),
+    ],
+)
+def test_what_needs_a_gpu_fails_with_one_line_where_there_is_neither_gpu_nor_recording(
+    pytester: pytest.Pytester, call: str, arguments: list[str], said: str
+) -> None:
+    pytester.makepyfile(f"def test_k(gpuperf):\n    gpuperf.{call}\n    raise AssertionError('went on')\n")
+    result = pytester.runpytest("--gpuperf", *arguments)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([said])
+    assert "went on" not in result.stdout.str()
+
+
+def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
+    artifact = pytester.path / "downloaded" / "run.json"
+    artifact.parent.mkdir()
+    artifact.write_bytes(
+        encode_run(run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0}))))
+    )
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf", f"--gpuperf-replay={artifact}").assert_outcomes(passed=1)
+
+
+def test_a_recording_can_be_replayed_by_its_id_and_is_not_the_latest_run(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    recorded = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
+    add_recording(recorded)
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf", f"--gpuperf-replay={recorded.id}").assert_outcomes(passed=1)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "passed" not in result.stdout.str()
+
+
+def test_a_recorded_wrong_output_fails_before_its_time_is_looked_at(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_k.py::test_k", main=measured(correct=False))))
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*off by 3 at (0, 1)*"])
+
+
+def test_limits_are_judged_afresh(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf):
+            gpuperf.profile(print)
+            gpuperf.limit("memory_throughput >= 80")
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*memory_throughput 77 is below the limit >= 80 of the test*"])
+
+
+def test_an_error_of_the_recorded_profile_is_an_error_again(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    measurement = measured()
+    broken = Profile(regex="x", unavailable="no kernel of f was profiled for the regex 'x'")
+    add_recording(run(record("test_k.py::test_k", main=type(measurement)(timing=timing(), profile=broken))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print)\n    gpuperf.time(print)\n")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*no kernel of f was profiled for the regex 'x'*"])
+
+
+def test_another_mode_than_the_recorded_one_is_skipped(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print, mode='cold')\n")
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*has mode 'hot', the test asks for 'cold'*"])
+
+
+def test_a_replay_updates_nothing(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--gpuperf-update=all with a replay*gpuperf baseline accept RUN*"])
+
+
+def test_a_broken_baseline_ends_the_run_and_stays_as_it_is(pytester: pytest.Pytester, replay: None) -> None:
+    path = pytester.path / "baselines" / "nvidia-h200" / "test_k.json"
+    path.write_text('{"schema": 1,')
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*baselines/nvidia-h200/test_k.json*"])
+    assert path.read_text() == '{"schema": 1,'
+
+
+def test_the_parts_are_fixtures_of_their_own(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(
+        run(
+            record("test_k.py::test_time", main=measured(5.3)),
+            record(
+                "test_k.py::test_ncu", main=type(measured())(profile=profile({"registers_per_thread": 32}))
+            ),
+        )
+    )
+    pytester.makepyfile(
+        test_k="""
+        def test_time(gpu_timer):
+            assert gpu_timer(print, bytes=5300).gb_per_s == 1.0
+
+        def test_ncu(ncu):
+            assert ncu(print).combined["registers_per_thread"] == 32
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=2)
+
+
+def test_ten_thousand_tests_cost_under_a_millisecond_each(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    count = 10_000
+    add_recording(
+        run(
+            *(
+                record(f"test_k.py::test_k[{i}]", main=measured(5.3, {"memory_throughput": 77.0}))
+                for i in range(count)
+            )
+        )
+    )
+    body = """
+        import pytest, torch
+
+        @pytest.fixture
+        def plain(): return None
+
+        @pytest.mark.parametrize("i", range({count}))
+        @pytest.mark.gpuperf(limits=["memory_throughput >= 60"])
+        def test_k({fixture}, i):
+            {statement}
+        """
+    pytester.makepyfile(
+        test_k=body.format(
+            count=count, fixture="gpuperf", statement="gpuperf(print, i, expected=None, bytes=8)"
+        )
+    )
+    pytester.makepyfile(test_plain=body.format(count=count, fixture="plain", statement="pass"))
+
+    def seconds(file: str, *arguments: str) -> float:
+        """Of the processor's time: the machine may be busy with something else."""
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+        result = pytester.runpytest_subprocess("-q", "--tb=no", "-p", "no:cacheprovider", file, *arguments)
+        result.assert_outcomes(passed=count)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (end.ru_utime + end.ru_stime) - (begin.ru_utime + begin.ru_stime)
+
+    plain = seconds("test_plain.py")
+    assert (seconds("test_k.py", "--gpuperf") - plain) / count < 1e-3
+
+
+def test_why_nothing_is_measured_is_said(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["gpuperf: nothing was measured: *"])
+
+
+def test_a_test_that_ran_out_of_memory_fails_again(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(
+        run(
+            record(
+                "test_k.py::test_k", failure="OutOfMemoryError", main=measured(5.3, {"sm_throughput": 7.0})
+            )
+        )
+    )
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*OutOfMemoryError*"])
+
+
+def test_a_test_that_ended_before_a_part_fails_there(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_k.py::test_k", failure="OutOfMemoryError", main=measured(None))))
+    pytester.makepyfile(test_k=SQUARE)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the recorded test was ended by OutOfMemoryError before its timing*"])
+
+
+def test_the_hint_names_the_run_that_is_replayed(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_k.py::test_k", main=measured(5.3))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    words = " ".join(pytester.runpytest("--gpuperf", "-v").stdout.str().split())
+    assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
+
+
+def test_what_a_recorded_time_was_compared_with_is_kept(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    compared = PairedTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
+    add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), paired=compared))))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    found: list[PairedTiming | None] = []
+
+    class Reader:
+        @staticmethod
+        def pytest_sessionfinish(session: pytest.Session) -> None:
+            results = session.config.stash[SESSION].results
+            found.extend(result.record.measurements["main"].paired for result in results)
+
+    pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
+    assert found == [compared]
+
+
+def test_a_run_without_tests_that_measure_needs_no_recording(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_plain(): pass")
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)

@@ -1,0 +1,218 @@
+"""`--gpuperf-sanitize` as a user sees it, with stand-ins for the GPU and for compute-sanitizer."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+from test_waiting import GPU
+
+import fake_sanitizer
+from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.records import SanitizerHit, SanitizerResult
+from pytest_gpuperf.records.runs import encode_run, load_run
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run
+
+TESTS = """
+import torch
+from functools import partial
+from kernels import report
+
+def square(x, kernel="", ran=None):
+    if kernel:
+        report(kernel, threads=2)
+    return x * x
+
+def test_right(gpuperf):
+    gpuperf.check(square, torch.ones(3), expected=torch.square)
+
+def test_wrong(gpuperf):
+    print("the body has run")
+    gpuperf.check(partial(square, kernel="scale"), torch.ones(3), expected=torch.square)
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project that believes to be on a GPU, with a compute-sanitizer on PATH."""
+    name = f"GPU-{uuid.uuid4()}"
+    pytester.makeconftest(GPU.format(uuid=name))
+    fake_sanitizer.make_project(pytester.path)
+    fake_sanitizer.install(pytester.path)
+    monkeypatch.setenv("PATH", f"{pytester.path}{os.pathsep}{os.environ['PATH']}")
+    pytester.makepyfile(test_k=TESTS)
+    yield pytester.path
+    GpuLock(name)._path().unlink(missing_ok=True)
+
+
+def gpuperf(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("--gpuperf", "-p", "no:cacheprovider", *arguments)
+
+
+def last_run(project: Path) -> Run:
+    return load_run(max((project / ".gpuperf" / "runs").glob("*/run.json")))
+
+
+def test_a_test_with_errors_fails_with_them_and_is_not_run(pytester: pytest.Pytester, project: Path) -> None:
+    result = gpuperf(pytester, "--gpuperf-sanitize=memcheck", "-rA")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: compute-sanitizer 2025.3.1.0 (memcheck) runs 2 tests: done in *",
+            "gpuperf: memcheck: Invalid __global__ write of size 4 bytes in scale (k.py:12) by thread "
+            "(0,0,0) in block (3,0,0)",
+            "    address 0x7f8c2a000190 is out of bounds and is 1 bytes after the nearest allocation at *",
+            "    2 of this kind at this place",
+            "gpuperf: compute-sanitizer 2025.3.1.0 (memcheck): 1 without errors, 1 with errors",
+        ]
+    )
+    assert "the body has run" not in result.stdout.str()
+
+
+def test_what_was_found_is_in_the_run_and_comes_back_when_it_is_replayed(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    gpuperf(pytester, "--gpuperf-sanitize=memcheck")
+    right, wrong = last_run(project).tests
+    assert right.sanitizer == SanitizerResult(tool="memcheck", version="2025.3.1.0")
+    assert right.measurements["main"].correctness is not None
+    assert wrong.sanitizer is not None
+    assert (wrong.sanitizer.count, wrong.sanitizer.hits[0].kernel) == (2, "scale")
+    assert wrong.measurements == {}
+
+    (project / "conftest.py").unlink()
+    again = gpuperf(pytester, "--gpuperf-replay=latest")
+    again.assert_outcomes(passed=1, failed=1)
+    again.stdout.fnmatch_lines(["*memcheck: Invalid __global__ write of size 4 bytes in scale (k.py:12)*"])
+
+
+def test_a_test_that_was_not_checked_is_not_run_and_does_not_pass(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import os
+        import pytest
+
+        def test_crash(gpuperf):
+            os._exit(3)
+
+        def test_skips(gpuperf):
+            pytest.skip("no time")
+
+        def test_skips_there(gpuperf):
+            if "GPUPERF_SANITIZING_PASS" in os.environ:
+                pytest.skip("no time")
+
+        @pytest.mark.xfail(strict=True)
+        def test_expected(gpuperf):
+            assert False
+        """
+    )
+    result = gpuperf(pytester, "--gpuperf-sanitize=synccheck")
+    result.assert_outcomes(failed=2, skipped=1, xfailed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: synccheck has not checked this test: the process ended with exit status 3 in it; see *",
+            "gpuperf: synccheck has not checked this test: its call ended with Skipped: no time; see *",
+        ]
+    )
+    (project / "conftest.py").unlink()
+    again = gpuperf(pytester, "--gpuperf-replay=latest", "-k", "test_crash")
+    again.stdout.fnmatch_lines(["gpuperf: synccheck has not checked this test: the process ended with *"])
+
+
+def test_where_the_tool_fails_the_tests_still_run_and_the_run_is_no_success(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    fake_sanitizer.install(project, "refuses")
+    result = gpuperf(pytester, "--gpuperf-sanitize=memcheck")
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(
+        ["gpuperf: error: compute-sanitizer 2025.3.1.0 (memcheck): compute-sanitizer cannot watch *"]
+    )
+    assert [test.sanitizer for test in last_run(project).tests] == [None, None]
+
+
+def test_without_the_tool_nothing_runs(
+    pytester: pytest.Pytester, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "compute-sanitizer").unlink()
+    with (project / "conftest.py").open("a") as stream:
+        stream.write(
+            "import pytest_gpuperf.measure.sanitizer.tool as tool\n"
+            "tool._candidates = lambda: iter(['compute-sanitizer'])\n"
+        )
+    result = gpuperf(pytester, "--gpuperf-sanitize=memcheck")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: gpuperf: compute-sanitizer was found neither on PATH nor in a CUDA*"]
+    )
+
+
+def test_the_ini_file_can_ask_for_it(pytester: pytest.Pytester, project: Path) -> None:
+    pytester.makeini("[pytest]\ngpuperf_sanitize = initcheck\ngpuperf_counters = ncu\n")
+    result = gpuperf(pytester)
+    result.assert_outcomes(passed=1, failed=1)
+    (folder,) = (project / ".gpuperf" / "runs").glob("*/sanitizer/1")
+    assert "initcheck" in (folder / "arguments").read_text().splitlines()
+    assert last_run(project).counters_unavailable == "counters are off (--gpuperf-sanitize=initcheck)"
+
+
+def test_beside_old_code_it_is_refused(pytester: pytest.Pytester, project: Path) -> None:
+    pytester.run("git", "init", "-q")
+    pytester.run("git", "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "x", "--allow-empty")
+    result = gpuperf(pytester, "--gpuperf-sanitize=memcheck", "--gpuperf-against=HEAD")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: gpuperf: --gpuperf-sanitize=memcheck with --gpuperf-against=HEAD; *"]
+    )
+
+
+def test_without_a_gpu_it_is_refused(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): pass")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-sanitize=racecheck")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: gpuperf: --gpuperf-sanitize=racecheck runs kernels, and *; expected a GPU; leave it out*"]
+    )
+
+
+def test_of_two_recordings_the_newer_one_counts(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    clean = record("test_k.py::test_k", main=measured())
+    hit = SanitizerHit(kind="Invalid __global__ write of size 4 bytes", kernel="scale", label="main")
+    wrong = replace(clean, sanitizer=SanitizerResult(tool="memcheck", hits=(hit,), count=1))
+    add_recording(run(wrong, id="1", started_at="2026-01-01T00:00:00Z"))
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
+    add_recording(run(clean, id="2", started_at="2026-02-01T00:00:00Z"))
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_what_was_found_survives_a_run_file(tmp_path: Path) -> None:
+    hit = SanitizerHit(
+        kind="Potential RAW hazard in __shared__ memory",
+        kernel="sum",
+        places=("k.cu:1", "k.cu:2"),
+        block=(0, 1, 2),
+        threads=((0, 0, 0), (32, 0, 0)),
+        address="0x8c",
+        count=508,
+    )
+    result = SanitizerResult(tool="racecheck", version="2025.3.1.0", hits=(hit,), count=508, cut=True)
+    written = run(replace(record("test_k.py::test_k"), sanitizer=result))
+    path = tmp_path / "run.json"
+    path.write_bytes(encode_run(written))
+    assert load_run(path) == written

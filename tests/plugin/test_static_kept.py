@@ -1,0 +1,111 @@
+"""What a run that compiled kernels leaves behind: baselines of their own, and no recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("triton")
+
+from pytest_gpuperf.baseline.merge import accept as accept_runs
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static.kernel import profile_of
+from pytest_gpuperf.records import GpuInfo, Measurement
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import measured, record, run
+from static_builders import NODEID, fake_compiler, kernel, static_baseline, write_test
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return fake_compiler(monkeypatch)
+
+
+def test_a_run_of_both_kinds_goes_into_two_folders(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    (pytester.path / ".git").mkdir()
+    both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
+    store = RunStore(pytester.path / ".gpuperf")
+    store.write(run(both, record("test_k.py::test_static", sm_90=Measurement(profile=profile_of(kernel())))))
+    assert CliRunner().invoke(main, ["baseline", "accept"]).exit_code == 0
+    of_gpu = json.loads((pytester.path / "baselines" / "nvidia-h200" / "test_k.json").read_bytes())
+    assert {nodeid: list(test["measurements"]) for nodeid, test in of_gpu["tests"].items()} == {
+        NODEID: ["main"]
+    }
+    of_none = static_baseline(pytester)["tests"]
+    assert {nodeid: list(test["measurements"]) for nodeid, test in of_none.items()} == {
+        NODEID: ["sm_90"],
+        "test_k.py::test_static": ["sm_90"],
+    }
+    assert CliRunner().invoke(main, ["baseline", "diff", "--exit-code"]).exit_code == 0
+    assert CliRunner().invoke(main, ["baseline", "status"]).output.splitlines() == [
+        "nvidia-h200: beside run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
+        "  test_k: 1 test, 1 session, 1 card, newest 2026-11-20 (commit c0ffee1)",
+        "static: beside run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
+        "  test_k: 2 tests, newest 2026-11-20 (commit c0ffee1)",
+    ]
+
+
+def test_runs_of_both_kinds_are_accepted_together_where_they_are_of_one_gpu(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path / "baselines", state=tmp_path / ".gpuperf")
+    both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
+    result = accept_runs([run(both), run(both, id="later")], store, "all", 5.0, environ={})
+    assert [(entry.label, entry.kind) for entry in result.entries] == [("main", "new"), ("sm_90", "new")]
+    [of_gpu, of_none] = (store.load(slug, "test_k") for slug in ("nvidia-h200", "static"))
+    assert of_gpu is not None
+    assert of_none is not None
+    assert [len(time.sessions) for time in of_gpu.times] == [2]
+    assert not of_none.times
+    other = run(both, id="other", gpu=GpuInfo(name="NVIDIA A100", slug="nvidia-a100"))
+    with pytest.raises(GpuperfError, match="several models of GPU: nvidia-a100, nvidia-h200"):
+        accept_runs([run(both), other], store, "all", 5.0, environ={})
+
+
+def test_what_needs_a_gpu_does_not_keep_what_was_compiled_out_of_the_baselines(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester)
+    pytester.makepyfile(test_time="def test_time(gpuperf): gpuperf.time(print)")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
+    result.assert_outcomes(passed=1, failed=1)
+    assert list(static_baseline(pytester)["tests"]) == [NODEID]
+
+
+def test_what_was_compiled_has_no_counters_to_explain(
+    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    result = CliRunner().invoke(main, ["explain"])
+    assert result.exit_code != 0
+    assert "has no counters of any test" in result.output
+
+
+def test_a_run_that_only_compiled_is_no_recording(
+    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    result = CliRunner().invoke(main, ["recording", "add"])
+    assert result.exit_code != 0
+    assert "compiled kernels and measured none, so there is nothing to replay" in result.output
+
+
+def test_baselines_are_not_updated_in_ci(
+    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    write_test(pytester)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert not Path(pytester.path / "baselines").exists()

@@ -1,0 +1,292 @@
+"""`gpuperf.static` in a session: without a GPU, judged by limits and by baselines of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("triton")
+
+from pytest_gpuperf.measure.static import nvcc, nvrtc
+from pytest_gpuperf.measure.static.kernel import label_of, profile_of
+from pytest_gpuperf.records import Measurement
+from run_builders import measured, record, run
+from static_builders import NODEID, accept, fake_compiler, kernel, newest_run, static_baseline, write_test
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return fake_compiler(monkeypatch)
+
+
+def test_a_kernel_is_compiled_for_real_where_there_is_neither_gpu_nor_recording(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import pytest, triton, triton.language as tl
+
+        @triton.jit
+        def copy(x_ptr, y_ptr, BLOCK: tl.constexpr):
+            offsets = tl.arange(0, BLOCK)
+            tl.store(y_ptr + offsets, tl.load(x_ptr + offsets))
+
+        @pytest.mark.gpuperf(limits=["spills == 0", "sm_90: widest_load_bits == 128"])
+        def test_k(gpuperf):
+            types = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}
+            made = gpuperf.static(copy, types, {"BLOCK": 1024}, archs=("sm_80", "sm_90"), num_warps=8)
+            assert made["sm_80"].block_size == made["sm_90"].block_size == 256
+            gpuperf.limit("registers_per_thread <= 64", "none in tensor_instructions")
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "no GPU, *",
+            "test_k (sm_80) *≤100 %* regs, 128-bit loads* unbaselined",
+            "test_k (sm_90) *≤100 %* regs, 128-bit loads* unbaselined",
+            "1 test compiled, not run, by triton *",
+        ]
+    )
+    assert newest_run(pytester).environment.gpu.slug == "static"
+
+
+def test_what_was_compiled_is_accepted_and_compared_exactly(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester, archs="'sm_90', 'sm_120'")
+    accept(pytester)
+    assert static_baseline(pytester)["gpu"] == {"name": "no GPU", "slug": "static"}
+    measurements = static_baseline(pytester)["tests"][NODEID]["measurements"]
+    assert measurements.keys() == {"sm_90", "sm_120"}
+    assert measurements["sm_90"]["counters"]["compiler"] == "triton 3.9.0, PTX 9.4"
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
+    compiler["registers_per_thread"] = 25
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: sm_90: registers_per_thread 25 is worse than the baseline 24 (no tolerance)",
+            "*where this is meant: gpuperf baseline accept",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "failed"),
+    [
+        ({"spills": 8, "stack_bytes": 8}, True),
+        ({"shared_memory_bytes": 16}, True),
+        ({"theoretical_occupancy": 50.0, "blocks_per_sm": 8}, True),
+        ({"widest_load_bits": 64}, True),
+        ({"registers_per_thread": 23, "code_bytes": 2048}, False),
+        ({"tensor_instructions": ("mma.sync",)}, False),
+    ],
+)
+def test_worse_fails_and_other_is_shown(
+    pytester: pytest.Pytester, compiler: dict[str, Any], changed: dict[str, Any], failed: bool
+) -> None:
+    write_test(pytester)
+    accept(pytester)
+    compiler.update(changed)
+    pytester.runpytest("--gpuperf").assert_outcomes(failed=int(failed), passed=int(not failed))
+
+
+def test_another_compiler_makes_another_kernel_which_is_not_compared(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester)
+    accept(pytester)
+    compiler.update(compiler="triton 3.10.0, PTX 9.5", registers_per_thread=64)
+    result = pytester.runpytest("--gpuperf", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_k (sm_90) * unbaselined",
+            "*compiled by triton 3.10.0, PTX 9.5, the baseline by triton 3.9.0, PTX 9.4: another kernel, not",
+        ]
+    )
+    result.stdout.fnmatch_lines(["1 test compiled without a baseline of that compiler: pytest --gpuperf *"])
+    pytester.runpytest("--gpuperf", "--gpuperf-update=new").assert_outcomes(passed=1)
+    assert "3.9.0" in str(static_baseline(pytester)["tests"])
+    pytester.runpytest("--gpuperf", "--gpuperf-update=changed").assert_outcomes(passed=1)
+    assert "3.9.0" not in str(static_baseline(pytester)["tests"])
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
+
+
+def test_limits_hold_whoever_compiled(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    write_test(pytester, "gpuperf.limit('spills == 0')")
+    accept(pytester)
+    compiler.update(compiler="triton 3.10.0", spills=8)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["gpuperf: sm_90: spills 8 is not at the limit == 0 of the test"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "line"),
+    [
+        ("sm_90: registers_per_thread <= 16", "sm_90: registers_per_thread 24 is above *"),
+        ("wgmma in tensor_instructions", "*tensor_instructions none breaks the limit wgmma in tensor_instr*"),
+        ("sm_80: spills == 0", "the limit sm_80: spills == 0 of the test *: the test compiled nothing *"),
+        ("time_us <= 5", "*time_us was not measured for the limit <= 5 of *calls no time()"),
+        ("sm_throughput >= 5", "*sm_throughput was not measured for the limit >= 5 of the test: *"),
+    ],
+)
+def test_a_broken_limit_names_the_architecture(
+    pytester: pytest.Pytester, compiler: dict[str, Any], limit: str, line: str
+) -> None:
+    write_test(pytester, f"gpuperf.limit({limit!r})", archs="'sm_90', 'sm_120'")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"gpuperf: {line}"])
+
+
+def test_limits_of_the_baseline_file_are_judged(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    write_test(pytester)
+    accept(pytester)
+    content = static_baseline(pytester)
+    content["tests"][NODEID]["limits"] = ["sm_90: registers_per_thread <= 16"]
+    (pytester.path / "baselines" / "static" / "test_k.json").write_text(json.dumps(content))
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
+        ["gpuperf: sm_90: *24 is above the limit <= 16 in baselines/static/test_k.json (baseline 24)"]
+    )
+
+
+def test_a_broken_baseline_file_ends_the_run_before_anything_is_compiled(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    write_test(pytester)
+    path = pytester.path / "baselines" / "static" / "test_k.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*baselines/static/test_k.json is no valid JSON*"])
+
+
+def test_in_a_replay_the_kernels_are_of_today_and_the_rest_is_recorded(
+    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
+) -> None:
+    old = Measurement(profile=profile_of(kernel(registers_per_thread=99)))
+    times = measured(5.3, {"registers_per_thread": 40.0})
+    add_recording(run(record(NODEID, main=times, sm_90=old), record("test_k.py::test_time", main=times)))
+    write_test(pytester, "assert made['sm_90'].registers_per_thread == 24", "gpuperf.profile(print)")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*"])
+    write_test(pytester)
+    result = pytester.runpytest("--gpuperf")
+    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*", "test_k (sm_90) * unbaselined"])
+    result.stdout.fnmatch_lines(["*pytest --gpuperf --gpuperf-replay=never*"])
+
+
+def test_a_regression_in_a_replay_says_how_to_accept_it_without_a_gpu(
+    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
+) -> None:
+    write_test(pytester)
+    accept(pytester)
+    add_recording(run(record("test_k.py::test_time", main=measured())))
+    compiler["spills"] = 4
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
+        ["*where this is meant: pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"]
+    )
+    pytester.runpytest("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=changed").assert_outcomes(
+        failed=1
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_a_run_that_is_named_is_shown_as_it_was(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    compiler.update(registers_per_thread=40, tensor_instructions=("mma.sync", "wgmma"))
+    compiler.update(copy_instructions=("cp.async", "cp.async.bulk.tensor"))
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    compiler.clear()
+    write_test(pytester, "assert made['sm_90'].registers_per_thread == 40", "print(made)")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([re.sub(r"[][]", "?", f"*{kernel(registers_per_thread=40)!r:.100}*")])
+    result.stdout.fnmatch_lines(["test_k (sm_90)*40 regs, mma.sync wgmma, TMA, *unbaselined (replayed)"])
+    write_test(pytester, archs="'sm_120',")
+    pytester.makepyfile(test_other="def test_new(gpuperf): gpuperf.static(print)")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "test_other.py", "-rs")
+    result.stdout.fnmatch_lines(["SKIPPED*no recorded kernels of test_other.py::test_new (main)"])
+
+
+def test_a_machine_with_nothing_to_compile_with_skips_the_test(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    monkeypatch.setattr(nvrtc, "find", lambda: None)
+    pytester.makepyfile("def test_k(gpuperf): gpuperf.static('__global__ void k() {}')")
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*no compiler for CUDA source*pip install nvidia-cuda-nvrtc"])
+
+
+def test_a_kernel_that_does_not_compile_fails_the_test_at_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "def test_k(gpuperf):\n    gpuperf.static(print)\n    raise AssertionError('went on')\n"
+    )
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*the kernel is a builtin_function_or_method; expected a function with @triton*"]
+    )
+    assert "went on" not in result.stdout.str()
+
+
+def test_two_kernels_of_a_test_need_two_labels(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+    write_test(pytester, "gpuperf.static(print, archs=('sm_90',), label='second[x]')")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["test_k (sm_90)*", "test_k (second?x??sm_90?)*"])
+    assert label_of("second[x]", "sm_90") in newest_run(pytester).tests[0].measurements
+    write_test(pytester, "gpuperf.static(print, archs=('sm_90',))")
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*under the label 'sm_90' already*label=*"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("registers_per_thread <= 32", "gpuperf: registers_per_thread 40 is above the limit <= 32 of *"),
+        ("registers_per_thread >= 30", "gpuperf: sm_90: registers_per_thread 24 is below *"),
+        ("sm_90: registers_per_thread >= 30", "gpuperf: sm_90: registers_per_thread 24 is below *"),
+        ("spills > 0", "gpuperf: sm_90: spills 0 is not above the limit > 0 of the test"),
+        ("time_us <= 5", "gpuperf: time_us 5.30 is above the limit <= 5 of the test"),
+    ],
+)
+def test_of_a_test_that_does_both_each_half_is_asked_for_what_it_has(
+    pytester: pytest.Pytester,
+    compiler: dict[str, Any],
+    add_recording: Callable[[Run], None],
+    limit: str,
+    said: str,
+) -> None:
+    add_recording(run(record(NODEID, main=measured(5.3, {"registers_per_thread": 40.0}))))
+    write_test(pytester, "gpuperf.time(print)", "gpuperf.profile(print)", f"gpuperf.limit({limit!r})")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([said])
+    assert len(re.findall("^gpuperf: .*(?:limit|measured for)", result.stdout.str(), re.MULTILINE)) == 1
+
+
+def test_markdown_has_a_column_for_what_was_compiled(
+    pytester: pytest.Pytester, compiler: dict[str, Any]
+) -> None:
+    compiler.update(spills=16, shared_memory_bytes=49152)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md")
+    text = (pytester.path / "summary.md").read_text()
+    assert "| change | finds | verdict | compiled |" in text
+    assert "24 regs, 16 B spilled, 48.0 KiB shared, 128-bit loads |" in text

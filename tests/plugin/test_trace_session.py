@@ -1,0 +1,223 @@
+"""`gpuperf.trace()` in a test: limits, baselines, summary and frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.judge.judge import Hints, judge
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
+from pytest_gpuperf.records import Measurement, Trace
+from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+from pytest_gpuperf.records.runs import encode_run, load_run
+from pytest_gpuperf.report.junit import properties
+from pytest_gpuperf.session.base_instruments import Call
+from pytest_gpuperf.session.child_instruments import ChildInstruments
+from run_builders import NODEID, gate_of, profile, record, run, timing
+from trace_builders import BLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run
+
+
+def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, **parts: Any) -> TestVerdict:
+    known = TestBaseline(measurements={"main": MeasurementBaseline(trace=baseline or {})})
+    return judge(
+        record(main=Measurement(trace=trace, **parts)),
+        limits=parse_limits(list(limits)),
+        baseline=known,
+        gate=gate_of({NODEID: known}),
+        tolerance_pct=0.0,
+        hints=Hints(accept="accept it"),
+    )
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "launches <= 202",
+        "gpu_busy >= 90 %",
+        "launch_gap <= 2.5 us",
+        "copies == 0",
+        "synchronizations < 1",
+        "gpu_time_us <= 10000",
+        "class.large_core <= 20",
+        "class.elementwise == 0",
+        "tensor_core_share == 0",
+        "host_launches >= 1",
+    ],
+)
+def test_every_figure_can_be_limited(limit: str) -> None:
+    assert judged(BLOCK, limit).status is Status.PASS
+
+
+def test_a_broken_limit_says_what_was_found() -> None:
+    verdict = judged(BLOCK, "launches <= 40", baseline=BLOCK.exact)
+    assert verdict.status is Status.LIMIT
+    assert "launches 202 is above the limit <= 40 of the test (baseline 202)" in verdict.message()
+
+
+def test_a_misspelt_class_is_answered_with_the_right_one() -> None:
+    with pytest.raises(Exception, match=r"'class\.small_frequent'"):
+        parse_limits("class.small_freqent <= 5")
+
+
+def test_a_limit_of_a_test_that_traces_nothing_is_for_the_user_to_mend() -> None:
+    verdict = judge(
+        record(main=Measurement(timing=timing())),
+        limits=parse_limits("launches <= 40"),
+        baseline=None,
+        gate=gate_of({}),
+        tolerance_pct=0.0,
+        hints=Hints(),
+    )
+    assert verdict.status is Status.INVALID
+    assert "the test calls no trace()" in verdict.message()
+
+
+def test_a_share_that_unknown_kernels_could_tip_is_not_judged_by_guess() -> None:
+    unsure = replace(BLOCK, tensor_core_share_pct=40.0, tensor_cores_unknown_pct=20.0)
+    assert judged(unsure, "tensor_core_share >= 30").status is Status.PASS
+    assert judged(unsure, "tensor_core_share >= 70").status is Status.LIMIT
+    undecided = judged(unsure, "tensor_core_share >= 50")
+    assert undecided.status is Status.INVALID
+    assert "between 40 and 60" in undecided.message()
+
+
+def test_one_launch_more_than_in_the_baseline_is_a_regression() -> None:
+    assert judged(BLOCK, baseline=BLOCK.exact).status is Status.PASS
+    verdict = judged(BLOCK, baseline={**BLOCK.exact, "launches": 201})
+    assert verdict.status is Status.REGRESSED
+    assert "launches 202 is worse than the baseline 201 (no tolerance)" in verdict.message()
+
+
+def test_fewer_launches_and_another_busy_share_are_no_regression() -> None:
+    assert judged(replace(BLOCK, gpu_busy_pct=1.0), baseline=BLOCK.exact).status is Status.PASS
+    fewer = judged(BLOCK, baseline={**BLOCK.exact, "launches": 300})
+    assert fewer.status is Status.PASS
+    assert [change.metric for change in fewer.counter_changes["main"]] == ["launches"]
+
+
+def test_a_counter_that_contradicts_the_names_is_remarked() -> None:
+    counted = judged(BLOCK, profile=profile({"tensor_active": 34.0}))
+    assert any("tensor_active is 34 %" in finding.line for finding in counted.findings)
+    agreed = judged(BLOCK, profile=profile({"tensor_active": 0.0}))
+    assert not any("tensor_active" in finding.line for finding in agreed.findings)
+
+
+def test_a_baseline_takes_the_figures_that_stay_the_same(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path / "baselines")
+    accept(run(record(main=Measurement(trace=BLOCK))), store, "new", 0.0, environ={})
+    found = store.load_for_update("nvidia-h200", "test_square")
+    assert found is not None
+    assert found[1]["tests"][NODEID]["measurements"]["main"] == {
+        "trace": {"launches": 202, "copies": 0, "synchronizations": 0}
+    }
+
+
+def test_a_recorded_trace_has_the_classes_of_today(tmp_path: Path) -> None:
+    kernels = tuple(replace(kernel, kernel_class="other") for kernel in BLOCK.kernels)
+    older = replace(BLOCK, kernels=kernels, class_shares_pct={"other": 100.0})
+    file = tmp_path / "run.json"
+    file.write_bytes(encode_run(run(record(main=Measurement(trace=older)))))
+    found = load_run(file).tests[0].measurements["main"].trace
+    assert found is not None
+    assert found.kernels == BLOCK.kernels
+    assert found.class_shares_pct == pytest.approx(BLOCK.class_shares_pct)
+
+
+def test_a_run_file_keeps_the_trace_and_older_ones_have_none(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_bytes(encode_run(run(record(main=Measurement(trace=BLOCK)))))
+    assert load_run(file).tests[0].measurements["main"].trace == BLOCK
+    file.write_bytes(encode_run(run(record(main=Measurement(timing=timing())))))
+    assert load_run(file).tests[0].measurements["main"].trace is None
+
+
+def test_the_frame_has_figures_and_kernels() -> None:
+    frame = run(record(main=Measurement(trace=BLOCK))).to_frame().set_index(["kernel", "metric"])
+    assert frame.loc[("", "launches"), "value"] == 202
+    core = frame.loc["ampere_sgemm_128x128_nn"]
+    assert core.loc["trace.calls", "value"] == 8
+    assert core.loc["trace.kernel_class", "text"] == "large_core"
+    assert BLOCK.to_frame().loc[0, "calls"] == 96
+
+
+def test_junit_files_have_the_figures() -> None:
+    result = TestResult(record(main=Measurement(trace=BLOCK)), judged(BLOCK))
+    written = dict(properties(result))
+    assert written["gpuperf.main.launches"] == "202"
+    assert written["gpuperf.main.launch_gap"] == "2"
+
+
+def test_a_process_that_traces_nothing_agrees_with_what_a_test_asserts() -> None:
+    found = ChildInstruments().trace(Call("t.py::test_a", "main", print))
+    assert found.launches <= 40 < found.launches
+    assert found.gpu_busy_pct > 99
+    assert any(row.kernel_class == "small_frequent" and row.share_pct < 5 for row in found.kernels)
+
+
+TRACED = """
+import pytest
+
+@pytest.mark.gpuperf(limits={"launches": "<= 40"})
+def test_block(gpuperf):
+    found = gpuperf.trace(boom)
+    assert found.kernels[0].kernel_class == "small_frequent"
+    gpuperf.limit("gpu_busy >= 70")
+
+def boom():
+    raise AssertionError("nothing is launched in a replay")
+"""
+
+
+@pytest.fixture
+def recording(add_recording: Callable[[Run], None]) -> None:
+    add_recording(run(record("test_b.py::test_block", main=Measurement(trace=BLOCK))))
+
+
+def test_a_recorded_trace_is_judged_again_without_a_gpu(pytester: pytest.Pytester, recording: None) -> None:
+    pytester.makepyfile(test_b=TRACED)
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*launches 202 is above the limit <= 40 of the test*"])
+    result.stdout.fnmatch_lines(["    trace: 202 launches, GPU busy ?? %, gap 2.00 µs*small_frequent 7? %*"])
+
+
+def test_verbose_shows_the_kernels_of_a_trace(pytester: pytest.Pytester, recording: None) -> None:
+    pytester.makepyfile(test_b=TRACED)
+    pytester.runpytest("--gpuperf", "-v").stdout.fnmatch_lines(
+        [
+            "    kernel*",
+            "        class*calls*",
+            "    ampere_sgemm_32x32_sliced1x4_tn",
+            "        small_frequent*96*",
+        ]
+    )
+
+
+def test_a_test_without_a_recorded_trace_is_skipped(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_b.py::test_block", main=Measurement(timing=timing()))))
+    pytester.makepyfile(test_b=TRACED)
+    result = pytester.runpytest("--gpuperf", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*no recorded trace of test_b.py::test_block*"])
+
+
+def test_a_second_trace_under_one_label_is_refused(pytester: pytest.Pytester, recording: None) -> None:
+    pytester.makepyfile(
+        test_b=TRACED.replace("    gpuperf.limit", "    gpuperf.trace(boom)\n    gpuperf.limit")
+    )
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
+        ["*has measured trace under the label 'main' already*"]
+    )

@@ -1,0 +1,189 @@
+"""A run waits until the GPU is free, and says for whom."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from test_gpu_lock import held_elsewhere, let_go
+from test_progress import Reporter
+
+from pytest_gpuperf.measure.device.lock import GpuLock, Holder
+from pytest_gpuperf.session.progress import WaitingLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GPU = """
+import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
+from pytest_gpuperf.records import GpuInfo
+
+pytest_gpuperf.session.live.why_not_live = lambda: ""
+pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(name="A GPU", slug="a-gpu", uuid={uuid!r})
+"""
+RUN = ("--gpuperf", "--gpuperf-counters=off")
+
+
+@pytest.fixture
+def gpu(pytester: pytest.Pytester) -> Iterator[str]:
+    """UUID of the GPU of a project that believes to be live; its tests measure nothing."""
+    name = f"GPU-{uuid.uuid4()}"
+    pytester.makeconftest(GPU.format(uuid=name))
+    pytester.makepyfile(test_k="def test_k(gpuperf): pass\n")
+    yield name
+    GpuLock(name)._path().unlink(missing_ok=True)
+
+
+def test_a_run_has_the_gpu_from_its_first_test_to_its_end(pytester: pytest.Pytester, gpu: str) -> None:
+    pytester.makepyfile(
+        test_k=f"""
+        import os
+        from pytest_gpuperf.measure.device.lock import GpuLock
+
+        def test_k(gpuperf):
+            assert GpuLock({gpu!r}).holder().pid == os.getpid()
+        """
+    )
+    result = pytester.runpytest_subprocess(*RUN)
+    result.assert_outcomes(passed=1)
+    assert "waiting" not in result.stdout.str()
+    assert GpuLock(gpu).holder() is None
+
+
+def test_the_gpu_is_ours_before_ncu_starts(pytester: pytest.Pytester, gpu: str) -> None:
+    pytester.makeconftest(
+        GPU.format(uuid=gpu)
+        + f"""
+from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.session.live import LiveSession
+
+def read_counters(*_):
+    assert GpuLock({gpu!r}).holder() is not None
+    print("locked")
+
+LiveSession.read_counters = read_counters
+"""
+    )
+    pytester.runpytest_subprocess(*RUN, "-s").stdout.fnmatch_lines(["*locked"])
+
+
+def test_the_gpu_is_free_before_the_process_ends_however_the_run_did(
+    pytester: pytest.Pytester, gpu: str
+) -> None:
+    pytester.makeconftest(
+        GPU.format(uuid=gpu)
+        + f"""
+import atexit
+from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.session.live import LiveSession
+
+def show():
+    print("held by", GpuLock({gpu!r}).holder())
+
+def finish(*_, complete):
+    show()
+    raise RuntimeError
+
+LiveSession.finish = finish
+atexit.register(show)
+"""
+    )
+    result = pytester.runpytest_subprocess(*RUN, "-s")
+    result.stdout.fnmatch_lines(["*held by pid *", "held by None"])
+
+
+def test_a_log_gets_one_line_for_a_wait_and_one_for_its_end(pytester: pytest.Pytester, gpu: str) -> None:
+    with held_elsewhere(gpu=gpu) as other:
+        process = pytester.popen([sys.executable, "-m", "pytest", *RUN])
+        lines = until_waiting(process.stdout)
+        let_go(other)
+        lines += [line.decode() for line in process.stdout]
+    said = [line.rstrip() for line in lines if line.startswith("gpuperf: wait")]
+    assert process.wait() == pytest.ExitCode.OK
+    assert len(said) == 2
+    waiting = f"gpuperf: waiting for {gpu[:8]}…: pid {other.pid} (pytest) has been measuring for "
+    assert said[0].startswith(waiting)
+    assert said[1].startswith("gpuperf: waited ")
+
+
+def test_ctrl_c_ends_the_wait(pytester: pytest.Pytester, gpu: str) -> None:
+    with held_elsewhere(gpu=gpu):
+        process = pytester.popen([sys.executable, "-m", "pytest", *RUN])
+        until_waiting(process.stdout)
+        process.send_signal(signal.SIGINT)
+        output = process.stdout.read().decode()
+        process.wait()
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert "in vain" in output
+    assert "no tests ran" in output
+
+
+def until_waiting(stream) -> list[str]:  # type: ignore[no-untyped-def]
+    """Lines up to the one that says that the run waits."""
+    lines: list[str] = []
+    while not lines or "waiting" not in lines[-1]:
+        lines.append(next(stream).decode())
+    return lines
+
+
+def test_a_run_that_a_test_starts_does_not_wait_for_it(pytester: pytest.Pytester, gpu: str) -> None:
+    pytester.makepyfile(
+        test_k=f"""
+        import subprocess, sys
+
+        def test_k(gpuperf):
+            inner = [sys.executable, "-m", "pytest", *{RUN!r}, "inner/test_inner.py"]
+            assert subprocess.run(inner, timeout=60).returncode == 0
+        """
+    )
+    inner = pytester.mkdir("inner")
+    (inner / "test_inner.py").write_text("def test_inner(gpuperf): pass\n")
+    pytester.runpytest_subprocess(*RUN, "test_k.py").assert_outcomes(passed=1)
+
+
+def test_a_run_that_cannot_lock_goes_on_and_says_so(pytester: pytest.Pytester, gpu: str) -> None:
+    path = GpuLock(gpu)._path()
+    path.symlink_to(pytester.path / "elsewhere")
+    result = pytester.runpytest_subprocess(*RUN)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [f"gpuperf: not locked: {path} cannot be locked: it is a symbolic link; *could measure at the same*"]
+    )
+
+
+def test_a_replay_does_not_lock(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import os
+        from pytest_gpuperf.measure.device.lock import HELD_ENV
+
+        def test_k(gpuperf):
+            assert HELD_ENV not in os.environ
+        """
+    )
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_a_terminal_gets_one_line_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = Reporter(isatty=True)
+    monkeypatch.setattr("time.monotonic", lambda: 1000.0)
+    with WaitingLine(reporter, "GPU-c410…") as waiting:  # type: ignore[arg-type]
+        for now in (1000.2, 1001.2, 1001.4, 1002.2):
+            for clock in ("time.monotonic", "time.time"):
+                monkeypatch.setattr(clock, lambda now=now: now)
+            waiting(Holder(7, 990))
+    assert reporter.rewritten == [
+        "gpuperf: waiting for GPU-c410…: pid 7 (pytest) has been measuring for 11 s",
+        "gpuperf: waiting for GPU-c410…: pid 7 (pytest) has been measuring for 12 s",
+        "gpuperf: waited 2 s for GPU-c410…",
+    ]
+
+
+def test_a_short_wait_is_not_worth_a_line() -> None:
+    reporter = Reporter(isatty=True)
+    with WaitingLine(reporter, "GPU-c410…") as waiting:  # type: ignore[arg-type]
+        waiting(Holder(7, 990))
+    assert reporter.rewritten == reporter.lines == []

@@ -1,0 +1,187 @@
+"""Old code as files, and what git says of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from paired_project import Project
+from pytest_gpuperf.against.git import Commit, Repository
+from pytest_gpuperf.against.worktree import PREFIX, old_tree
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    made = Project(tmp_path / "kernels")
+    monkeypatch.setattr("tempfile.tempdir", str(made.temporary))
+    made.commit({"kernel.py": "old = 1\n"})
+    return made
+
+
+def repository(project: Project) -> Repository:
+    return Repository.around(project.root)
+
+
+def head(project: Project) -> Commit:
+    return repository(project).commit("HEAD")
+
+
+def test_the_worktree_has_the_committed_files_and_the_checkout_keeps_its_own(project: Project) -> None:
+    project.write({"kernel.py": "new = 1\n", "untracked.py": ""})
+    with old_tree(repository(project), head(project)) as old:
+        assert (old.root / "kernel.py").read_text() == "old = 1\n"
+        assert not (old.root / "untracked.py").exists()
+        assert old.root.name == "kernels"
+    assert (project.root / "kernel.py").read_text() == "new = 1\n"
+    assert project.leftovers() == []
+
+
+def test_no_branch_is_made_and_no_hook_is_run(project: Project) -> None:
+    hook = project.root / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {project.root.parent}/hooked\n")
+    hook.chmod(0o755)
+    with old_tree(repository(project), head(project)):
+        assert project.git("branch", "--format=%(refname:short)") == "main"
+    assert not (project.root.parent / "hooked").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_the_worktree_goes_whatever_happens(project: Project, error: type[BaseException]) -> None:
+    def run_tests() -> None:
+        with old_tree(repository(project), head(project)) as old:
+            (old.root / "made_by_a_test").write_text("x")
+            raise error
+
+    with pytest.raises(error):
+        run_tests()
+    assert project.leftovers() == []
+
+
+def test_a_worktree_whose_folder_is_gone_is_forgotten(project: Project) -> None:
+    with old_tree(repository(project), head(project)) as old:
+        old.root.rename(project.root.parent / "elsewhere")
+    assert project.leftovers() == []
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(project: Project) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from pytest_gpuperf.against.git import Repository\n"
+        "from pytest_gpuperf.against.worktree import old_tree\n"
+        "repository = Repository.around(Path.cwd())\n"
+        "with old_tree(repository, repository.commit('HEAD')):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], cwd=project.root, env=project.environment())
+    assert killed.returncode == -signal.SIGKILL
+    assert len(project.leftovers()) == 2  # for git, and in the temporary folder
+    with old_tree(repository(project), head(project)):
+        assert len(project.leftovers()) == 2
+    assert project.leftovers() == []
+
+
+def test_the_worktree_of_a_run_that_goes_on_is_left_alone(project: Project) -> None:
+    with old_tree(repository(project), head(project)) as one:
+        with old_tree(repository(project), head(project)) as other:
+            assert one.root != other.root
+        assert (one.root / "kernel.py").exists()
+
+
+def test_other_worktrees_are_left_alone(project: Project) -> None:
+    project.git("worktree", "add", "--quiet", "--detach", "../mine")
+    with old_tree(repository(project), head(project)):
+        pass
+    assert (project.root.parent / "mine" / "kernel.py").exists()
+
+
+def test_generated_modules_and_compiled_extensions_are_linked(project: Project) -> None:
+    project.commit({".gitignore": "_version.py\n*.so\n*.bin\nbuild/\n", "pkg/__init__.py": ""})
+    ignored = ("pkg/_version.py", "pkg/_C.so", "pkg/weights.bin", "build/made.py", "new/_version.py")
+    project.write(dict.fromkeys(ignored, "x"))
+    with old_tree(repository(project), head(project)) as old:
+        assert [name for name in ignored if (old.root / name).exists()] == ["pkg/_version.py", "pkg/_C.so"]
+    assert (project.root / "pkg" / "_C.so").read_text() == "x"
+
+
+def test_a_commit_that_tracks_what_is_ignored_now_has_its_own(project: Project) -> None:
+    project.commit({"_version.py": "old"})
+    old_commit = head(project)
+    project.git("rm", "--quiet", "_version.py")
+    project.commit({".gitignore": "_version.py\n"})
+    project.write({"_version.py": "new"})
+    with old_tree(repository(project), old_commit) as old:
+        assert (old.root / "_version.py").read_text() == "old"
+
+
+def test_the_name_of_a_commit_is_what_was_typed(project: Project) -> None:
+    commit = project.git("rev-parse", "HEAD")
+    assert str(repository(project).commit("main")) == f"main ({commit[:7]})"
+    assert str(repository(project).commit(commit[:9])) == commit[:9]
+
+
+@pytest.mark.parametrize("ref", ["nope", "-x", "main..main", "^main", "main:kernel.py"])
+def test_what_is_no_commit_is_named_with_what_git_says(project: Project, ref: str) -> None:
+    with pytest.raises(GpuperfError) as raised:
+        repository(project).commit(ref)
+    message = str(raised.value)
+    assert message.startswith(
+        f"--gpuperf-against={ref}: git says: Needed a single revision; expected a branch"
+    )
+    assert message.endswith("git branch --all and git tag list what there is")
+
+
+def test_a_branch_that_is_only_at_a_remote_is_suggested(project: Project, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    project.git("switch", "--quiet", "--create", "feature")
+    project.git("clone", "--quiet", ".", str(clone))
+    with pytest.raises(GpuperfError, match=r"did you mean origin/main\?"):
+        Repository.around(clone).commit("main")
+
+
+def test_a_shallow_clone_is_told_how_to_become_deeper(project: Project, tmp_path: Path) -> None:
+    project.commit({"kernel.py": "new = 1\n"})
+    clone = tmp_path / "clone"
+    project.git("clone", "--quiet", "--depth=1", f"file://{project.root}", str(clone))
+    with pytest.raises(GpuperfError, match="this clone is shallow: fetch-depth: 0 in actions/checkout"):
+        Repository.around(clone).commit("HEAD~1")
+
+
+def test_a_folder_outside_of_git_is_named(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="says of pytest's rootdir: not a git repository"):
+        Repository.around(tmp_path)
+
+
+def test_a_machine_without_git_is_told_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(project.temporary))
+    with pytest.raises(GpuperfError, match="git cannot be run"):
+        Repository.around(project.root)
+
+
+def test_git_that_runs_us_from_a_hook_keeps_its_index(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = project.root.parent / "index"
+    monkeypatch.setenv("GIT_INDEX_FILE", str(index))
+    monkeypatch.setenv("GIT_DIR", ".git")
+    with old_tree(repository(project), head(project)):
+        pass
+    assert not index.exists()
+
+
+def test_a_worktree_that_cannot_be_made_leaves_nothing(project: Project) -> None:
+    missing = Commit("main", "0" * 40)
+    with (
+        pytest.raises(GpuperfError, match=r"git cannot check main \(0000000\) out"),
+        old_tree(repository(project), missing),
+    ):
+        pytest.fail("there is no such commit")
+    assert list(project.temporary.glob(f"{PREFIX}*")) == []

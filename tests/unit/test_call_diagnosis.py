@@ -1,0 +1,174 @@
+"""What the rules say of the kernel table of a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.judge.explain import diagnose_call, explain_lines
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Trace, TracedKernel
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SGEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x128_8x4_tn_align1>(Params)"
+NVJET = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
+ADD = "void at::native::elementwise_kernel<128, 4, at::native::CUDAFunctor_add<float>>(int)"
+
+IDLE = Trace(
+    launches=150,
+    host_launches=150,
+    span_us=1500.0,
+    busy_us=450.0,
+    gpu_time_us=450.0,
+    gpu_busy_pct=30.0,
+    launch_gap_us=7.05,
+)
+"""Launched one by one by a host that cannot keep up."""
+
+
+def changed(trace: Trace, **values: object) -> Trace:
+    return msgspec.structs.replace(trace, **values)
+
+
+def kernels(**shares: float) -> Trace:
+    """A call with a busy GPU, by share of its time of a product on no tensor cores, on them, and of a sum."""
+    names = {"sgemm": (SGEMM, False), "nvjet": (NVJET, True), "add": (ADD, False)}
+    table = [
+        TracedKernel(
+            name=names[key][0],
+            calls=1,
+            total_us=share,
+            mean_us=share,
+            share_pct=share,
+            tensor_cores=names[key][1],
+        )
+        for key, share in shares.items()
+    ]
+    return Trace(kernels=tuple(table), launches=3, gpu_time_us=100.0, span_us=101.0, gpu_busy_pct=99.0)
+
+
+def next_step(trace: Trace) -> str:
+    (found,) = diagnose_call(trace)
+    assert found.code == "launch-bound"
+    return found.next_step
+
+
+def test_a_call_whose_gpu_is_idle_most_of_the_time_is_launch_bound() -> None:
+    (found,) = diagnose_call(IDLE)
+    assert str(found) == (
+        "launch-bound: the GPU is busy 30 % of the call: 150 launches of 3.0 µs on average, with 7.0 µs from "
+        "one to the next"
+    )
+    assert "CUDA graph" in found.next_step
+
+
+@pytest.mark.parametrize(("busy", "bound"), [(69.9, True), (70.0, False), (100.0, False)])
+def test_a_call_is_launch_bound_below_70_per_cent(busy: float, bound: bool) -> None:
+    assert bool(diagnose_call(changed(IDLE, gpu_busy_pct=busy))) is bound
+
+
+def test_a_call_of_one_kernel_waits_for_no_other_launch() -> None:
+    assert diagnose_call(changed(IDLE, launches=1)) == ()
+
+
+def test_a_call_that_ran_nothing_is_not_diagnosed() -> None:
+    assert diagnose_call(Trace()) == ()
+
+
+def test_what_a_graph_still_waits_for_is_no_longer_the_host() -> None:
+    assert "no longer the host's" in next_step(changed(IDLE, host_launches=1))
+
+
+def test_a_host_that_waits_in_the_call_is_named_first() -> None:
+    waiting = changed(IDLE, synchronizations=1)
+    assert "the host waits for the GPU 1 time" in str(diagnose_call(waiting)[0])
+    assert next_step(waiting).startswith("no .item()")
+
+
+def test_products_without_tensor_cores_are_named_with_their_share() -> None:
+    (found,) = diagnose_call(kernels(sgemm=60.0, add=40.0))
+    assert str(found) == (
+        "tensor-cores-idle: 60 % of the GPU's time goes into products of matrices without tensor cores, of "
+        "float32 by its name"
+    )
+    assert found.next_step.startswith("TF32")
+
+
+@pytest.mark.parametrize(
+    "trace", [kernels(nvjet=60.0, add=40.0), kernels(sgemm=9.0, nvjet=91.0), kernels(add=100.0)]
+)
+def test_products_on_tensor_cores_and_small_ones_beside_them_are_left_alone(trace: Trace) -> None:
+    assert diagnose_call(trace) == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["void gemv2T_kernel_val<int, int, float, float, float, float, 128>(P)", "cutlass_80_simt_dgemm_128x64"],
+)
+def test_what_tensor_cores_would_not_speed_up_is_left_alone(name: str) -> None:
+    one = kernels(sgemm=100.0)
+    assert diagnose_call(changed(one, kernels=(msgspec.structs.replace(one.kernels[0], name=name),))) == ()
+
+
+def test_a_failed_test_shows_the_call_s_diagnosis_before_its_kernels() -> None:
+    counted = KernelProfile(name="k", metrics={"sm_throughput": 20.0, "memory_throughput": 85.0})
+    lines = explain_lines(Measurement(trace=IDLE, profile=Profile(kernels=(counted,))))
+    assert [line.partition(":")[0] for line in lines[::2]] == ["launch-bound", "memory-bound"]
+    assert explain_lines(Measurement(trace=IDLE)) == lines[:2]
+
+
+FIGURES = st.floats(0, 1e9, allow_nan=False)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), FIGURES, FIGURES, st.floats(0, 100), st.integers(0, 100))
+def test_any_call_can_be_diagnosed(
+    launches: int, by_host: int, gpu_time_us: float, gap_us: float, busy: float, waits: int
+) -> None:
+    trace = Trace(
+        launches=launches,
+        host_launches=by_host,
+        gpu_time_us=gpu_time_us,
+        launch_gap_us=gap_us,
+        gpu_busy_pct=busy,
+        synchronizations=waits,
+    )
+    assert [found.code for found in diagnose_call(trace)] in ([], ["launch-bound"])
+
+
+def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, status: int = 0) -> list[str]:
+    (tmp_path / ".git").mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    kept = run(
+        record("t/test_a.py::test_eager", main=Measurement(trace=IDLE)),
+        record("t/test_a.py::test_graph", main=Measurement(trace=changed(IDLE, gpu_busy_pct=93.0))),
+    )
+    RunStore(tmp_path / ".gpuperf").write(kept)
+    result = CliRunner().invoke(main, ["explain", *arguments])
+    assert result.exit_code == status, result.output
+    return result.output.splitlines()
+
+
+def test_explain_says_of_each_traced_call_what_bounds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = explained(tmp_path, monkeypatch)
+    assert lines[1:3] == ["", "t/test_a.py::test_eager"]
+    assert lines[3] == "  the call, 1.50 ms on the GPU"
+    assert lines[4].startswith("    launch-bound: the GPU is busy 30 % of the call")
+    assert lines[-2:] == ["  the call, 1.50 ms on the GPU", "    the GPU is busy 93 % of it"]
+
+
+def test_explain_chooses_calls_by_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = explained(tmp_path, monkeypatch, "latest", "test_graph")
+    assert [line for line in lines if "::" in line] == ["t/test_a.py::test_graph"]
+    (error,) = explained(tmp_path, monkeypatch, "latest", "coffee", status=2)
+    assert "has no counters of a test or kernel 'coffee', and no kernel table" in error

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.metrics.chips import CHIPS, chip_of, find_chip
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("gh100", "gh100"),
+        ("GH100", "gh100"),
+        ("9.0", "gh100"),
+        ("ga104", "ga102"),
+        ("ga10x", "ga102"),
+        ("ga10b", "ga10b"),
+        ("tu10x", "tu102"),
+        ("ad10x", "ad102"),
+        ("gb10x", "gb100"),
+        ("gb11x", "gb110"),
+        ("gb20x", "gb202"),
+        ("12.1", "gb20b"),
+    ],
+)
+def test_a_chip_is_found_by_name_family_and_compute_capability(text: str, name: str) -> None:
+    assert find_chip(text).name == name
+
+
+@pytest.mark.parametrize("text", ["", "x", "gh200", "gb", "9", "hopper", "gax", "ga10"])
+def test_another_word_is_no_chip(text: str) -> None:
+    with pytest.raises(GpuperfError, match=r"there is no chip .*expected one of gv100, tu102"):
+        find_chip(text)
+
+
+def test_an_unknown_compute_capability_has_no_chip() -> None:
+    assert chip_of("99.0") is None
+    assert [chip_of(chip.compute_capability) for chip in CHIPS] == list(CHIPS)

@@ -1,0 +1,113 @@
+"""From the kernels that were read to the profile of a call."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fake_ncu
+from pytest_gpuperf.measure.counters.choosing import names_to_read, profile_of
+from pytest_gpuperf.measure.ncu.combine import combine, weights_used
+from pytest_gpuperf.measure.ncu.ncu_report_reader import read_report
+from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.measure.ncu.report_file import read_report as read_file
+from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Profile
+
+
+def profile(kernels: Sequence[RawKernel], *metrics: str) -> Profile:
+    return profile_of(
+        kernels,
+        metrics,
+        selection=Selection(),
+        wanted=None,
+        source="ncu",
+        cache_control="all",
+        clock_control="none",
+        chip="gh100",
+    )
+
+
+def test_shares_of_several_launches_are_weighted_as_in_a_file_of_ncu(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    report = tmp_path / "full.ncu-rep"
+    packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
+    report.write_bytes(gzip.decompress(packed.read_bytes()))
+    of_file = read_file(report)
+    names = ("sm_throughput", "achieved_occupancy", "l2_hit_rate", "stall.barrier", "issue_active")
+    found = profile(read_report(report, names_to_read(names, "gh100")), *names)
+    assert len(found.kernels) > 1
+    expected = combine(of_file)
+    assert found.combined == {"kernels": len(of_file), **{name: expected[name] for name in names}}
+    assert weights_used(found.kernels, found.combined) == weights_used(of_file, found.combined)
+
+
+def test_a_share_is_weighted_by_hand_as_by_the_plugin() -> None:
+    # 500 of 1000 active cycles and 300 of 3000; by duration it would be 30 %.
+    kernels = [
+        RawKernel(
+            name="kernel",
+            metrics={
+                "sm__warps_active.avg.pct_of_peak_sustained_active": share,
+                "sm__cycles_active.sum": cycles,
+                "gpu__time_duration.sum": 1000.0,
+            },
+        )
+        for share, cycles in ((50.0, 1000.0), (10.0, 3000.0))
+    ]
+    assert profile(kernels, "achieved_occupancy").combined == {"kernels": 2.0, "achieved_occupancy": 20.0}
+    without = [
+        RawKernel(name="kernel", metrics={n: v for n, v in kernel.metrics.items() if "cycles" not in n})
+        for kernel in kernels
+    ]
+    assert profile(without, "achieved_occupancy").combined["achieved_occupancy"] == 30.0
+
+
+def test_stalls_are_weighted_by_warp_cycles_though_only_a_stall_is_asked_for() -> None:
+    # Of 2 and 8 cycles an instruction, 100 and 300 instructions: 200 and 2400 warp cycles.
+    kernels = [
+        RawKernel(
+            name="kernel",
+            metrics={
+                "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": stalled,
+                "smsp__average_warp_latency_per_inst_issued.ratio": cycles,
+                "smsp__inst_issued.sum": issued,
+                "gpu__time_duration.sum": 1000.0,
+            },
+        )
+        for stalled, cycles, issued in ((1.0, 2.0, 100.0), (2.0, 8.0, 300.0))
+    ]
+    combined = profile(kernels, "stall.barrier").combined
+    assert combined["stall.barrier"] == pytest.approx(100 * (100 + 600) / (200 + 2400))
+
+
+def test_the_only_launch_of_a_call_keeps_no_weights() -> None:
+    kernel = RawKernel(name="kernel", metrics={"sm__cycles_active.sum": 7.0, "gpu__time_duration.sum": 1.0})
+    assert profile([kernel, kernel], "achieved_occupancy", "duration_us").kernels[0].weights == {}
+    share = {"sm__warps_active.avg.pct_of_peak_sustained_active": 50.0}
+    kernel = RawKernel(name="kernel", metrics={**kernel.metrics, **share})
+    assert profile([kernel, kernel], "achieved_occupancy").kernels[0].weights
+    assert profile([kernel], "achieved_occupancy").kernels[0].weights == {}
+
+
+@pytest.mark.parametrize("chip", ["", "gh100", "gb202"])
+def test_what_weighs_a_metric_is_asked_for_with_it(chip: str) -> None:
+    found = names_to_read(["stall.barrier", "dram__throughput.avg.pct_of_peak_sustained_elapsed"], chip)
+    assert {
+        "smsp__inst_issued.sum",
+        *METRICS["warp_cycles_per_instruction"].requests(chip),
+        "dram__cycles_elapsed.sum",
+        "gpu__time_duration.sum",
+    } <= set(found)
+
+
+def test_nothing_weighs_a_metric_that_the_chip_lacks() -> None:
+    assert names_to_read(["stall.gmma", "waves"], "gb202") == ["launch__waves_per_multiprocessor"]

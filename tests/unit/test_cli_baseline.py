@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec import structs
+
+from pytest_gpuperf._version import __version__
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import ClockModel, Measurement
+from pytest_gpuperf.records.json_files import write_files
+from pytest_gpuperf.records.runs import RunStore, encode_run, recording_path
+from run_builders import H200, NODEID, measured, one_test, record, run, timing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run
+
+
+def store(project: Path, *runs: Run) -> None:
+    for one in runs:
+        RunStore(project / ".gpuperf").write(one)
+
+
+def gpuperf(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+def test_version_is_shown() -> None:
+    assert gpuperf("--version").output == f"gpuperf {__version__}\n"
+
+
+def test_accept_makes_the_newest_run_the_baseline(project: Path) -> None:
+    store(project, one_test(time_us=5.3))
+    result = gpuperf("baseline", "accept")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20, NVIDIA H200, beside baselines/nvidia-h200",
+        f"  new      {NODEID}",
+        "           time 5.30 µs (hot)",
+        "1 new",
+        "wrote baselines/nvidia-h200/test_square.json (1 test)",
+    ]
+
+
+def test_accept_takes_an_artifact_from_anywhere(project: Path) -> None:
+    artifact = project / "download"
+    artifact.mkdir()
+    (artifact / "run.json").write_bytes(encode_run(one_test()))
+    assert gpuperf("baseline", "accept", "download").exit_code == 0
+    assert (project / "baselines" / "nvidia-h200" / "test_square.json").is_file()
+
+
+def record_run(project: Path, recorded: Run) -> None:
+    write_files({recording_path(project / "baselines", recorded): encode_run(recorded)})
+
+
+@pytest.mark.parametrize("command", ["accept", "diff", "status"])
+def test_a_recording_is_found_by_its_id(project: Path, command: str) -> None:
+    record_run(project, one_test())
+    store(project, run(record(main=measured()), id="29990101-000000-0000"))
+    result = gpuperf("baseline", command, "20261120-173012-3f9a")
+    assert result.exit_code == 0
+    assert "run 20261120-173012-3f9a, commit c0ffee1" in result.output
+
+
+@pytest.mark.parametrize("newest", [(), ("latest",)])
+def test_a_recording_is_not_accepted_unnamed(project: Path, newest: tuple[str, ...]) -> None:
+    record_run(project, one_test())
+    result = gpuperf("baseline", "accept", *newest)
+    assert result.exit_code == 2
+    assert "there is no run in .gpuperf/runs" in result.output
+
+
+def test_accept_writes_where_it_is_told(project: Path) -> None:
+    store(project, one_test())
+    assert gpuperf("baseline", "accept", "--baselines", "other").exit_code == 0
+    assert (project / "other" / "nvidia-h200" / "test_square.json").is_file()
+
+
+def test_accept_of_the_same_run_says_that_nothing_changed(project: Path) -> None:
+    store(project, one_test())
+    gpuperf("baseline", "accept")
+    assert gpuperf("baseline", "accept").output.splitlines()[-2:] == [
+        "1 within the tolerance",
+        "no baseline changed",
+    ]
+
+
+def test_accept_only_new_leaves_the_rest(project: Path) -> None:
+    store(project, one_test(time_us=5.3))
+    gpuperf("baseline", "accept")
+    store(project, run(record(main=measured(9.9)), id="29990101-000000-0000"))
+    assert "no baseline changed" in gpuperf("baseline", "accept", "--only", "new").output
+
+
+def test_accept_in_ci_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    store(project, one_test())
+    result = gpuperf("baseline", "accept")
+    assert result.exit_code == 2
+    assert result.output.startswith("gpuperf: error: the baselines were left as they are, because CI is set")
+    assert not (project / "baselines").exists()
+
+
+def test_accept_of_an_edited_run_says_what_is_wrong_with_it(project: Path) -> None:
+    model = ClockModel(cycles=0.0, fixed_us=0.0, reference_mhz=1980.0)
+    timed = structs.replace(timing(), blocks_mhz=(1500.0,), clock_model=model)
+    store(project, run(record(main=Measurement(timing=timed))))
+    result = gpuperf("baseline", "accept")
+    assert result.exit_code == 2
+    assert result.output.startswith(
+        "gpuperf: error: .gpuperf/runs/20261120-173012-3f9a/run.json has a clock_model"
+    )
+
+
+def test_accept_of_an_interrupted_run_needs_a_flag(project: Path) -> None:
+    store(project, run(record(main=measured()), complete=False))
+    assert gpuperf("baseline", "accept").exit_code == 2
+    assert gpuperf("baseline", "accept", "--incomplete").exit_code == 0
+
+
+def test_accept_lists_what_it_refuses(project: Path) -> None:
+    store(project, run(record(main=measured(correct=False))))
+    output = gpuperf("baseline", "accept").output
+    assert f"  refused  {NODEID}\n           the output is wrong\n" in output
+
+
+def test_command_without_any_run_says_what_to_type(project: Path) -> None:
+    result = gpuperf("baseline", "diff")
+    assert result.exit_code == 2
+    assert (
+        "gpuperf: error: there is no run in .gpuperf/runs; measure one with pytest --gpuperf" in result.output
+    )
+
+
+def test_diff_shows_changes_and_writes_nothing(project: Path) -> None:
+    store(project, one_test(time_us=5.3, counters={"l2_hit_rate": 80.0}))
+    gpuperf("baseline", "accept")
+    path = project / "baselines" / "nvidia-h200" / "test_square.json"
+    before = path.read_bytes()
+    store(project, run(record(main=measured(5.84, {"l2_hit_rate": 40.0})), id="29990101-000000-0000"))
+    result = gpuperf("baseline", "diff")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[1:] == [
+        f"  changed  {NODEID}",
+        "           time 5.30 -> 5.84 µs (+10.2 %)",
+        "           1 session replaced by 1 (time moved +10.2 %)",
+        "           l2_hit_rate 80 -> 40 (-50.0 %)",
+        "1 changed",
+    ]
+    assert path.read_bytes() == before
+
+
+def test_diff_exit_code_tells_whether_something_moved(project: Path) -> None:
+    store(project, one_test(time_us=5.3))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 1
+    gpuperf("baseline", "accept")
+    store(project, run(record(main=measured(5.4)), id="29990101-000000-0000"))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 0
+    store(project, run(record(main=measured(5.6)), id="29990102-000000-0000"))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 1
+    assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "10").exit_code == 0
+
+
+def later(number: int, time_us: float = 5.3, uuid: str = "GPU-1", **measurement: Any) -> Run:
+    """A run of the same test, some days after the first."""
+    return run(
+        record(main=measured(time_us, **measurement)),
+        id=f"later-{number}",
+        started_at=f"2026-11-2{number}T00:00:00Z",
+        gpu=structs.replace(H200, uuid=uuid),
+    )
+
+
+def test_accept_takes_several_runs(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1), later(2))
+    output = gpuperf("baseline", "accept", "later-2", "2026", "later-1").output.splitlines()
+    assert output == [
+        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
+        "run later-1, commit c0ffee1, 2026-11-21",
+        "run later-2, commit c0ffee1, 2026-11-22, NVIDIA H200, beside baselines/nvidia-h200",
+        f"  new      {NODEID}",
+        "           time 5.30 µs (hot, mean of 3 sessions)",
+        "1 new",
+        "wrote baselines/nvidia-h200/test_square.json (1 test)",
+    ]
+
+
+def test_accept_says_what_becomes_of_sessions_within_the_tolerance(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1))
+    gpuperf("baseline", "accept", "2026")
+    assert gpuperf("baseline", "accept", "later-1").output.splitlines()[1:] == [
+        "1 within the tolerance",
+        "  of these 1: session 2 of 2 added",
+        "wrote baselines/nvidia-h200/test_square.json (1 test)",
+    ]
+
+
+def test_diff_and_accept_take_the_word_of_a_person(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1, 9.9))
+    gpuperf("baseline", "accept", "2026")
+    assert "1 session replaced by 1 (time moved +86.8 %)" in gpuperf("baseline", "diff").output
+    assert "1 session replaced by 1\n" in gpuperf("baseline", "diff", "--replace").output
+    assert "session 2 of 2 added" in gpuperf("baseline", "diff", "--append").output
+    assert "session 2 of 2 added" in gpuperf("baseline", "accept", "--append").output
+
+
+def test_pins_are_set_shown_and_dropped(project: Path) -> None:
+    store(project, one_test(time_us=5.3), later(1, uuid="GPU-2"), later(2, 9.9))
+    gpuperf("baseline", "accept", "2026", "later-1")
+    assert gpuperf("baseline", "pin", "v1").output == "nvidia-h200/test_square: 1 test pinned as v1\n"
+    gpuperf("baseline", "accept", "later-2")
+    lines = gpuperf("baseline", "status").output.splitlines()
+    assert lines[1] == "  test_square: 1 test, 1 session, 1 card, newest 2026-11-22 (commit c0ffee1)"
+    assert re.fullmatch(r"    pinned: v1 of \d{4}-\d\d-\d\d \(1 of 1 times\)", lines[2])
+    output = gpuperf("baseline", "unpin", "--only", "suites/test_square.py").output
+    assert re.fullmatch(r"nvidia-h200/test_square: 1 test unpinned \(from: v1 of [\d-]+\)\n", output)
+    assert len(gpuperf("baseline", "status").output.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", ["pin", "unpin"])
+def test_pins_are_not_touched_in_ci(project: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    store(project, one_test())
+    gpuperf("baseline", "accept")
+    before = (project / "baselines" / "nvidia-h200" / "test_square.json").read_bytes()
+    monkeypatch.setenv("CI", "true")
+    result = gpuperf("baseline", command)
+    assert result.exit_code == 2
+    assert "because CI is set" in result.output
+    assert (project / "baselines" / "nvidia-h200" / "test_square.json").read_bytes() == before
+
+
+def test_status_counts_sessions_and_cards(project: Path) -> None:
+    store(project, later(1), later(2, uuid="GPU-2"))
+    other = run(record(f"{NODEID}2", main=measured()), id="other", started_at="2026-11-19T00:00:00Z")
+    store(project, other)
+    gpuperf("baseline", "accept", "later-1", "later-2")
+    gpuperf("baseline", "accept", "other")
+    assert gpuperf("baseline", "status").output.splitlines()[1] == (
+        "  test_square: 2 tests, 1 to 2 sessions, 2 cards, newest 2026-11-22 (commit c0ffee1), "
+        "oldest 2026-11-19 (commit c0ffee1)"
+    )
+
+
+def test_status_shows_stale_tests_and_tests_without_baseline(project: Path) -> None:
+    store(
+        project,
+        run(record("t/test_a.py::old", main=measured()), record("t/test_a.py::kept", main=measured())),
+    )
+    gpuperf("baseline", "accept")
+    store(
+        project,
+        run(
+            record("t/test_a.py::kept", main=measured()),
+            record("t/test_a.py::added", main=measured()),
+            record("t/test_b.py::test", main=measured()),
+            id="29990101-000000-0000",
+        ),
+    )
+    assert gpuperf("baseline", "status").output.splitlines() == [
+        "nvidia-h200: beside run 29990101-000000-0000, commit c0ffee1, 2026-11-20",
+        "  test_a: 2 tests, 1 session, 1 card, newest 2026-11-20 (commit c0ffee1)",
+        "    not in the run: t/test_a.py::old",
+        "    without baseline: t/test_a.py::added",
+        "  test_b: no baseline",
+        "    without baseline: t/test_b.py::test",
+    ]
+
+
+def test_status_of_an_empty_project(project: Path) -> None:
+    assert gpuperf("baseline", "status").output == "no baselines in baselines\n"
+
+
+def test_status_needs_no_run(project: Path) -> None:
+    store(project, one_test())
+    gpuperf("baseline", "accept", "--baselines", "elsewhere/baselines")
+    output = gpuperf("baseline", "status", "--root", "elsewhere").output
+    assert output.splitlines()[0] == "nvidia-h200: no run of it at hand"
+
+
+def test_names_from_a_run_cannot_steer_the_terminal(project: Path) -> None:
+    store(project, run(record("t/test_a.py::\x1b[31mred", main=measured())))
+    assert "\x1b" not in gpuperf("baseline", "diff").output
+
+
+def test_tolerance_of_the_configuration_decides_what_moved(project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\ngpuperf_tolerance = 50\n", encoding="utf-8")
+    store(project, one_test(time_us=5.0))
+    gpuperf("baseline", "accept")
+    store(project, run(record(main=measured(6.0)), id="29990101-000000-0000"))
+    assert gpuperf("baseline", "diff", "--exit-code").exit_code == 0
+    assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "5").exit_code == 1

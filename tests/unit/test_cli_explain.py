@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Run
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import record, run, timing
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import MetricValue
+
+CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+NODEID = "t/test_a.py::test_square"
+FAST: dict[str, MetricValue] = {
+    "duration_us": 50.0,
+    "sm_throughput": 10.0,
+    "memory_throughput": 85.0,
+    "dram_throughput": 85.0,
+    "waves": 8.0,
+    "registers_per_thread": 32.0,
+}
+SLOW: dict[str, MetricValue] = {
+    **FAST,
+    "memory_throughput": 40.0,
+    "dram_throughput": 40.0,
+    "duration_us": 90.0,
+}
+
+
+def measured(metrics: dict[str, MetricValue], time_us: float, name: str = "square_kernel") -> Measurement:
+    kernels = (KernelProfile(name=name, metrics=metrics),)
+    return Measurement(timing=timing(time_us), profile=Profile(kernels=kernels, combined=metrics))
+
+
+def store(project: Path, *tests: Measurement) -> Run:
+    names = [NODEID, "t/test_a.py::test_other"]
+    kept = run(*(record(name, main=one) for name, one in zip(names, tests, strict=False)))
+    RunStore(project / ".gpuperf").write(kept)
+    return kept
+
+
+def shown(*arguments: str, status: int = 0) -> list[str]:
+    result = CliRunner().invoke(main, ["explain", *arguments])
+    assert result.exit_code == status, result.output
+    return result.output.splitlines()
+
+
+def test_the_newest_run_is_explained_test_by_test(project: Path) -> None:
+    store(project, measured(FAST, 50.0))
+    assert shown() == [
+        "NVIDIA H200, triton 3.6, commit c0ffee1",
+        "",
+        NODEID,
+        "  square_kernel, 50.0 µs",
+        "    memory-bound: DRAM is at 85 % of its peak",
+        "      next: fewer bytes: neighbouring kernels fused, smaller types, what is read twice kept in L2",
+    ]
+    assert shown("latest") == shown() == shown(f".gpuperf/runs/{run().id}/run.json")
+
+
+def test_a_test_is_chosen_by_a_part_of_its_name_or_by_a_kernel(project: Path) -> None:
+    store(project, measured(FAST, 50.0), measured(FAST, 50.0, name="other_kernel"))
+    assert [text for text in shown("latest", "::test_sq") if "::" in text] == [NODEID]
+    assert [text for text in shown("latest", "^other_k") if "::" in text] == ["t/test_a.py::test_other"]
+    assert [text for text in shown("::test_square") if "::" in text] == [NODEID]
+    assert [text for text in shown("::test_other", "^other_k") if "::" in text] == ["t/test_a.py::test_other"]
+    (error,) = shown("::test_square", "^other_k", status=2)
+    assert "has no counters of a test or kernel '^other_k'" in error
+    (error,) = shown("latest", "coffee", status=2)
+    assert "has no counters of a test or kernel 'coffee'" in error
+
+
+def test_parameters_in_a_test_s_name_are_no_regex(project: Path) -> None:
+    kernel = measured(FAST, 50.0, name="gemm_64x128")
+    RunStore(project / ".gpuperf").write(
+        run(record("t/test_a.py::test_gemm[448-1]", main=kernel), record("t/test_a.py::test_x", main=kernel))
+    )
+    assert [text for text in shown("latest", "[448-1]") if "::" in text] == ["t/test_a.py::test_gemm[448-1]"]
+
+
+def test_what_changed_since_the_baseline_comes_with_the_largest_mover_first(project: Path) -> None:
+    known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
+    accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
+    store(project, measured({**SLOW, "registers_per_thread": 40.0}, 90.0))
+    lines = shown()
+    assert lines[lines.index("  since the baseline:") :] == [
+        "  since the baseline:",
+        "    time_us 90 is 80.0 % slower than the baseline 50 "
+        "(+78.5 to +81.5 %, finds 1.7 % and more, 1 session, hot)",
+        "    duration_us 50 -> 90 (+80.0 %)",
+        "    memory_throughput 85 -> 40 (-52.9 %)",
+        "    dram_throughput 85 -> 40 (-52.9 %)",
+        "    registers_per_thread 32 -> 40 (+25.0 %)",
+        "    now latency-bound",
+        "    no longer memory-bound",
+    ]
+
+
+def test_counters_that_moved_without_a_regression_are_left_out(project: Path) -> None:
+    known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
+    accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
+    store(project, measured({**FAST, "memory_throughput": 82.0}, 50.5))
+    assert "  since the baseline:" not in shown()
+
+
+def test_what_only_one_side_measured_has_not_come_or_gone(project: Path) -> None:
+    known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
+    accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
+    store(project, measured({**SLOW, "bank_conflict_pct": 40.0}, 90.0))
+    lines = shown()
+    assert "    now latency-bound" in lines
+    assert any(text.startswith("    bank-conflicts: ") for text in lines)
+
+
+def unpacked(name: str, folder: Path) -> str:
+    path = folder / name.removesuffix(".gz")
+    path.write_bytes(gzip.decompress((CAPTURES / name).read_bytes()))
+    return str(path)
+
+
+def test_a_report_of_ncu_is_explained(project: Path) -> None:
+    pytest.importorskip("ncu_report")
+    report = unpacked("triton_square_gemm_set_full.ncu-rep.gz", project)
+    assert [text for text in shown(report, "matmul") if not text.startswith("    ")] == [
+        "matmul_kernel, 201 µs, 42 % of the time",
+        "  memory-bound: L2 is at 83 % of its peak",
+        "matmul_kernel, 276 µs, 58 % of the time",
+        "  memory-bound: L2 is at 87 % of its peak",
+    ]
+
+
+def test_a_gzipped_file_says_what_the_file_itself_does(project: Path) -> None:
+    name = "torch_mixed_raw_wide.csv.gz"
+    assert shown(str(CAPTURES / name), "^square") == shown(unpacked(name, project), "^square")
+
+
+@pytest.mark.parametrize("name", ["torch_mixed_raw_wide.csv.gz", "torch_mixed_details_long.csv.gz"])
+def test_csv_of_ncu_is_explained(project: Path, name: str) -> None:
+    lines = shown(unpacked(name, project), "^square_kernel")
+    assert lines[:2] == ["square_kernel, 64.5 µs", "  memory-bound: DRAM is at 79 % of its peak"]
+
+
+def test_the_longest_launches_of_a_large_file_are_explained(project: Path) -> None:
+    lines = shown(unpacked("torch_mixed_raw_wide.csv.gz", project))
+    assert sum(" % of the time" in text and not text.startswith(" ") for text in lines) == 20
+    assert lines[-1] == "and 6 shorter launches; a regex chooses among them"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "there is no run 'nowhere'"),
+        (["some.txt"], "no CSV header of ncu's"),
+        (["latest", "("], "kernel regex '(' asked for is broken"),
+    ],
+)
+def test_what_cannot_be_explained_is_named(project: Path, arguments: list[str], said: str) -> None:
+    (project / "some.txt").write_text("hello")
+    store(project, measured(FAST, 50.0))
+    assert said in "\n".join(shown(*arguments, status=2))
+
+
+def test_a_kernel_that_a_file_does_not_hold_is_named(project: Path) -> None:
+    (error,) = shown(unpacked("torch_mixed_raw_wide.csv.gz", project), "coffee", status=2)
+    assert "no kernel of torch_mixed_raw_wide.csv matches 'coffee'; it holds square_kernel, " in error

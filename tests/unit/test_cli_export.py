@@ -1,0 +1,187 @@
+"""`gpuperf export`."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import Measurement, Timing
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import NODEID, measured, one_test, record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run, TimingMode
+
+
+def export(project: Path, exported: Run, *args: str) -> Result:
+    RunStore(project / ".gpuperf").write(exported)
+    return CliRunner().invoke(main, ["export", exported.id, *args])
+
+
+def timed(*blocks_us: float, mode: TimingMode = "hot") -> Measurement:
+    mean = sum(blocks_us) / max(1, len(blocks_us)) or 5.0
+    return Measurement(
+        timing=Timing(mode=mode, time_us=mean, spread_pct=1.0, blocks_us=blocks_us, calls_per_block=10)
+    )
+
+
+def benchmarks(project: Path, exported: Run) -> list[dict[str, Any]]:
+    pytest.importorskip("pytest_benchmark")
+    result = export(project, exported, "--format", "pytest-benchmark")
+    assert result.exit_code == 0, result.output
+    return list(json.loads(result.stdout)["benchmarks"])
+
+
+def pytest_benchmark(*args: str) -> str:
+    command = [sys.executable, "-m", "pytest_benchmark", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_csv_on_standard_output_is_the_frame(project: Path) -> None:
+    one = one_test(counters={"occupancy_limiter": "registers"})
+    result = export(project, one, "--format", "csv")
+    read = pd.read_csv(io.StringIO(result.stdout), keep_default_na=False, na_values={"value": [""]})
+    frame = one.to_frame()
+    assert list(read.columns) == list(frame.columns)
+    for column in ("nodeid", "metric", "mode", "value", "unit", "text"):
+        assert read[column].equals(frame[column].astype(read[column].dtype))
+
+
+def test_the_newest_run_is_exported_unless_named(project: Path) -> None:
+    for run_id, time_us in (("20261119-0", 4.0), ("20261120-0", 5.0)):
+        RunStore(project / ".gpuperf").write(run(record(main=measured(time_us)), id=run_id))
+    result = CliRunner().invoke(main, ["export", "--format", "csv"])
+    assert "20261120-0" in result.stdout
+    assert "20261119-0" not in result.stdout
+
+
+def test_json_is_a_list_of_rows(project: Path) -> None:
+    rows = json.loads(export(project, one_test(), "--format", "json").stdout)
+    (time,) = [row for row in rows if row["metric"] == "time_us"]
+    assert (time["nodeid"], time["value"], time["launch"], time["failed"]) == (NODEID, 5.3, None, False)
+    assert time["date"].startswith("2026-11-20T17:30:12")
+
+
+def test_a_file_is_written_where_asked_for(project: Path) -> None:
+    result = export(project, one_test(), "--format", "csv", "-o", "out/run.csv")
+    assert result.output == "wrote out/run.csv (1 test)\n"
+    assert (project / "out/run.csv").read_text().startswith("nodeid,label,kernel")
+
+
+def test_a_file_that_cannot_be_written_is_one_line(project: Path) -> None:
+    (project / "taken").write_text("")
+    result = export(project, one_test(), "--format", "csv", "-o", "taken/run.csv")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("gpuperf: error: taken/run.csv cannot be written: ")
+
+
+def test_parquet_reads_back_as_the_frame(project: Path) -> None:
+    pytest.importorskip("pyarrow")
+    one = one_test(counters={"occupancy_limiter": "registers", "waves": 2.0})
+    assert export(project, one, "--format", "parquet", "-o", "run.parquet").exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_parquet("run.parquet"), one.to_frame(), check_dtype=False)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *args: None if name == "pyarrow" else find(name, *args)
+    )
+    result = export(project, one_test(), "--format", "parquet", "-o", "run.parquet")
+    assert result.exit_code == 2
+    assert "pip install pyarrow" in result.stderr
+    assert not (project / "run.parquet").exists()
+
+
+def test_parquet_wants_a_file(project: Path) -> None:
+    result = export(project, one_test(), "--format", "parquet")
+    assert result.exit_code == 2
+    assert "add -o FILE" in result.stderr
+
+
+def test_pytest_benchmark_missing_says_what_to_install(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pytest_benchmark", None)
+    result = export(project, one_test(), "--format", "pytest-benchmark")
+    assert result.exit_code == 2
+    assert "pip install pytest-benchmark" in result.stderr
+
+
+def test_blocks_become_rounds_in_seconds(project: Path) -> None:
+    (one,) = benchmarks(project, run(record(main=timed(4.0, 5.0, 9.0))))
+    stats = one["stats"]
+    assert stats["data"] == [4e-6, 5e-6, 9e-6]
+    assert (stats["min"], stats["median"], stats["max"]) == (4e-6, 5e-6, 9e-6)
+    assert (stats["rounds"], stats["iterations"]) == (3, 10)
+    assert stats["ops"] == pytest.approx(1 / 6e-6)
+
+
+def test_a_time_without_its_blocks_is_one_round(project: Path) -> None:
+    (one,) = benchmarks(project, run(record(main=timed())))
+    assert one["stats"]["data"] == [5e-6]
+
+
+def test_benchmarks_are_named_as_pytest_benchmark_names_them(project: Path) -> None:
+    nodeid = "t/test_a.py::TestA::test_k[a::b-[1]]"
+    main_, other = benchmarks(project, run(record(nodeid, main=timed(5.0), other=timed(5.0, mode="cold"))))
+    assert main_["name"] == "test_k[a::b-[1]]"
+    assert main_["fullname"] == nodeid
+    assert main_["param"] == "a::b-[1]"
+    assert main_["group"] == "hot"
+    assert other["name"] == "test_k[a::b-[1]] (other)"
+    assert other["fullname"] == f"{nodeid} (other)"
+    assert other["group"] == "cold"
+
+
+def test_failed_tests_are_left_out(project: Path) -> None:
+    tests = [
+        record("t.py::test_raised", failure="RuntimeError", main=timed(5.0)),
+        record("t.py::test_wrong", main=measured(correct=False)),
+        record("t.py::test_right", main=measured()),
+    ]
+    assert [one["name"] for one in benchmarks(project, run(*tests))] == ["test_right"]
+
+
+def test_a_run_without_times_is_no_benchmark_file(project: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    result = export(project, one_test(time_us=None), "--format", "pytest-benchmark")
+    assert result.exit_code == 2
+    assert "has no time of a test that passed" in result.stderr
+
+
+def test_neither_host_nor_user_is_named(project: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    machine = json.loads(export(project, one_test(), "--format", "pytest-benchmark").stdout)["machine_info"]
+    assert machine["node"] == ""
+    assert machine["gpu"] == "NVIDIA H200"
+
+
+def test_pytest_benchmark_compares_two_exported_runs(project: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    for run_id, time_us in (("before", 5.0), ("after", 10.0)):
+        one = run(record(main=timed(time_us, time_us)), id=run_id)
+        assert export(project, one, "--format", "pytest-benchmark", "-o", f"{run_id}.json").exit_code == 0
+    shown = pytest_benchmark("compare", "before.json", "after.json", "--columns=min,median")
+    assert "benchmark 'hot': 2 tests" in shown
+    assert "test_triton[1823x781] (before)      5.0000 (1.0)" in shown
+    assert "test_triton[1823x781] (after)      10.0000 (2.00)" in shown
+
+
+def test_pytest_benchmark_draws_a_histogram(project: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    pytest.importorskip("pygal", reason="histograms of pytest-benchmark need pygal")
+    export(project, run(record(main=timed(4.0, 5.0))), "--format", "pytest-benchmark", "-o", "a.json")
+    pytest_benchmark("compare", "a.json", "--histogram=drawn")
+    assert "test_triton" in (project / "drawn-hot.svg").read_text()

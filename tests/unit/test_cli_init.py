@@ -1,0 +1,274 @@
+"""`gpuperf init` in repositories of many kinds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.init.plan import packaged
+
+ROOT = Path(__file__).parents[2]
+SUITE = "perf/test_perf_example.py"
+CONFTEST = "perf/conftest.py"
+WORKFLOWS = [".github/workflows/gpuperf.yml", ".github/workflows/replay.yml"]
+OURS = "pytest-gpuperf\ntorch\n" + "".join(
+    f'{name}; sys_platform == "linux"\n' for name in ("triton", "ncu-report")
+)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One that has a package and nothing else."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def init(*arguments: str, status: int = 0) -> list[str]:
+    result: Result = CliRunner().invoke(main, ["init", *arguments])
+    assert result.exit_code == status, result.output
+    return result.output.splitlines()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".git" not in path.relative_to(folder).parts
+    }
+
+
+def tox(key: str, *arguments: str) -> str:
+    """What tox makes of the environment."""
+    command = [sys.executable, "-m", "tox", "config", "-e", "gpuperf", "-k", key, *arguments]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    head, _, values = shown.partition(f"{key} =")
+    assert head == "[testenv:gpuperf]\n"
+    return "".join(f"{line.strip()}\n" for line in values.strip().splitlines())
+
+
+def test_what_was_written_and_what_to_type_next_is_said(repository: Path) -> None:
+    assert init() == [
+        f"wrote     {SUITE}: a suite to put your kernels into",
+        f"wrote     {CONFTEST}: leaves it out where the plugin or torch is missing",
+        "wrote     tox.ini: the tox environment gpuperf",
+        f"wrote     {WORKFLOWS[0]}: measures on your runner with a GPU",
+        f"wrote     {WORKFLOWS[1]}: judges the recording again on a hosted runner",
+        "wrote     .gitignore: .gpuperf/, where runs are kept",
+        "",
+        "Next, on a machine with a GPU:",
+        "  gpuperf doctor                              is it ready to measure?",
+        "  pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline",
+        "  gpuperf recording add                       what machines without a GPU replay",
+        "Commit what these write into baselines/, and the workflows not before: replay.yml",
+        "fails as long as there is no recording. From then on, with a GPU or without:",
+        "  pytest --gpuperf perf",
+    ]
+    written = {SUITE, CONFTEST, *WORKFLOWS, "tox.ini", ".gitignore"}
+    assert content(repository).keys() == {*written, "pyproject.toml"}
+
+
+def test_typed_again_it_changes_nothing_and_says_so(repository: Path) -> None:
+    init()
+    before = content(repository)
+    lines = init()
+    assert all(line.startswith("kept ") for line in lines[:-1])
+    assert lines[-1] == "nothing to write: all of it is there"
+    assert content(repository) == before
+
+
+def test_what_is_missing_is_written_again(repository: Path) -> None:
+    init()
+    (repository / SUITE).unlink()
+    assert [line for line in init() if line.startswith("wrote")] == [
+        f"wrote     {SUITE}: a suite to put your kernels into"
+    ]
+
+
+@pytest.mark.parametrize("name", [SUITE, WORKFLOWS[0]])
+def test_a_file_that_differs_is_never_overwritten(repository: Path, name: str) -> None:
+    (repository / name).parent.mkdir(parents=True)
+    (repository / name).write_text("mine\n", encoding="utf-8")
+    assert f"kept      {name}: yours differs; remove it to have it written anew" in init()
+    assert (repository / name).read_text(encoding="utf-8") == "mine\n"
+
+
+def test_a_suite_of_ones_own_needs_no_example(repository: Path) -> None:
+    init()
+    (repository / SUITE).rename(repository / "perf" / "test_mine.py")
+    (repository / CONFTEST).unlink()
+    assert init()[0] == "kept      perf/test_mine.py: your suite is there, so no example is needed"
+    assert not (repository / SUITE).exists()
+    assert not (repository / CONFTEST).exists()
+
+
+@pytest.mark.parametrize("there", ["", "build/\n", "build/", "build/\r\n*.so\r\n"])
+def test_git_ignores_the_runs_besides_what_it_ignored(repository: Path, there: str) -> None:
+    (repository / ".gitignore").write_bytes(there.encode())
+    init()
+    after = (repository / ".gitignore").read_bytes().decode()
+    assert after.startswith(there)
+    assert after.splitlines() == [*there.splitlines(), ".gpuperf/"]
+    assert after.endswith("\r\n" if "\r" in there else "\n")
+
+
+@pytest.mark.parametrize("line", [".gpuperf", "/.gpuperf/", ".gpuperf/  "])
+def test_git_is_told_once(repository: Path, line: str) -> None:
+    (repository / ".gitignore").write_text(line, encoding="utf-8")
+    assert "kept      .gitignore: has .gpuperf/" in init()
+    assert (repository / ".gitignore").read_text(encoding="utf-8") == line
+
+
+def test_workflows_are_left_out_where_github_does_not_look(repository: Path) -> None:
+    below = repository / "packages" / "kernels"
+    below.mkdir(parents=True)
+    assert any("kept      packages/kernels/.github/workflows: left out" in line for line in init(str(below)))
+    assert content(below).keys() == {SUITE, CONFTEST, "tox.ini", ".gitignore"}
+
+
+def test_no_repository_is_no_obstacle_and_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "not in a git repository: baselines are to be committed, so type `git init`" in init()
+    assert (tmp_path / SUITE).exists()
+
+
+def test_a_link_stays_a_link(repository: Path) -> None:
+    (repository / "shared.ini").write_text("[tox]\n", encoding="utf-8")
+    (repository / "tox.ini").symlink_to("shared.ini")
+    init()
+    assert (repository / "tox.ini").is_symlink()
+    assert "[testenv:gpuperf]" in (repository / "shared.ini").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "said"),
+    [
+        ("tox.ini", b"[tox]\n[tox]\n", "tox.ini cannot be read: "),
+        ("tox.ini", b"\xff", "is no text; expected UTF-8"),
+        ("setup.cfg", b"no section", "setup.cfg cannot be read: "),
+        ("pyproject.toml", b"[project", "pyproject.toml cannot be read: "),
+        (".gitignore", b"\xff", "is no text; expected UTF-8"),
+        ("perf", b"", "test_perf_example.py cannot be read: Not a directory"),
+    ],
+)
+def test_nothing_is_written_where_something_is_broken(
+    repository: Path, name: str, broken: bytes, said: str
+) -> None:
+    (repository / name).write_bytes(broken)
+    before = content(repository)
+    [line] = init(status=2)
+    assert line.startswith("gpuperf: error: ")
+    assert said in line
+    assert content(repository) == before
+
+
+def test_nothing_is_written_where_one_file_cannot_be(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = content(repository)
+    monkeypatch.setattr("os.fsync", full)
+    [line] = init(status=2)
+    assert line.startswith("gpuperf: error: nothing was written: [Errno 28] No space left on device")
+    assert content(repository) == before
+
+
+@pytest.mark.parametrize("folder", ["missing", "pyproject.toml"])
+def test_dir_has_to_be_a_directory(repository: Path, folder: str) -> None:
+    assert folder in init(folder, status=2)[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "dependencies"),
+    [
+        ("tox.ini", "[tox]\nenv_list = py\n\n[testenv]\ndeps = numpy\npass_env = MINE_*\n", "numpy\n"),
+        ("tox.ini", "[testenv]\r\ndeps =\r\n    numpy\r\npassenv = MINE_*\r\n", "numpy\n"),
+        ("tox.ini", "[flake8]\nmax-line-length = 100", ""),
+        (
+            "setup.cfg",
+            "[metadata]\nname = mine\n\n[tox:tox]\nenvlist = py\n[testenv]\ndeps = numpy\n",
+            "numpy\n",
+        ),
+        ("tox.toml", '[env_run_base]\ndeps = ["numpy"]\npass_env = ["MINE_*"]\n', "numpy\n"),
+        ("tox.toml", 'env_list = ["py"]\n[env.py]\ndeps = ["numpy"]\n', ""),
+        ("pyproject.toml", '[tool.tox.env_run_base]\ndeps = ["numpy"]\n\n[tool.ruff]\n', "numpy\n"),
+        (
+            "pyproject.toml",
+            '[tool.tox]\nlegacy_tox_ini = """\n[testenv]\ndeps = numpy\n"""\n[tool.ruff]\nfix = true\n',
+            "numpy\n",
+        ),
+    ],
+    ids=["ini", "CRLF", "no [tox]", "setup.cfg", "toml", "toml, no base", "pyproject", "legacy"],
+)
+def test_tox_has_the_environment_where_the_repository_keeps_them(
+    repository: Path, name: str, there: str, dependencies: str
+) -> None:
+    pytest.importorskip("tox")
+    project = '[project]\nname = "mine"\n\n' if name == "pyproject.toml" else ""
+    (repository / name).write_bytes((project + there).encode())
+    assert f"added to  {name}: the tox environment gpuperf" in init()
+    assert {path for path in content(repository) if "tox" in path} == {name} - {"setup.cfg", "pyproject.toml"}
+    assert tox("deps") == dependencies + OURS
+    assert tox("commands") == "pytest --gpuperf perf\n"
+    assert tox("commands", "--", "perf", "-k", "square") == "pytest --gpuperf perf -k square\n"
+    assert {"CUDA_*", "CI"} | ({"MINE_*"} if "MINE" in there else set()) <= set(tox("pass_env").split())
+    after = (repository / name).read_bytes()
+    assert (b"\r\n" in after) == ("\r\n" in there)
+    assert after.count(b"\r\n") in (0, after.count(b"\n"))
+    init()
+    assert (repository / name).read_bytes() == after
+
+
+def test_what_is_no_package_is_not_installed_and_imported_all_the_same(repository: Path) -> None:
+    pytest.importorskip("tox")
+    (repository / "pyproject.toml").write_text("[tool.ruff]\n", encoding="utf-8")
+    init()
+    assert tox("skip_install") == "True\n"
+    assert tox("commands") == "python -m pytest --gpuperf perf\n"
+
+
+@pytest.mark.parametrize("section", ["testenv:gpuperf", "testenv:{py, gpuperf}"])
+def test_an_environment_of_that_name_is_kept(repository: Path, section: str) -> None:
+    text = f"[{section}]\ncommands = true\n"
+    (repository / "tox.ini").write_text(text, encoding="utf-8")
+    assert "kept      tox.ini: has the environment gpuperf" in init()
+    assert (repository / "tox.ini").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[tool]\ntox = { env_list = ["py"] }\n',
+        '[tool.tox]\nenv = { py = { deps = ["numpy"] } }\n',
+        '[tool.tox]\nlegacy_tox_ini = "[tox]\\nenv_list = py"\n',
+    ],
+    ids=["inline table", "inline environments", "escaped"],
+)
+def test_what_cannot_be_added_to_is_left_to_its_owner(repository: Path, text: str) -> None:
+    (repository / "pyproject.toml").write_text(text, encoding="utf-8")
+    lines = init()
+    said = lines.index("kept      pyproject.toml: is written so that only you can add to it")
+    assert lines[said + 1].startswith(("    [tool.tox.env.gpuperf]", "    [testenv:gpuperf]"))
+    assert any("--gpuperf" in line for line in lines[said:])
+    assert lines[-1] == "  pytest --gpuperf perf"
+    assert "nothing to write: all of it is there" not in init()
+    assert (repository / "pyproject.toml").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_the_workflows_are_those_of_this_repository(name: str) -> None:
+    ours = (ROOT / name).read_text(encoding="utf-8")
+    for here, there in {
+        "tox run -e suites -- suites ": "tox run -e gpuperf -- perf ",
+        "tox run -e tests,lint,types,suites\n": "tox run -e gpuperf\n",
+    }.items():
+        ours = ours.replace(here, there)
+    assert packaged(Path(name).name) == ours

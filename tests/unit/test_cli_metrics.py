@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.measure.cupti import cupti_host
+from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.metrics.presets import PRESETS
+
+
+def shown(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(main, ["metrics", *arguments])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_all_metrics_are_listed_by_the_section_of_ncu_that_shows_them() -> None:
+    text = shown()
+    assert text.splitlines()[-1] == f"{len(METRICS)} metrics; --chip shows the names and passes of one chip"
+    speed = text.partition("\nSpeedOfLight\n")[2]
+    assert speed.startswith("  duration_us")
+    assert all(f"\n  {name} " in text for name in METRICS)
+
+
+def test_a_metric_shows_its_names_on_all_chips() -> None:
+    assert shown("--find", "bytes read").splitlines() == [
+        "MemoryWorkloadAnalysis_Tables",
+        "  dram_read_bytes  byte  lower  state",
+        "      bytes read from DRAM",
+        "      dram__bytes_read.sum",
+        "      dram__bytes_op_read.sum on gb202",
+        "      not on ga10b, gb10b, gb20b",
+        "1 metric; --chip shows the names and passes of one chip",
+    ]
+
+
+def test_a_chip_has_its_own_names_and_passes(cupti_host_library: None) -> None:
+    assert shown("--chip", "gb202", "--find", "bytes read").splitlines() == [
+        "MemoryWorkloadAnalysis_Tables",
+        "  dram_read_bytes  byte  lower  state  1 pass",
+        "      bytes read from DRAM",
+        "      dram__bytes_op_read.sum",
+        "1 metric, 1 pass together on GB202",
+    ]
+
+
+def test_what_a_chip_lacks_is_unavailable_there(cupti_host_library: None) -> None:
+    text = shown("--chip", "12.0", "--find", "warpgroup matrix")
+    assert "  stall.gmma    %    state  unavailable on GB202\n" in text
+    assert text.endswith("2 metrics, no passes together on GB202\n")
+
+
+def test_a_preset_says_its_passes(cupti_host_library: None) -> None:
+    text = shown("--chip", "GH100", "--preset", "one-pass")
+    assert text.splitlines()[-1] == f"{len(PRESETS['one-pass'])} metrics, 1 pass together on GH100"
+
+
+def test_without_a_library_the_command_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupti_host, "libraries", list)
+    cupti_host._ask.cache_clear()
+    text = shown("--chip", "gh100", "--find", "gmma")
+    cupti_host._ask.cache_clear()
+    assert "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio" in text
+    assert "passes are not known: no CUPTI library was found here" in text
+    assert "pip install 'nvidia-cuda-cupti<13.2'" in text
+
+
+def test_json_holds_what_the_table_shows(cupti_host_library: None) -> None:
+    (row,) = json.loads(shown("--chip", "gh100", "--find", "l2_hit_rate", "--json"))
+    assert row["ncu"] == ["lts__t_sector_hit_rate.pct"]
+    assert (row["unit"], row["better"], row["tier"]) == ("%", "higher", "state")
+    assert (row["available"], row["passes"]) == (True, 2)
+    assert row["presets"] == ["default", "memory"]
+    assert "gb20b" in row["chips"]
+    (elsewhere,) = json.loads(shown("--chip", "ga100", "--find", "stall.gmma", "--json"))
+    assert (elsewhere["available"], elsewhere["passes"], elsewhere["ncu"]) == (False, None, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--find", "coffee"], "no metric has 'coffee' in a name"),
+        (["--chip", "gx1"], "there is no chip 'gx1'; expected one of gv100"),
+        (
+            ["--preset", "sol,stals"],
+            "there is no preset 'stals' in --preset; expected one or more",
+        ),
+    ],
+)
+def test_what_there_is_not_is_named(arguments: list[str], said: str) -> None:
+    assert said in shown(*arguments, status=2)

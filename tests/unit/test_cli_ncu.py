@@ -1,0 +1,250 @@
+"""`gpuperf ncu`, on what ncu wrote on an H200."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from ncu_command import (
+    FULL,
+    LONG,
+    WARNINGS,
+    WIDE,
+    as_csv,
+    as_json,
+    go_to_captures,
+    needs_ncu_report,
+    run,
+    shown,
+)
+from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.metrics.presets import PRESETS
+
+
+@pytest.fixture(autouse=True)
+def _in_the_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_to_captures(monkeypatch)
+
+
+@needs_ncu_report
+def test_a_report_is_a_line_for_each_launch_and_one_for_all() -> None:
+    assert shown(FULL, "--rules=none")[:6] == [
+        "kernel             grid  block  regs  duration  SOL sm/mem  occupancy  top stall",
+        "-" * 91,
+        "#0 square_kernel   1823    128    22   4.64 µs     11/45 %   55/100 %  long_scoreboard 70 %",
+        "#1 matmul_kernel  32x32    256   110    201 µs     70/83 %    25/25 %  barrier 30 %",
+        "#2 matmul_kernel  64x32    256    60    276 µs     52/86 %    37/38 %  long_scoreboard 36 %",
+        "all 3                            110    481 µs     59/84 %       32 %  long_scoreboard 34 %",
+    ]
+
+
+@needs_ncu_report
+def test_the_way_the_row_of_all_was_made_is_said() -> None:
+    assert " ".join(shown(FULL, "--rules=none")[7:]) == (
+        "all 3, weighted means: sm_throughput, achieved_occupancy by cycles; memory_throughput by duration;"
+        "   stalls by warp cycles"
+    )
+    rates = ("--rules=none", "--metric=l1_hit_rate", "--metric=l2_hit_rate")
+    for file, weight in ((FULL, "sectors"), (LONG, "duration")):
+        text = " ".join(" ".join(shown(file, *rates)).split())
+        assert f"l1_hit_rate, l2_hit_rate by {weight}" in text
+
+
+def test_wide_and_long_csv_give_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    of_raw, of_details = (shown(path, "--rules=none")[:29] for path in (WIDE, LONG))
+    assert len(of_raw[-1]) > len(of_details[-1])
+    # The details page has no stalls, the last column.
+    assert [line[: len(of_details[0])].rstrip() for line in of_raw] == of_details
+
+
+def test_one_launch_has_no_row_of_all() -> None:
+    lines = shown(LONG, "--kernel=^square", "--rules=none")
+    assert len(lines) == 3
+    assert lines[2].startswith("#0 square_kernel  8192    256    28   64.5 µs      6/79 %   77/100 %")
+
+
+def test_launches_keep_their_numbers_when_others_are_left_out() -> None:
+    assert [kernel["launch"] for kernel in as_json(LONG, "--kernel=DigitCumSum")] == [8, 11, 14, 17]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 160, 250])
+@pytest.mark.parametrize("arguments", [[], ["--preset=sol"], ["--preset=all"], ["--compare", LONG]])
+def test_no_line_is_wider_than_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for line in shown(WIDE, "--kernel=square|nvjet|Digit", *arguments):
+        # Numbers are never cut, nor is a word of a sentence.
+        assert len(line) <= max(columns, 82), line
+
+
+def test_a_wide_terminal_has_long_names_cut_so_that_a_launch_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    lines = shown(WIDE, "--kernel=sm80|nvjet")
+    assert lines[2].startswith("#2 nvjet_sm90_tst_256…4x4_1x2_h_bz_coopA_NNT")
+    assert lines[3].startswith("#3 sm80_xmma_gemm_f32…cute_kernel__5x_cublas")
+    assert lines[4].startswith("all 2")
+
+
+@needs_ncu_report
+def test_rules_come_below_the_largest_estimate_first() -> None:
+    lines = shown(FULL, "--kernel=square")
+    start = lines.index("ncu's rules, by estimated speedup (local: of one part of the GPU)")
+    assert lines[start + 1] == "#0 square_kernel"
+    heads = [line for line in lines[start:] if line.startswith("  ") and not line.startswith("   ")]
+    assert [head.partition(":")[0].strip() for head in heads] == [
+        "94.1 % local, Low Utilization",
+        "55.1 % local, Issue Slot Utilization",
+        "55.1 % or 2.56 µs, Long Scoreboard Stalls",
+    ]
+    assert lines[-1] == "… 14 more; --rules=all shows them, and all in full"
+
+
+def test_all_rules_are_shown_in_full_where_asked_for() -> None:
+    text = " ".join(" ".join(shown(LONG, "--kernel=^square", "--rules=all")).split())
+    assert "49.5 % local, CPIStall: On average, each warp of this workload spends 90.1 cycles" in text
+    assert "49.4% of the total average of 182.1 cycles between issuing two instructions." in text
+    assert "optimization, SOLBottleneck: Memory is more heavily utilized than Compute" in text
+    assert "more; --rules" not in text
+
+
+def test_a_raw_page_says_nothing_of_rules() -> None:
+    assert "rule" not in run(WIDE).stdout
+    assert as_json(WIDE, "--kernel=^square")[0]["rules"] == []
+
+
+@needs_ncu_report
+def test_a_preset_is_a_column_for_each_launch() -> None:
+    lines = shown(FULL, "--preset=occupancy", "--rules=none")
+    table = lines[lines.index("") + 1 :]
+    assert table[0].split() == ["metric", "unit", "#0", "#1", "#2", "all", "3"]
+    rows = {line.split()[0]: line.split()[1:] for line in table[2:] if "  " in line.strip()}
+    assert rows["achieved_occupancy"] == ["%", "55.0", "24.5", "36.8", "31.8"]
+    assert rows["occupancy_limiter"] == ["warps", "registers", "shared_mem", "mixed"]
+    assert rows["registers_per_thread"] == ["register", "22", "110", "60", "110"]
+
+
+@needs_ncu_report
+def test_stalls_are_sorted_by_size() -> None:
+    lines = shown(FULL, "--preset=stalls", "--kernel=square", "--rules=none")
+    shares = [(line.split()[0], float(line.split()[2])) for line in lines if line.startswith("stall.")]
+    assert shares[:2] == [("stall.long_scoreboard", 69.9), ("stall.not_selected", 9.1)]
+    assert [share for _, share in shares] == sorted((share for _, share in shares), reverse=True)
+
+
+def test_a_preset_that_the_file_has_nothing_of_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+    path.write_text(f'{header}\n"0","gemm","Command line","launch__grid_size","","64"\n')
+    assert shown(str(path), "--preset=stalls")[-1] == "the file has none of these metrics"
+
+
+def test_a_metric_asked_for_by_name_is_shown_below() -> None:
+    lines = shown(WIDE, "--kernel=^square", "--metric=dram__bytes.sum.per_second", "--metric=l2_hit_rate")
+    assert "dram__bytes.sum.per_second  byte/s  3784539000000" in lines
+    assert "l2_hit_rate                 %                51.2" in lines
+
+
+@needs_ncu_report
+def test_json_is_a_list_of_kernels_with_their_launch_facts() -> None:
+    kernels = as_json(FULL, "--preset=launch")
+    assert [kernel["name"] for kernel in kernels] == ["square_kernel", "matmul_kernel", "matmul_kernel"]
+    first = kernels[0]
+    assert first["grid"] == [1823, 1, 1]
+    assert first["block"] == [128, 1, 1]
+    assert first["ranges"] == ["suites/test_square.py::test_triton[1823-781]"]
+    assert first["metrics"]["duration_us"] == {"value": 4.64, "unit": "us"}
+    assert first["metrics"]["registers_per_thread"] == {"value": 22.0, "unit": "register"}
+    assert list(first["metrics"]) == list(PRESETS["launch"])
+    rule = first["rules"][0]
+    assert (rule["rule"], rule["title"], rule["kind"]) == (
+        "HighPipeUtilization",
+        "Low Utilization",
+        "optimization",
+    )
+    assert rule["estimated_speedup_pct"] == pytest.approx(94.1086)
+    assert rule["scope"] == "local"
+
+
+def test_json_of_every_format_has_the_same_form() -> None:
+    of_raw, of_details = (as_json(path, "--preset=occupancy")[0] for path in (WIDE, LONG))
+    assert of_raw.keys() == of_details.keys()
+    assert of_raw["metrics"].keys() == of_details["metrics"].keys()
+    for name, metric in of_raw["metrics"].items():
+        other = of_details["metrics"][name]
+        assert metric["unit"] == other["unit"] == METRICS[name].unit
+        if isinstance(metric["value"], str):
+            assert metric["value"] == other["value"]
+        else:
+            assert metric["value"] == pytest.approx(other["value"], rel=0.005, abs=0.00501)
+
+
+def test_without_a_preset_json_has_all_metrics() -> None:
+    names = set(as_json(WIDE)[0]["metrics"])
+    assert {name for name in METRICS if name.startswith("stall.")} < names
+    assert names <= set(METRICS)
+
+
+def test_extents_that_an_older_ncu_did_not_say_are_null(tmp_path: Path) -> None:
+    path = tmp_path / "older.csv"
+    header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+    path.write_text(f'{header}\n"0","gemm","Command line","gpu__time_duration.sum","usecond","152.19"\n')
+    (kernel,) = as_json(str(path))
+    assert (kernel["grid"], kernel["block"]) == (None, None)
+    assert as_csv(str(path))[0] == {
+        "launch": "0",
+        "name": "gemm",
+        "demangled": "gemm",
+        "grid": "",
+        "block": "",
+        "duration_us": "152.19",
+    }
+
+
+def test_csv_is_a_row_for_each_launch() -> None:
+    rows = as_csv(LONG, "--preset=sol")
+    assert len(rows) == 26
+    assert list(rows[0])[:6] == ["launch", "name", "demangled", "grid", "block", "duration_us"]
+    assert rows[2]["name"] == "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
+    assert rows[2]["grid"] == "2x66x1"
+    assert float(rows[0]["duration_us"]) == 64.54
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gone.csv"], "there is no file gone.csv"),
+        ([LONG, "--kernel=a("], "the kernel regex 'a(' asked for is broken"),
+        ([LONG, "--kernel=nothing"], f"no kernel of {LONG} matches 'nothing'; it holds square_kernel"),
+        ([LONG, "--metric=stall.wait"], f"no kernel of {LONG} has a value for stall.wait"),
+        ([LONG, "--compare", WARNINGS, "--kernel=fill"], f"no kernel of {WARNINGS} matches 'fill'"),
+        (["README.md"], "README.md: the text has no CSV header of ncu's"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"gpuperf: error: {message}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_json_and_csv_exclude_each_other() -> None:
+    result = run(LONG, "--json", "--csv")
+    assert result.exit_code == 2
+    assert "--json and --csv exclude each other" in result.stderr
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.csv"
+    text = gzip.decompress(Path(LONG).read_bytes()).decode()
+    path.write_text(
+        text.replace("square_kernel", "\x1b[2Jsquare\x07").replace("On average", "\x1b]0;On average")
+    )
+    for arguments in ([], ["--rules=all"], ["--preset=launch"], ["--compare", WARNINGS]):
+        assert "\x1b" not in run(str(path), *arguments).stdout
+    assert as_json(str(path))[0]["name"] == "\x1b[2Jsquare\x07"

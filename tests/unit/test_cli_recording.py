@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec import structs
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import GpuInfo, Run
+from pytest_gpuperf.records.runs import RunStore, newest_recordings
+from run_builders import H200, NODEID, measured, one_test, record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def add(project: Path, added: Run, *args: str) -> Result:
+    RunStore(project / ".gpuperf").write(added)
+    return CliRunner().invoke(main, ["recording", "add", added.id, *args])
+
+
+def named(project: Path) -> list[str]:
+    return [recorded.id for recorded in newest_recordings(project / "baselines")]
+
+
+def of_tests(id: str, *names: str, gpu: GpuInfo = H200) -> Run:
+    tests = [record(f"t/test_a.py::{name}", main=measured()) for name in names]
+    return run(*tests, id=id, started_at=f"2026-11-2{len(id)}", gpu=gpu)
+
+
+def test_run_becomes_a_recording_of_its_gpu(project: Path) -> None:
+    result = add(project, one_test())
+    path = "baselines/nvidia-h200/recordings/20261120-173012-3f9a.json"
+    assert result.output == f"wrote {path} (1 test)\n"
+    assert newest_recordings(project / "baselines") == [one_test()]
+    assert CliRunner().invoke(main, ["recording", "list"]).output == (
+        f"{path}: NVIDIA H200, 2026-11-20, commit c0ffee1, 1 test\n"
+    )
+
+
+def test_counters_that_an_earlier_run_has_read_are_named(project: Path) -> None:
+    kept = measured(5.3, {"registers_per_thread": 32})
+    assert kept.profile is not None
+    old = structs.replace(kept.profile, read_at="2026-11-19T10:00:00Z")
+    result = add(project, run(record(main=structs.replace(kept, profile=old)), record("t.py::t", main=kept)))
+    assert result.output.splitlines()[1:] == [
+        "counters of 1 test were kept from an earlier run and recorded with their dates:",
+        f"  {NODEID}",
+        "  pytest --gpuperf --gpuperf-counter-cache=refresh reads them anew",
+    ]
+    assert "counters of 1 test were kept from an earlier run and are not taken:" in (
+        CliRunner().invoke(main, ["baseline", "diff"]).output
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (run(record(main=measured()), complete=False), "was interrupted"),
+        (run(record(main=measured(correct=False))), "a test that failed"),
+        (run(record(main=measured(), failure="RuntimeError")), "a test that failed"),
+        (run(), "holds no test"),
+    ],
+)
+def test_run_that_is_not_whole_and_right_is_refused(project: Path, bad: Run, said: str) -> None:
+    result = add(project, bad)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert named(project) == []
+
+
+def test_superseded_recording_stays_until_told(project: Path) -> None:
+    add(project, of_tests("1", "a"))
+    assert "superseded, --replace drops it: " in add(project, of_tests("22", "a", "b")).output
+    assert named(project) == ["22", "1"]
+
+
+def test_replace_drops_what_the_new_recording_holds(project: Path) -> None:
+    a100 = GpuInfo(name="NVIDIA A100", slug="nvidia-a100")
+    add(project, of_tests("1", "a"))
+    add(project, of_tests("1", "a", gpu=a100))
+    add(project, of_tests("22", "other"))
+    assert (
+        "dropped baselines/nvidia-h200/recordings/1.json"
+        in add(project, of_tests("333", "a", "b"), "--replace").output
+    )
+    assert [(one.id, one.environment.gpu.slug) for one in newest_recordings(project / "baselines")] == [
+        ("333", "nvidia-h200"),
+        ("22", "nvidia-h200"),
+        ("1", "nvidia-a100"),
+    ]
+
+
+def test_project_without_recordings_says_so(project: Path) -> None:
+    assert CliRunner().invoke(main, ["recording", "list"]).output == "no recordings in baselines\n"
+
+
+def test_command_loads_no_heavy_module() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, pytest_gpuperf.cli; print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

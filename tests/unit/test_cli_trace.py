@@ -1,0 +1,178 @@
+"""`gpuperf trace`: the kernel tables of a run, or of a saved trace."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import Measurement, Trace
+from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.report.trace_table import kernel_lines, short_name
+from run_builders import record, run
+from trace_builders import BLOCK, TraceBuilder, attention_block
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def trace(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["trace", *map(str, arguments)])
+
+
+def with_run(project: Path, *, chrome: bool = True) -> None:
+    tests = [record(f"t.py::test_{name}", main=Measurement(trace=BLOCK)) for name in ("a", "b")]
+    path = RunStore(project / ".gpuperf").write(run(*tests))
+    if chrome:
+        (path.parent / "traces").mkdir()
+        (path.parent / BLOCK.file).write_bytes(gzip.compress(attention_block().data()))
+
+
+def test_the_command_shows_the_tables_of_a_run(project: Path) -> None:
+    with_run(project)
+    result = trace()
+    assert result.exit_code == 0, result.output
+    assert "t.py::test_a" in result.stdout
+    assert "t.py::test_b" in result.stdout
+    chosen = trace("latest", "test_b")
+    assert "t.py::test_a" not in chosen.stdout
+    assert "NVIDIA H200, the whole trace" in chosen.stdout
+
+
+def test_a_test_is_named_as_other_commands_take_it(project: Path) -> None:
+    one = Measurement(trace=BLOCK)
+    tests = [record("t.py::test_a", main=one, cold=one), record("t.py::test_a_too", main=one)]
+    path = RunStore(project / ".gpuperf").write(run(*tests))
+
+    def named(*arguments: object) -> list[str]:
+        rows = json.loads(trace(*arguments, "--json").stdout)
+        return [f"{row['nodeid']} {row['label']}" for row in rows]
+
+    assert named("::test_a") == ["t.py::test_a main", "t.py::test_a cold"]
+    assert named(f"{path}::test_a (cold)") == ["t.py::test_a cold"]
+    assert named("t.py::test_a_too") == ["t.py::test_a_too main"]
+    assert named("latest", "test_a_too") == ["t.py::test_a_too main"]
+
+
+def test_the_command_shows_a_saved_trace(project: Path) -> None:
+    (project / "x.pt.trace.json.gz").write_bytes(gzip.compress(attention_block().data()))
+    result = trace("x.pt.trace.json.gz", "--kernel", "softmax")
+    assert result.exit_code == 0, result.output
+    assert "softmax_warp_forward" in result.stdout
+    assert "ampere_sgemm_128x128" not in result.stdout
+
+
+def test_copies_and_fills_have_rows_of_their_own(project: Path) -> None:
+    copying = TraceBuilder()
+    copying.kernel("square_kernel", 100.0, 10.0)
+    for start in (200.0, 300.0):
+        copying.copy(start, 35.0, 4096)
+    copying.copy(400.0, 12.0, 64, "DtoH (Device -> Pinned)")
+    copying.copy(500.0, 8.0, 64, "memset")
+    (project / "x.json").write_bytes(copying.data())
+    rows = [line.split() for line in trace("x.json").stdout.splitlines() if "data_movement  " in line]
+    assert [row[:4] for row in rows] == [
+        ["Memcpy", "HtoD", "data_movement", "2"],
+        ["Memcpy", "DtoH", "data_movement", "1"],
+        ["Memset", "data_movement", "1", "8.00"],
+    ]
+    assert rows[0][-3:] == ["70.0", "%", "no"]
+    assert "Memset" not in trace("x.json", "--kernel", "Memcpy|square").stdout
+
+
+def test_copies_of_a_run_that_has_but_their_sum_are_one_row() -> None:
+    copies = Trace(copies=3, copy_us=30.0, copy_kinds={"DtoH": 1, "HtoD": 2}, gpu_time_us=40.0)
+    [row] = kernel_lines(copies, width=200, colour=False)[2:]
+    assert row.split()[:5] == ["Memcpy", "DtoH,", "HtoD", "data_movement", "3"]
+
+
+def test_products_that_differ_in_their_tiles_look_different() -> None:
+    name = (
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize{}_stage3_warpsize2x2x1_ffma_aligna4_alignc4"
+        "_execute_{}"
+    )
+    shown = {
+        short_name(name.format(tile, end))
+        for tile in ("128x32x8", "128x64x8")
+        for end in ("kernel__5x_cublas", "split_k_kernel__5x_cublas")
+    }
+    assert len(shown) == 4
+    assert short_name("std::enable_if<!(false), void>::type gemvx::kernel<int>(P)") == "gemvx::kernel<int>(P)"
+
+
+def test_the_command_shows_what_could_be_fused(project: Path) -> None:
+    chain = TraceBuilder()
+    for start in range(100, 140, 10):
+        chain.kernel("void at::native::vectorized_elementwise_kernel<4, Add>(int)", start, 4.0)
+    (project / "x.json").write_bytes(chain.data())
+    assert (
+        "18.0 µs, 30.0 µs; 3 launches; once vectorized_elementwise_kernel<4, Add>" in trace("x.json").stdout
+    )
+    assert "could be one kernel" not in trace("x.json", "--kernel", "gemm").stdout
+
+
+def test_the_command_says_what_bounds_a_call(project: Path) -> None:
+    with_run(project)
+    said = "tensor-cores-idle: "
+    assert said in trace("latest", "test_a").stdout
+    # Of a part of its kernels, and of a file, in which a call is not all that there is, it is not said.
+    assert said not in trace("latest", "test_a", "--kernel", "gemm").stdout
+    (project / "x.json").write_bytes(attention_block().data())
+    assert said not in trace("x.json").stdout
+
+
+def test_csv_and_json_are_for_other_programs(project: Path) -> None:
+    with_run(project)
+    rows = trace("latest", "test_a", "--csv").stdout.splitlines()
+    assert rows[0].startswith("nodeid,label,name,kernel_class,calls,total_us")
+    assert len(rows) == 1 + len(BLOCK.kernels)
+    [one] = json.loads(trace("latest", "test_a", "--json").stdout)
+    assert (one["nodeid"], one["trace"]["launches"]) == ("t.py::test_a", 202)
+
+
+def test_chrome_and_tensorboard_get_what_the_profiler_wrote(project: Path) -> None:
+    with_run(project)
+    assert trace("latest", "test_a", "--chrome", "out.json").exit_code == 0
+    assert (project / "out.json").read_bytes() == attention_block().data()
+    assert trace("latest", "test_a", "--tensorboard", "logs").exit_code == 0
+    [written] = (project / "logs").glob("*/*.pt.trace.json")
+    assert json.loads(written.read_bytes())["schemaVersion"] == 1
+    assert trace(written).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["latest", "test_c"], "has no trace of a test with 'test_c' in its name"),
+        (["latest", "--chrome", "out.json"], "there are 2 traces"),
+        (["latest", "test_a", "--chrome", "out.json"], "recordings do not"),
+        (["latest", "--kernel", "("], "is broken"),
+        (["latest", "--annotation", "x"], "is for a trace file"),
+        (["nothing.json"], "there is no run 'nothing.json'"),
+        (["test_a"], "a test of the newest run is '::test_a'"),
+        (["::test_c"], "has measured nothing of a test 'test_c'"),
+        (
+            ["::test_a", "--kernel", "zzz"],
+            "no kernel of t.py::test_a matches 'zzz'; expected a regex found in",
+        ),
+        (["--kernel", "zzz", "--csv"], "no kernel of the 2 traces matches 'zzz'"),
+        (["::test_a", "--kernel", "gemm", "--chrome", "out.json"], "write all that the profiler wrote"),
+        (["::test_a", "--csv", "--tensorboard", "logs"], "write all that the profiler wrote"),
+        (["run.json", "--annotation", "a", "--chrome", "out.json"], "write all that the profiler wrote"),
+        (["latest", "--csv", "--json"], "exclude each other"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(project: Path, arguments: list[str], said: str) -> None:
+    with_run(project, chrome=False)
+    result = trace(*arguments)
+    assert result.exit_code == 2
+    assert said in result.output

@@ -1,0 +1,178 @@
+"""The line of time over SM clock: what it predicts, and when there is none."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_gpuperf.records import ClockModel
+from pytest_gpuperf.statistics.clock_model import MOST_SHARE_ERROR, fit, normalisation_error, normalise
+
+# Measured on an H200 with the batch's own SM clock: (µs, MHz) after idling, back to back, and right after
+# 0.25 s of a heavy matrix product.
+MEASURED = {
+    "gemm 8192": ((1403.0, 1578.0), (1633.0, 1350.0), (1653.0, 1333.0)),
+    "gemm 4096": ((173.6, 1636.0), (194.5, 1443.0), (209.7, 1339.0)),
+    "gemm 2048": ((23.1, 1772.0), (23.9, 1692.0), (29.6, 1349.0)),
+    "softmax 8192": ((275.5, 1978.0), (274.8, 1979.0), (345.2, 1486.0)),
+    "square 8192": ((127.7, 1979.0), (127.4, 1979.0), (127.9, 1492.0)),
+}
+
+
+def fitted(*blocks: tuple[float, float], times: int = 8, reference_mhz: float | None = None) -> ClockModel:
+    time_us, mhz = zip(*blocks * times, strict=True)
+    model = fit(time_us, mhz, reference_mhz=reference_mhz)
+    assert model is not None
+    return model
+
+
+def noisy(
+    rng: np.random.Generator, cycles: float, fixed_us: float, mhz: np.ndarray, noise: float
+) -> list[float]:
+    times = (cycles / mhz + fixed_us) * (1 + noise * rng.standard_normal(len(mhz)))
+    return [float(time_us) for time_us in times]
+
+
+@pytest.mark.parametrize("kernel", MEASURED)
+def test_clocks_after_idling_and_after_a_burn_predict_the_time_back_to_back(kernel: str) -> None:
+    idle, (time_us, mhz), burn = MEASURED[kernel]
+    # The figures are rounded by up to 0.3 % themselves.
+    assert fitted(idle, burn).time_us(mhz) == pytest.approx(time_us, rel=0.008)
+
+
+@pytest.mark.parametrize("kernel", MEASURED)
+def test_one_line_fits_all_three_clocks(kernel: str) -> None:
+    model = fitted(*MEASURED[kernel])
+    for time_us, mhz in MEASURED[kernel]:
+        assert model.time_us(mhz) == pytest.approx(time_us, rel=0.005)
+
+
+def test_share_tells_what_bounds_a_kernel() -> None:
+    shares = {kernel: fitted(*MEASURED[kernel]).sm_clock_share for kernel in MEASURED}
+    assert shares["gemm 8192"] > 0.95
+    assert 0.7 < shares["softmax 8192"] < 0.85
+    assert shares["square 8192"] < 0.03
+
+
+@pytest.mark.parametrize("kernel", MEASURED)
+def test_times_taken_at_different_clocks_agree_once_they_are_normalised(kernel: str) -> None:
+    """Raw times differ by up to 28 %, cycles by up to 33 %."""
+    model = fitted(*MEASURED[kernel])
+    normalised = [normalise(time_us, mhz, model) for time_us, mhz in MEASURED[kernel]]
+    assert max(normalised) / min(normalised) < 1.009
+
+
+def test_the_line_is_found_through_noise() -> None:
+    rng = np.random.default_rng(1)
+    mhz = rng.uniform(1350, 1980, 40)
+    model = fit(noisy(rng, 300_000, 40.0, mhz, 0.003), mhz.tolist(), reference_mhz=1700)
+    assert model is not None
+    assert model.cycles == pytest.approx(300_000, rel=0.03)
+    assert model.fixed_us == pytest.approx(40.0, rel=0.1)
+    assert model.reference_mhz == 1700
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02])
+def test_the_share_is_no_further_off_than_its_error_says(noise: float) -> None:
+    rng = np.random.default_rng(2)
+    true_share = 300_000 / 1700 / (300_000 / 1700 + 60)
+    off = []
+    for _ in range(200):
+        mhz = rng.uniform(1350, 1980, 30)
+        model = fit(noisy(rng, 300_000, 60.0, mhz, noise), mhz.tolist(), reference_mhz=1700)
+        assert model is not None
+        off.append((model.sm_clock_share - true_share) / model.share_error)
+    assert np.mean(np.abs(off) < 2) > 0.93
+
+
+def test_more_blocks_of_the_same_two_bursts_do_not_make_the_share_sure() -> None:
+    few, many = (fitted((100.0, 1980.0), (125.0, 1500.0), times=times) for times in (3, 300))
+    assert many.share_error == pytest.approx(few.share_error)
+    assert many.share_error > 0.005
+
+
+def test_neither_part_is_below_zero() -> None:
+    """More cycles at a higher clock, and a time that grows with the clock, are noise."""
+    latency_bound = fitted((100.0, 2000.0), (101.0, 1990.0), (136.0, 1500.0))
+    memory_bound = fitted((100.3, 1980.0), (100.0, 1500.0))
+    assert (latency_bound.fixed_us, latency_bound.sm_clock_share) == (0.0, 1.0)
+    assert (memory_bound.cycles, memory_bound.sm_clock_share) == (0.0, 0.0)
+
+
+def test_reference_is_the_median_clock_where_none_is_asked_for() -> None:
+    blocks = ((100.0, 1980.0), (110.0, 1700.0), (122.0, 1500.0))
+    assert fitted(*blocks).reference_mhz == 1700
+    assert fitted(*blocks, reference_mhz=1600).reference_mhz == 1600
+
+
+def test_the_reference_moves_the_model_but_not_what_it_says() -> None:
+    blocks = MEASURED["softmax 8192"]
+    here, there = fitted(*blocks), fitted(*blocks, reference_mhz=1500)
+    assert here.time_us(1800) == pytest.approx(there.time_us(1800))
+    assert here.cycles == pytest.approx(there.cycles)
+
+
+def test_a_block_of_little_weight_counts_little() -> None:
+    mhz = [1980.0, 1900.0, 1800.0, 1700.0, 1600.0, 1500.0, 1400.0]
+    times_us = [200_000 / f + 20 for f in mhz]
+    times_us[-1] *= 1.2
+    alike = fit(times_us, mhz)
+    weighted = fit(times_us, mhz, weights=[1, 1, 1, 1, 1, 1, 1e-6])
+    assert weighted is not None
+    assert weighted.cycles == pytest.approx(200_000, rel=1e-3)
+    assert alike is None or alike.cycles > 230_000
+
+
+@pytest.mark.parametrize(
+    ("times_us", "mhz"),
+    [
+        ([100.0, 125.0] * 2 + [100.0], [1980.0, 1500.0] * 2 + [1980.0]),  # five blocks
+        ([100.0, 100.1] * 10, [1980.0] * 20),
+        ([100.0, 100.1] * 10, [1980.0, 1980.0001] * 10),
+        ([100.0, 100.4] * 50, [1980.0, 1972.0] * 50),  # moved no more than times do by themselves
+        ([100.0, 120.0, 130.0, 110.0] * 5, [1980.0, 1700.0, 1980.0, 1500.0] * 5),
+    ],
+    ids=["few blocks", "constant clock", "all but constant clock", "jitter of the clock", "noise"],
+)
+def test_clocks_that_do_not_tell_give_no_model(times_us: list[float], mhz: list[float]) -> None:
+    assert fit(times_us, mhz) is None
+
+
+def test_normalising_at_the_reference_changes_nothing_and_adds_no_error() -> None:
+    model = ClockModel(cycles=300_000, fixed_us=40.0, reference_mhz=1700, share_error=0.1)
+    assert normalise(217.0, 1700, model) == pytest.approx(217.0)
+    assert normalisation_error(1700, model) == 0
+    assert normalisation_error(1500, model, 1500) == 0
+
+
+def test_a_time_goes_with_the_ratio_of_the_models_times() -> None:
+    bound_by_compute = ClockModel(cycles=170_000, fixed_us=0.0, reference_mhz=1700)
+    bound_by_memory = ClockModel(cycles=0.0, fixed_us=100.0, reference_mhz=1700)
+    assert normalise(110.0, 1530, bound_by_compute) == pytest.approx(99.0)
+    assert normalise(110.0, 1530, bound_by_compute, 1530) == pytest.approx(110.0)
+    assert normalise(110.0, 1530, bound_by_memory) == pytest.approx(110.0)
+
+
+@pytest.mark.parametrize("reference_mhz", [None, 1980.0])
+def test_error_of_normalising_is_what_a_wrong_share_does(reference_mhz: float | None) -> None:
+    def model(share: float) -> ClockModel:
+        return ClockModel(
+            cycles=share * 200 * 1700, fixed_us=(1 - share) * 200, reference_mhz=1700, share_error=1e-4
+        )
+
+    low, high = (normalise(230.0, 1450, model(share), reference_mhz) for share in (0.6, 0.6 + 1e-4))
+    error = normalisation_error(1450, model(0.6), reference_mhz)
+    assert error == pytest.approx(abs(math.log(high / low)), rel=1e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_surest_model_that_is_thrown_away_leaves_over_a_per_cent_uncertain(share: float) -> None:
+    model = ClockModel(
+        cycles=share * 200 * 1700,
+        fixed_us=(1 - share) * 200,
+        reference_mhz=1700,
+        share_error=MOST_SHARE_ERROR,
+    )
+    assert 0.01 < normalisation_error(0.9 * 1700, model) < 0.02

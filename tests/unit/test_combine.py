@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.measure.ncu.combine import combine, combining_of, weights_used
+from pytest_gpuperf.measure.ncu.weights import weight_names
+from pytest_gpuperf.metrics import METRICS, Combining
+from pytest_gpuperf.records import KernelProfile
+from run_builders import launches
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from pytest_gpuperf.records import MetricValue
+
+
+def test_no_launches_have_no_row() -> None:
+    assert combine([]) == {}
+
+
+def test_single_launch_keeps_its_values() -> None:
+    row: dict[str, MetricValue] = {
+        "sm_throughput": 70.0,
+        "stall.barrier": 3.0,
+        "occupancy_limiter": "warps",
+        "launch__func_cache_config": "CachePreferNone",
+        "dram__bytes.sum.per_second": 1e12,
+    }
+    assert combine(launches(row)) == {**row, "kernels": 1.0}
+
+
+def test_counts_and_durations_add() -> None:
+    combined = combine(
+        launches(
+            {"duration_us": 10.0, "dram_bytes": 4096.0, "instructions": 7.0, "grid_size": 64.0},
+            {"duration_us": 30.0, "dram_bytes": 1024.0, "instructions": 5.0, "grid_size": 64.0},
+        )
+    )
+    assert combined == {
+        "kernels": 2.0,
+        "duration_us": 40.0,
+        "dram_bytes": 5120.0,
+        "instructions": 12.0,
+        "grid_size": 128.0,
+    }
+
+
+def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]]) -> list[KernelProfile]:
+    """Launches of metrics and of the raw values that weigh them."""
+    return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]
+
+
+def test_percentages_of_a_peak_are_weighted_by_the_cycles_of_their_unit() -> None:
+    # Both ran for as long, the second at a higher clock: 500 of 1000 cycles and 300 of 3000.
+    kernels = weighted(
+        (
+            {"duration_us": 1.0, "achieved_occupancy": 50.0, "sm_throughput": 40.0},
+            {"sm__cycles_active.sum": 1000.0, "sm__cycles_elapsed.sum": 2000.0},
+        ),
+        (
+            {"duration_us": 1.0, "achieved_occupancy": 10.0, "sm_throughput": 80.0},
+            {"sm__cycles_active.sum": 3000.0, "sm__cycles_elapsed.sum": 6000.0},
+        ),
+    )
+    combined = combine(kernels)
+    assert combined["achieved_occupancy"] == 20.0  # (500 + 300) / (1000 + 3000)
+    assert combined["sm_throughput"] == 70.0  # (800 + 4800) / (2000 + 6000)
+    assert "sm__cycles_active.sum" not in combined
+    assert weights_used(kernels, combined) == {"cycles": ["achieved_occupancy", "sm_throughput"]}
+
+
+def test_mean_cycles_do_where_a_launch_has_no_total() -> None:
+    row: dict[str, MetricValue] = {"duration_us": 1.0}
+    kernels = weighted(
+        ({**row, "tensor_active": 30.0}, {"sm__cycles_active.sum": 7.0, "sm__cycles_active.avg": 100.0}),
+        ({**row, "tensor_active": 90.0}, {"sm__cycles_active.avg": 200.0}),
+    )
+    assert combine(kernels)["tensor_active"] == 70.0  # (30 * 100 + 90 * 200) / 300
+
+
+def test_hit_rates_are_weighted_by_sectors() -> None:
+    # 90 hits of 100 sectors and 100 of 900: 190 of 1000.
+    kernels = weighted(
+        ({"duration_us": 9.0, "l2_hit_rate": 90.0}, {"lts__t_sectors.sum": 100.0}),
+        ({"duration_us": 1.0, "l2_hit_rate": 100 / 9}, {"lts__t_sectors.sum": 900.0}),
+    )
+    assert combine(kernels)["l2_hit_rate"] == pytest.approx(19.0)
+    assert weights_used(kernels, ["l2_hit_rate"]) == {"sectors": ["l2_hit_rate"]}
+
+
+def test_sectors_of_l1_are_those_of_all_ways_through_it() -> None:
+    ways = [name for name in weight_names(METRICS) if name.startswith("l1tex__t_sectors_pipe")]
+    assert len(ways) == 11
+    sectors: dict[str, MetricValue] = dict.fromkeys(ways, 0.0)
+    ld, st = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
+    kernels = weighted(
+        ({"l1_hit_rate": 50.0, "duration_us": 1.0}, {**sectors, ld: 60.0, st: 40.0}),
+        ({"l1_hit_rate": 10.0, "duration_us": 1.0}, {**sectors, ld: 300.0}),
+    )
+    assert combine(kernels)["l1_hit_rate"] == 20.0  # (50 + 30) of (100 + 300)
+
+
+def test_no_sectors_at_all_leave_the_duration_to_weigh_by() -> None:
+    kernels = weighted(
+        ({"duration_us": 1.0, "l2_hit_rate": 0.0}, {"lts__t_sectors.sum": 0.0}),
+        ({"duration_us": 3.0, "l2_hit_rate": 100.0}, {"lts__t_sectors.sum": 0.0}),
+    )
+    assert combine(kernels)["l2_hit_rate"] == 75.0
+
+
+def test_sectors_per_request_are_weighted_by_requests() -> None:
+    name = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"
+    requests = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
+    # 40 sectors in 10 requests and 320 in 20: 360 in 30.
+    kernels = weighted(({name: 4.0}, {requests: 10.0}), ({name: 16.0}, {requests: 20.0}))
+    assert combine(kernels)[name] == 12.0
+    assert requests in weight_names([name])
+
+
+def test_shares_of_two_counts_are_weighted_by_the_second() -> None:
+    # 10 conflicts in 100 steps and 0 in 300.
+    total = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+    kernels = weighted(
+        ({"duration_us": 9.0, "bank_conflict_pct": 10.0}, {total: 100.0}),
+        ({"duration_us": 1.0, "bank_conflict_pct": 0.0}, {total: 300.0}),
+    )
+    assert combine(kernels)["bank_conflict_pct"] == 2.5
+    assert weights_used(kernels, ["bank_conflict_pct"]) == {"totals": ["bank_conflict_pct"]}
+
+
+def test_stall_ratios_are_weighted_by_instructions_issued() -> None:
+    name = "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
+    kernels = weighted(
+        ({name: 2.0, "instructions": 1.0}, {"smsp__inst_issued.sum": 100.0}),
+        ({name: 6.0, "instructions": 1.0}, {"smsp__inst_issued.sum": 300.0}),
+    )
+    assert combine(kernels)[name] == 5.0  # (200 + 1800) / 400
+
+
+def test_cycles_that_issued_stand_for_instructions() -> None:
+    # 0.5 * 200 = 100 instructions of 8 cycles and 0.25 * 1200 = 300 of 24: 800 and 7200 cycles.
+    active, cycles = "smsp__issue_active.avg.per_cycle_active", "smsp__cycles_active.sum"
+    kernels = weighted(
+        (
+            {"duration_us": 1.0, "warp_cycles_per_instruction": 8.0, "stall.wait": 50.0},
+            {active: 0.5, cycles: 200.0},
+        ),
+        (
+            {"duration_us": 1.0, "warp_cycles_per_instruction": 24.0, "stall.wait": 10.0},
+            {active: 0.25, cycles: 1200.0},
+        ),
+    )
+    combined = combine(kernels)
+    assert combined["warp_cycles_per_instruction"] == 20.0  # 8000 / 400
+    assert combined["stall.wait"] == 14.0  # (400 + 720) / 8000
+    used = {"instructions": ["warp_cycles_per_instruction"], "warp cycles": ["stall.wait"]}
+    assert weights_used(kernels, combined) == used
+
+
+def test_rates_are_weighted_by_time() -> None:
+    # 10 us at 100 bytes and 30 us at 20 bytes in each: 1600 bytes in 40 us.
+    name = "dram__bytes.sum.per_second"
+    kernels = weighted(({"duration_us": 10.0, name: 100.0}, {}), ({"duration_us": 30.0, name: 20.0}, {}))
+    assert combine(kernels)[name] == 40.0
+
+
+def test_mean_count_of_an_instance_adds_as_its_total_does() -> None:
+    # 4 schedulers with 100 instructions in all, then with 60: 160 in all, 40 each.
+    name = "smsp__inst_executed"
+    kernels = weighted(({f"{name}.avg": 25.0}, {}), ({f"{name}.avg": 15.0}, {}))
+    assert combine(kernels)[f"{name}.avg"] == 40.0
+
+
+def test_what_is_no_mean_and_what_does_not_differ_has_no_weight() -> None:
+    row: dict[str, MetricValue] = {"duration_us": 1.0, "sm_throughput": 5.0, "occupancy_limiter": "warps"}
+    assert weights_used(launches(row, row), row) == {}
+    assert weights_used([], row) == {}
+
+
+def test_percentages_are_weighted_by_duration_where_no_cycles_are_known() -> None:
+    combined = combine(
+        launches(
+            {"duration_us": 10.0, "memory_throughput": 20.0, "l2_hit_rate": 100.0},
+            {"duration_us": 30.0, "memory_throughput": 80.0, "l2_hit_rate": 0.0},
+        )
+    )
+    assert combined["memory_throughput"] == 65.0  # (10 * 20 + 30 * 80) / 40
+    assert combined["l2_hit_rate"] == 25.0
+
+
+def test_resources_are_the_largest_and_limits_the_smallest() -> None:
+    combined = combine(
+        launches(
+            {
+                "registers_per_thread": 32.0,
+                "shared_memory_per_block": 1024.0,
+                "occupancy_limit.registers": 8.0,
+            },
+            {
+                "registers_per_thread": 168.0,
+                "shared_memory_per_block": 512.0,
+                "occupancy_limit.registers": 2.0,
+            },
+        )
+    )
+    assert combined["registers_per_thread"] == 168.0
+    assert combined["shared_memory_per_block"] == 1024.0
+    assert combined["occupancy_limit.registers"] == 2.0
+
+
+def test_theoretical_occupancy_does_not_move_with_the_durations() -> None:
+    rows = [{"theoretical_occupancy": 100.0}, {"theoretical_occupancy": 25.0}]
+    for first, second in ((1.0, 9.0), (9.0, 1.0)):
+        combined = combine(
+            launches({**rows[0], "duration_us": first}, {**rows[1], "duration_us": second}),
+        )
+        assert combined["theoretical_occupancy"] == 25.0
+
+
+def test_stall_shares_are_weighted_by_warp_cycles() -> None:
+    combined = combine(
+        launches(
+            {
+                "duration_us": 1.0,
+                "instructions": 100.0,
+                "warp_cycles_per_instruction": 10.0,
+                "stall.barrier": 30.0,
+            },
+            {
+                "duration_us": 1.0,
+                "instructions": 300.0,
+                "warp_cycles_per_instruction": 20.0,
+                "stall.barrier": 2.0,
+            },
+        )
+    )
+    assert combined["stall.barrier"] == pytest.approx(6.0)  # (1000 * 30 + 6000 * 2) / 7000
+    assert combined["warp_cycles_per_instruction"] == 17.5  # 7000 / 400
+
+
+def test_stall_shares_are_weighted_by_duration_where_warp_cycles_are_unknown() -> None:
+    combined = combine(
+        launches(
+            {"duration_us": 10.0, "stall.barrier": 30.0, "instructions": 100.0},
+            {"duration_us": 30.0, "stall.barrier": 2.0},
+        )
+    )
+    assert combined["stall.barrier"] == 9.0  # (10 * 30 + 30 * 2) / 40
+
+
+positive = st.floats(1e-3, 1e9)
+
+
+@given(st.lists(st.tuples(positive, st.floats(0, 100)), min_size=1))
+def test_combined_percentage_lies_between_the_least_and_the_largest(rows: list[tuple[float, float]]) -> None:
+    kernels = launches(*({"duration_us": time, "sm_throughput": value} for time, value in rows))
+    combined = combine(kernels)["sm_throughput"]
+    assert not isinstance(combined, str)
+    assert min(value for _, value in rows) <= combined <= max(value for _, value in rows)
+
+
+@given(st.lists(positive, min_size=1), st.randoms(use_true_random=False))
+def test_combined_count_is_the_sum_in_any_order(counts: list[float], order: random.Random) -> None:
+    kernels = launches(*({"instructions": count} for count in counts))
+    shuffled = list(kernels)
+    order.shuffle(shuffled)
+    assert combine(kernels) == combine(shuffled)
+    assert combine(kernels)["instructions"] == pytest.approx(sum(counts))
+
+
+@given(st.lists(positive, min_size=2))
+def test_launches_that_are_all_alike_combine_to_their_own_percentages(times: list[float]) -> None:
+    row: dict[str, MetricValue] = {"sm_throughput": 33.3, "stall.wait": 12.1, "waves": 7.76}
+    combined = combine(launches(*({**row, "duration_us": time} for time in times)))
+    assert {name: combined[name] for name in row} == row
+
+
+def launches_of(least: int, most: int | None = None) -> st.SearchStrategy[list[KernelProfile]]:
+    """Launches of one file: all have the same metrics and weights, and ncu's are never negative."""
+    names = [name for name in METRICS if name not in ("kernels", "occupancy_limiter")]
+    names += [
+        "dram__bytes_read.sum",
+        "sm__cycles_active.max",
+        "smsp__inst_executed.avg",
+        "launch__cluster_size",
+    ]
+
+    def with_names(chosen: tuple[set[str], set[str]]) -> st.SearchStrategy[list[KernelProfile]]:
+        metrics, weights = (st.fixed_dictionaries(dict.fromkeys(sorted(some), positive)) for some in chosen)
+        one = st.builds(KernelProfile, name=st.just("k"), metrics=metrics, weights=weights)
+        return st.lists(one, min_size=least, max_size=most)
+
+    return st.tuples(
+        st.sets(st.sampled_from(names), min_size=1), st.sets(st.sampled_from(weight_names(METRICS)))
+    ).flatmap(with_names)
+
+
+@given(launches_of(1, 1))
+def test_combining_one_launch_changes_nothing(kernels: list[KernelProfile]) -> None:
+    assert combine(kernels) == {**kernels[0].metrics, "kernels": 1.0}
+
+
+@given(launches_of(1, 1))
+def test_two_launches_that_are_alike_double_the_counts_and_keep_the_rest(
+    kernels: list[KernelProfile],
+) -> None:
+    for name, value in combine(kernels * 2).items():
+        expected = combine(kernels)[name]
+        assert not isinstance(expected, str)
+        assert value == (2 * expected if combining_of(name) is Combining.SUM else expected)
+
+
+@given(launches_of(2), st.randoms(use_true_random=False))
+def test_the_order_of_launches_does_not_matter(kernels: list[KernelProfile], order: random.Random) -> None:
+    shuffled = list(kernels)
+    order.shuffle(shuffled)
+    assert combine(shuffled) == combine(kernels)
+    assert weights_used(shuffled, METRICS) == weights_used(kernels, METRICS)
+
+
+@given(launches_of(1, 4), st.integers(1, 3))
+def test_launches_in_two_steps_come_to_the_same_counts(kernels: list[KernelProfile], at: int) -> None:
+    steps = [combine(part) for part in (kernels[:at], kernels[at:]) if part]
+    for name, value in combine(kernels).items():
+        if combining_of(name) is Combining.SUM:
+            assert value == pytest.approx(sum(float(step[name]) for step in steps))

@@ -1,0 +1,76 @@
+"""Several launches as one row, where a metric is a word, is missing, or is known by its raw name alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.measure.ncu.combine import combine, combine_both, combining_of
+from pytest_gpuperf.measure.ncu.weights import weight_names
+from pytest_gpuperf.metrics import Combining
+from pytest_gpuperf.records import KernelProfile
+from run_builders import launches
+
+
+def test_words_stay_where_equal_and_are_mixed_where_not() -> None:
+    equal = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "warps"}))
+    other = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "registers"}))
+    assert equal["occupancy_limiter"] == "warps"
+    assert other["occupancy_limiter"] == "mixed"
+
+
+def test_metric_that_one_launch_lacks_is_left_out() -> None:
+    combined = combine(launches({"dram_bytes": 1.0, "instructions": 2.0}, {"instructions": 2.0}))
+    assert combined == {"kernels": 2.0, "instructions": 4.0}
+
+
+def test_percentage_without_durations_is_left_out() -> None:
+    assert combine(launches({"sm_throughput": 10.0}, {"sm_throughput": 20.0})) == {"kernels": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "combining"),
+    [
+        ("sm__inst_executed_pipe_fma.sum", Combining.SUM),
+        ("gpu__time_duration.sum", Combining.SUM),
+        ("launch__grid_size", Combining.SUM),
+        ("sm__cycles_active.max", Combining.MAX),
+        ("sm__cycles_active.min", Combining.MIN),
+        ("lts__t_sector_op_read_hit_rate.pct", Combining.DURATION),
+        ("sm__throughput.max.pct_of_peak_sustained_elapsed", Combining.DURATION),
+        ("dram__bytes.sum.per_second", Combining.DURATION),
+        ("sm__cycles_active.avg", Combining.SUM),
+        ("launch__thread_count", Combining.SUM),
+        ("smsp__average_warps_issue_stalled_wait_per_issue_active.ratio", Combining.DURATION),
+        ("launch__cluster_size", Combining.MAX),
+        ("device__attribute_clock_rate", Combining.SAME),
+    ],
+)
+def test_raw_name_combines_as_its_suffix_says(name: str, combining: Combining) -> None:
+    assert combining_of(name) is combining
+
+
+def test_unknown_numbers_that_differ_are_left_out() -> None:
+    name = "smsp__pcsamp_sample_buffer_full"
+    assert combine(launches({name: 1.0}, {name: 2.0})) == {"kernels": 2.0}
+
+
+def test_two_sides_that_are_weighed_unlike_are_not_compared() -> None:
+    """A CSV may lack the cycles that ncu's report has: then its mean is weighed by the duration."""
+
+    def of(**weights: float) -> list[KernelProfile]:
+        return [
+            KernelProfile(
+                name="k",
+                metrics={"sm_throughput": percent, "duration_us": us},
+                weights={name: value * us for name, value in weights.items()},
+            )
+            for percent, us in ((10.0, 1.0), (40.0, 3.0))
+        ]
+
+    by_cycles = of(**dict.fromkeys(weight_names(["sm_throughput"]), 2.0))
+    by_duration = of()
+    old, new = combine_both(by_cycles, by_duration)
+    assert "sm_throughput" not in {*old, *new}
+    assert old["duration_us"] == new["duration_us"] == 4
+    old, new = combine_both(by_duration, by_duration)
+    assert old["sm_throughput"] == new["sm_throughput"] == pytest.approx(32.5)

@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.judge import compare as comparing
+from pytest_gpuperf.records import Measurement, MetricValue
+from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from run_builders import gate_of, measured, profile
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.judge.compare import Comparison
+
+
+def expected(
+    *times_us: float, counters: dict[str, MetricValue] | None = None, kernels: tuple[str, ...] = ()
+) -> MeasurementBaseline:
+    sessions = tuple(TimeSession(run=f"run{i}", time_us=time) for i, time in enumerate(times_us))
+    return MeasurementBaseline(
+        time=TimeBaseline(mode="hot", sessions=sessions) if sessions else None,
+        counters=counters or {},
+        kernels=kernels,
+    )
+
+
+def compare(measurement: Measurement, known: MeasurementBaseline) -> Comparison:
+    """As the gate and the comparison of counters see it."""
+    timing = measurement.timing
+    gate = gate_of({"t": TestBaseline(measurements={"main": known})})
+    time = gate.compare(("t", "main"), timing) if timing else None
+    return comparing.compare(measurement, known, time)
+
+
+def counter(name: str, baseline: MetricValue, actual: MetricValue) -> Comparison:
+    return compare(measured(None, {name: actual}), expected(counters={name: baseline}))
+
+
+def test_time_is_compared_with_the_mean_over_the_sessions() -> None:
+    comparison = compare(measured(11.0), expected(9.95, 10.05))
+    assert comparison.time is not None
+    assert comparison.time.decision.change_pct == pytest.approx(10.0, abs=0.01)
+    assert comparison.slower
+
+
+def test_times_of_another_mode_are_not_compared() -> None:
+    comparison = compare(measured(99.0, mode="queued"), expected(1.0))
+    assert comparison.time is None
+    assert comparison.not_compared == "the time was taken queued, the baseline's hot: not compared"
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "actual"),
+    [
+        ("registers_per_thread", 32, 33.0),
+        ("theoretical_occupancy", 100, 93.75),
+        ("shared_memory_per_block", 65536, 65537.0),
+        ("kernels", 1, 2.0),
+        ("local_spill_instructions", 0, 8.0),
+    ],
+)
+def test_any_worsening_of_an_exact_counter_is_a_regression(
+    name: str, baseline: MetricValue, actual: MetricValue
+) -> None:
+    (change,) = counter(name, baseline, actual).worse_exact
+    assert (change.metric, change.worse) == (name, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "actual"),
+    [
+        ("registers_per_thread", 32, 31.0),
+        ("grid_size", 10, 20.0),
+        ("occupancy_limiter", "warps", "registers"),
+    ],
+)
+def test_exact_counter_that_did_not_worsen_is_only_shown(
+    name: str, baseline: MetricValue, actual: MetricValue
+) -> None:
+    comparison = counter(name, baseline, actual)
+    assert len(comparison.counters) == 1
+    assert comparison.worse_exact == ()
+
+
+def test_faster_kernel_may_pay_with_registers() -> None:
+    known = expected(5.3, counters={"registers_per_thread": 32})
+    faster = compare(measured(2.0, {"registers_per_thread": 40.0}), known)
+    assert ([change.metric for change in faster.counters], faster.worse_exact) == (
+        ["registers_per_thread"],
+        (),
+    )
+    assert compare(measured(5.3, {"registers_per_thread": 40.0}), known).worse_exact
+
+
+def test_other_kernel_may_pay_with_registers() -> None:
+    known = expected(counters={"registers_per_thread": 32}, kernels=("square",))
+    comparison = compare(measured(None, {"registers_per_thread": 40.0}, "square_v2"), known)
+    assert (len(comparison.counters), comparison.worse_exact) == (1, ())
+
+
+def test_limit_of_occupancy_that_is_not_the_limiter_is_only_shown() -> None:
+    comparison = counter("occupancy_limit.shared_mem", 28, 20.0)
+    assert (len(comparison.counters), comparison.worse_exact) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "actual", "shown"),
+    [
+        ("instructions", 1000, 1000.9, False),
+        ("instructions", 1000, 1001.1, True),
+        ("memory_throughput", 10, 10.9, False),  # 9 %, but not a point
+        ("memory_throughput", 80, 81.5, False),  # over a point, but not 2 %
+        ("memory_throughput", 80, 82.0, True),
+        ("stall.barrier", 0, 0.9, False),
+        ("stall.barrier", 0, 1.1, True),
+        ("dram_bytes", 1e6, 1.019e6, False),
+        ("dram_bytes", 1e6, 1.021e6, True),
+        ("duration_us", 0.5, 0.52, True),  # points are for per cent only
+        ("some__raw.metric", 100, 103.0, True),
+    ],
+)
+def test_counter_is_shown_beyond_the_tolerance_of_its_tier(
+    name: str, baseline: float, actual: float, shown: bool
+) -> None:
+    comparison = counter(name, baseline, actual)
+    assert bool(comparison.counters) is shown
+    assert comparison.worse_exact == ()
+
+
+def read_by_sessions(
+    number: int,
+    actual: float,
+    seen: tuple[float, float] | tuple[()] = (),
+    *,
+    baseline: float = 100_000,
+    name: str = "instructions",
+) -> Comparison:
+    """A count of work beside a baseline of so many sessions, and what these saw where they differ."""
+    known = msgspec.structs.replace(
+        expected(counters={name: baseline}),
+        counters_sessions=number,
+        counters_range={name: seen} if seen else {},
+    )
+    return compare(measured(None, {name: actual}), known)
+
+
+@pytest.mark.parametrize(("actual", "shown"), [(100_000.9, False), (100_002.0, True), (99_998.0, True)])
+def test_a_count_that_several_sessions_agree_on_has_no_tolerance_but_the_rounding_of_the_file(
+    actual: float, shown: bool
+) -> None:
+    comparison = read_by_sessions(2, actual)
+    assert bool(comparison.counters) is shown
+    assert comparison.worse_exact == ()
+    assert not read_by_sessions(1, actual).counters
+
+
+@pytest.mark.parametrize(("actual", "same"), [(100_099.0, True), (100_101.0, False)])
+def test_a_trifle_more_is_the_same_work(actual: float, *, same: bool) -> None:
+    assert read_by_sessions(2, actual).same_work is same
+
+
+def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> None:
+    (change,) = read_by_sessions(2, 100_002.0).counters
+    assert str(change) == "instructions 100000 -> 100002 (+0.002 %)"
+
+
+@pytest.mark.parametrize(
+    ("seen", "actual", "shown"),
+    [
+        ((99_800, 100_000), 100_599.0, False),
+        ((99_800, 100_000), 99_401.0, False),
+        ((99_800, 100_000), 100_601.0, True),
+        ((100_000, 99_800), 100_599.0, False),
+        # A range of 0.01 % is no reason to show less than 0.1 %.
+        ((99_990, 100_000), 100_099.0, False),
+        ((99_990, 100_000), 100_101.0, True),
+        # However far they were apart, a count may not move by more than what hangs on the GPU's state.
+        ((60_000, 100_000), 101_999.0, False),
+        ((60_000, 100_000), 102_001.0, True),
+    ],
+)
+def test_a_count_that_sessions_do_not_agree_on_may_move_by_three_times_their_range(
+    seen: tuple[float, float], actual: float, shown: bool
+) -> None:
+    assert bool(read_by_sessions(2, actual, seen).work) is shown
+
+
+@pytest.mark.parametrize(
+    ("sessions", "seen", "actual", "shown", "fails"),
+    [(2, (), 1.0, True, True), (2, (0, 5), 15.0, False, False), (2, (0, 5), 16.0, True, False)],
+)
+def test_a_count_of_none_fails_where_there_are_some_unless_sessions_saw_some(
+    sessions: int, seen: tuple[float, float] | tuple[()], actual: float, shown: bool, fails: bool
+) -> None:
+    comparison = read_by_sessions(sessions, actual, seen, baseline=0, name="local_spill_instructions")
+    assert (bool(comparison.work), bool(comparison.worse_exact)) == (shown, fails)
+
+
+def test_largest_mover_comes_first() -> None:
+    before: dict[str, MetricValue] = {"stall.barrier": 10, "stall.wait": 10, "dram_bytes": 100}
+    now: dict[str, MetricValue] = {"stall.barrier": 15.0, "stall.wait": 40.0, "dram_bytes": 110.0}
+    comparison = compare(measured(None, now), expected(counters=before))
+    assert [change.metric for change in comparison.counters] == ["stall.wait", "dram_bytes", "stall.barrier"]
+
+
+def test_changed_kernels_are_named() -> None:
+    now = measured(None, {}, "square_v2", "reduce")
+    assert (
+        compare(now, expected(kernels=("square", "reduce"))).kernels
+        == "now runs square_v2; no longer runs square"
+    )
+
+
+def by_cupti(counters: dict[str, MetricValue]) -> Measurement:
+    read = msgspec.structs.replace(profile(counters), source="cupti", cache_control="none")
+    return Measurement(profile=read)
+
+
+def test_of_counters_that_were_read_in_another_way_only_exact_ones_are_compared() -> None:
+    known: dict[str, MetricValue] = {"registers_per_thread": 32, "l2_hit_rate": 20.0, "instructions": 100}
+    read = by_cupti({"registers_per_thread": 40.0, "l2_hit_rate": 90.0, "instructions": 200.0})
+    comparison = compare(read, expected(counters=known))
+    assert [change.metric for change in comparison.counters] == ["registers_per_thread"]
+    assert [change.metric for change in comparison.worse_exact] == ["registers_per_thread"]
+    assert not comparison.counters_compared
+    assert comparison.read_otherwise == "counters were read by cupti/none, the baseline's by ncu/all"
+
+
+def test_those_that_were_read_in_the_same_way_are_compared() -> None:
+    known = msgspec.structs.replace(expected(counters={"l2_hit_rate": 20.0}), counters_by="cupti/none")
+    comparison = compare(by_cupti({"l2_hit_rate": 90.0}), known)
+    assert [change.metric for change in comparison.counters] == ["l2_hit_rate"]
+    assert comparison.read_otherwise == ""
+
+
+def test_counters_of_an_earlier_run_are_no_evidence_of_what_the_gpu_does_now() -> None:
+    known = expected(counters={"instructions": 100})
+    now = profile({"instructions": 100.0})
+    kept = msgspec.structs.replace(now, read_at="2026-11-20T10:00:00Z")
+    assert compare(Measurement(profile=now), known).same_work
+    assert not compare(Measurement(profile=kept), known).same_work
+
+
+@pytest.mark.parametrize(
+    ("launches", "regex", "said"),
+    [
+        (
+            "last",
+            "gemm",
+            "counters are of launches=last of kernels='gemm', the baseline's of launches=first of ",
+        ),
+        ("first", "", "counters are of launches=first of all kernels, the baseline's of launches=first of k"),
+        ("", "gemm", "counters are of launches=all of kernels='gemm', the baseline's of launches=first of "),
+        ("first", "gemm", ""),
+    ],
+)
+def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, said: str) -> None:
+    counted: dict[str, MetricValue] = {"registers_per_thread": 32, "instructions": 100}
+    known = expected(counters=counted, kernels=("square",))
+    now = msgspec.structs.replace(
+        profile({"registers_per_thread": 64.0, "instructions": 200.0}, "square"),
+        launches=launches,
+        regex=regex,
+    )
+    of_first = msgspec.structs.replace(known, launches="first", regex="gemm")
+    comparison = compare(Measurement(profile=now), of_first)
+    assert comparison.chosen_otherwise.startswith(said)
+    assert comparison.moved == comparison.counters_compared == (not said)
+    # It is not known of what a file of before is.
+    assert compare(Measurement(profile=now), known).moved
+
+
+def test_kernels_that_another_regex_finds_are_shown_beside_those_of_before() -> None:
+    known = expected(counters={"registers_per_thread": 32}, kernels=("square",))
+    of_square = msgspec.structs.replace(known, launches="all", regex="square")
+    now = msgspec.structs.replace(profile({"registers_per_thread": 64.0}, "square_v2"), regex="square_v2")
+    comparison = compare(Measurement(profile=now), of_square)
+    assert comparison.kernels == "now runs square_v2; no longer runs square"
+    assert [change.metric for change in comparison.counters] == ["registers_per_thread"]
+    assert not comparison.worse_exact
+
+
+def test_unavailable_counters_are_not_compared() -> None:
+    now = Measurement(profile=profile({}, unavailable="no ncu"))
+    assert not compare(now, expected(counters={"kernels": 1}, kernels=("square",))).moved
+
+
+@given(st.floats(0.01, 1e6))
+def test_a_measurement_has_not_moved_from_itself(time_us: float) -> None:
+    assert not compare(measured(time_us), expected(time_us)).moved

@@ -1,0 +1,125 @@
+"""The state of the GPU where NVML does not tell all of it, with a stand-in for NVML."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.records import Conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ALL = Conditions(
+    sm_clock_mhz=1935,
+    max_sm_clock_mhz=1980,
+    memory_clock_mhz=3201,
+    temperature_c=45,
+    power_w=311.4,
+    throttle_reasons=("sw_power_cap",),
+    other_processes=1,
+)
+
+
+class NvmlError(Exception):
+    pass
+
+
+def not_supported(*_: object) -> Any:
+    raise NvmlError("Not Supported")
+
+
+def nvml(**replaced: Callable[..., Any] | None) -> SimpleNamespace:
+    """NVML of a GPU that tells all, less what is replaced; None for a function that is not there."""
+    functions: dict[str, Any] = {
+        "nvmlInit": lambda: None,
+        "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+        "nvmlDeviceGetClockInfo": lambda gpu, clock: {"sm": 1935, "memory": 3201}[clock],
+        "nvmlDeviceGetMaxClockInfo": lambda gpu, clock: {"sm": 1980}[clock],
+        "nvmlDeviceGetTemperature": lambda gpu, sensor: 45,
+        "nvmlDeviceGetPowerUsage": lambda gpu: 311_432,
+        "nvmlDeviceGetCurrentClocksEventReasons": lambda gpu: 0x4,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda gpu: 0x4,
+        "nvmlDeviceGetComputeRunningProcesses": lambda gpu: [
+            SimpleNamespace(pid=os.getpid()),
+            SimpleNamespace(pid=-1),
+        ],
+    }
+    there = {name: function for name, function in (functions | replaced).items() if function is not None}
+    constants = {"NVML_CLOCK_SM": "sm", "NVML_CLOCK_MEM": "memory", "NVML_TEMPERATURE_GPU": 0}
+    return SimpleNamespace(NVMLError=NvmlError, **there, **constants)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Conditions | None]:
+    def conditions(**replaced: Callable[..., Any] | None) -> Conditions | None:
+        monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(**replaced))
+        return Nvml("GPU-1").conditions()
+
+    return conditions
+
+
+def test_all_that_nvml_tells_is_read(read: Callable[..., Conditions | None]) -> None:
+    assert read() == ALL
+
+
+@pytest.mark.parametrize(
+    ("function", "fields"),
+    [
+        ("nvmlDeviceGetClockInfo", ["sm_clock_mhz", "memory_clock_mhz"]),
+        ("nvmlDeviceGetMaxClockInfo", ["max_sm_clock_mhz"]),
+        ("nvmlDeviceGetTemperature", ["temperature_c"]),
+        ("nvmlDeviceGetPowerUsage", ["power_w"]),
+        ("nvmlDeviceGetComputeRunningProcesses", ["other_processes"]),
+    ],
+)
+def test_what_nvml_does_not_tell_keeps_its_default_and_the_rest_is_read(
+    read: Callable[..., Conditions | None], function: str, fields: list[str]
+) -> None:
+    told = {name: getattr(ALL, name) for name in ALL.__struct_fields__ if name not in fields}
+    assert read(**{function: not_supported}) == Conditions(**told)
+
+
+@pytest.mark.parametrize("newer", [not_supported, None], ids=["unknown to the driver", "unknown to pynvml"])
+def test_throttle_reasons_are_read_by_their_older_name(
+    read: Callable[..., Conditions | None], newer: Callable[..., Any] | None
+) -> None:
+    assert read(nvmlDeviceGetCurrentClocksEventReasons=newer) == ALL
+
+
+def test_throttle_reasons_that_cannot_be_read_are_none(read: Callable[..., Conditions | None]) -> None:
+    found = read(
+        nvmlDeviceGetCurrentClocksEventReasons=not_supported,
+        nvmlDeviceGetCurrentClocksThrottleReasons=not_supported,
+    )
+    assert found is not None
+    assert found.throttle_reasons == ()
+    assert found.power_w == ALL.power_w
+
+
+def test_there_are_no_conditions_without_nvml(read: Callable[..., Conditions | None]) -> None:
+    assert read(nvmlInit=not_supported) is None
+
+
+@pytest.mark.parametrize(
+    ("clocks", "expected"),
+    [
+        (lambda gpu, clock: {"sm": 1980, "memory": 3201}[clock], "1980 MHz, memory 3201 MHz, 700 W"),
+        (not_supported, "0 MHz, memory 0 MHz, 700 W"),
+    ],
+)
+def test_how_the_clocks_are_set_is_told_as_far_as_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, clocks: Callable[..., Any], expected: str
+) -> None:
+    library = nvml(nvmlDeviceGetApplicationsClock=clocks, nvmlDeviceGetEnforcedPowerLimit=lambda gpu: 700_000)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", library)
+    assert Nvml("GPU-1").clock_settings() == expected
+
+
+def test_without_nvml_nothing_is_said_of_the_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(nvmlInit=not_supported))
+    assert Nvml("GPU-1").clock_settings() == ""

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import weakref
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness import check
+from pytest_gpuperf.measure.correctness.poison import poisoned_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Correctness
+
+FLOATS = [
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.complex64,
+    torch.complex128,
+]
+INTEGERS = [torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool]
+
+
+def checked(fn: Any, *args: Any, expected: Any, **options: Any) -> Correctness:
+    return check(fn, args, {}, expected=expected, **options)
+
+
+def data(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(shape, generator=generator).mul(4).to(dtype)
+
+
+# --- outputs ---
+
+
+def test_nested_outputs_are_paired_by_name() -> None:
+    def attention(x: torch.Tensor) -> object:
+        return {"out": x + 1, "lse": (x * 2, None)}
+
+    assert checked(attention, data(4), expected=lambda x: {"lse": [x * 2], "out": x + 1}).passed
+    result = checked(attention, data(4), expected=lambda x: {"lse": [x * 3], "out": x + 1})
+    assert result.failure.startswith("output['lse'][0] differs from the reference: 4 of 4")
+    assert result.elements == 8
+
+
+def test_list_of_tensors_is_a_reference() -> None:
+    assert checked(torch.frexp, data(4), expected=list(torch.frexp(data(4)))).passed
+
+
+def test_different_number_of_outputs_fails() -> None:
+    result = checked(lambda x: (x, x), data(4), expected=lambda x: x)
+    assert result.failure == "the function put out output[0], output[1]; the reference put out output"
+
+
+@pytest.mark.parametrize("value", [None, 3.0, ()])
+def test_output_without_tensors_is_refused(value: object) -> None:
+    with pytest.raises(GpuperfError, match="the function returned"):
+        checked(lambda x: value, data(4), expected=torch.square)
+
+
+def test_exception_of_the_function_goes_through() -> None:
+    def broken(x: torch.Tensor) -> None:
+        x.zero_()
+        raise ZeroDivisionError
+
+    x = data(4)
+    with pytest.raises(ZeroDivisionError):
+        checked(broken, x, expected=torch.square)
+    assert torch.equal(x, data(4))
+
+
+# --- memory that was not written ---
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
+def test_element_that_is_never_written_fails(dtype: torch.dtype) -> None:
+    def almost(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        out[:, :-1] = x[:, :-1]
+        return out
+
+    result = checked(almost, data(8, 100, dtype=dtype), expected=lambda x: x.clone())
+    assert not result.passed
+    assert "8 of 800 elements are never written, the first at [0, 99]" in result.failure
+    assert "NaN" not in result.failure
+
+
+@pytest.mark.parametrize(
+    "allocate",
+    [
+        lambda x: torch.empty(x.shape),
+        lambda x: torch.empty_strided(x.shape, x.stride()),
+        lambda x: torch.empty_permuted(x.shape, (1, 0)),
+        lambda x: x.new_empty(x.shape),
+        lambda x: x.new_empty_strided(x.shape, x.stride()),
+        lambda x: torch.Tensor(*x.shape),
+    ],
+    ids=["empty", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "Tensor"],
+)
+def test_memory_is_poisoned_however_it_is_allocated(allocate: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    result = checked(allocate, data(8, 8), expected=torch.square)
+    assert "64 of 64 elements are never written" in result.failure
+
+
+def test_unwritten_memory_that_swallows_nan_is_caught() -> None:
+    def maximum(x: torch.Tensor) -> torch.Tensor:
+        running = torch.empty(())  # should start at -inf
+        return torch.fmax(running, x.max())
+
+    assert not checked(maximum, data(100), expected=torch.max).passed
+
+
+def test_nan_that_was_computed_is_not_called_unwritten() -> None:
+    result = checked(lambda x: torch.log(-x.abs()), data(4), expected=torch.square)
+    assert "4 of 4 elements are NaN" in result.failure
+    assert "never written" not in result.failure
+
+
+# --- arguments ---
+
+
+def test_changed_input_fails_and_is_put_back() -> None:
+    def scale(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y[1, 2] = 7.0
+        return x * 2
+
+    x, y = data(3, 4), torch.zeros(3, 4)
+    result = checked(scale, x, y, expected=lambda x, y: x * 2)
+    assert result.failure == (
+        "argument 1 was changed: 1 of 12 elements, the first at [1, 2] (before 0.0, after 7.0); "
+        "if the function is meant to write to it, name it in mutates="
+    )
+    assert torch.equal(y, torch.zeros(3, 4))
+
+
+def test_change_from_nan_to_nan_is_no_change() -> None:
+    def rewrite(x: torch.Tensor) -> torch.Tensor:
+        x.copy_(x.clone())
+        return x + 1
+
+    x = torch.tensor([float("nan"), 1.0])
+    assert checked(rewrite, x, expected=lambda x: x + 1, equal_nan=True).passed
+
+
+def test_changed_keyword_argument_is_named() -> None:
+    def scale(x: torch.Tensor, *, table: dict[str, torch.Tensor]) -> torch.Tensor:
+        table["cos"].add_(1)
+        return x * 2
+
+    result = check(scale, (data(3),), {"table": {"cos": torch.ones(2)}}, expected=lambda x, table: x * 2)
+    assert result.failure.startswith("argument table['cos'] was changed: 2 of 2 elements")
+
+
+def test_write_beside_a_view_is_caught() -> None:
+    buffer = torch.zeros(10)
+
+    def overrun(x: torch.Tensor) -> torch.Tensor:
+        buffer[5] = 1.0
+        return x + 1
+
+    result = checked(overrun, buffer[:5], expected=lambda x: x + 1)
+    assert result.failure == "memory outside of argument 0, but in the same allocation, was changed"
+
+
+def test_function_sees_strides_of_the_real_call() -> None:
+    seen = []
+
+    def square(x: torch.Tensor) -> torch.Tensor:
+        seen.append((x.stride(), x.storage_offset()))
+        return x * x
+
+    assert checked(square, data(8, 6)[1:, ::2], expected=torch.square).passed
+    assert set(seen) == {((6, 2), 6)}
+
+
+def test_expanded_argument_is_put_back() -> None:
+    x = data(4, 1).expand(4, 3)
+    assert checked(lambda x: x + 1, x, expected=lambda x: x + 1).passed
+
+
+def test_in_place_function_is_checked_against_either_kind_of_reference() -> None:
+    def double_(x: torch.Tensor) -> None:
+        x.mul_(2)
+
+    x = data(5)
+    for reference in (double_, lambda x: x * 2, data(5) * 2):
+        assert checked(double_, x, expected=reference, mutates=(0,)).passed
+        assert torch.equal(x, data(5))
+    result = checked(double_, x, expected=lambda x: x * 3, mutates=(0,))
+    assert result.failure.startswith("argument 0 differs from the reference: 5 of 5")
+
+
+def test_function_that_returns_the_argument_it_wrote_is_checked() -> None:
+    assert checked(lambda x: x.mul_(2), data(5), expected=lambda x: x * 2, mutates=True).passed
+
+
+def test_output_argument_that_is_not_written_in_full_fails() -> None:
+    def square_into(out: torch.Tensor, x: torch.Tensor) -> None:
+        out[:-1] = x[:-1] ** 2
+
+    already_right = data(5) ** 2
+    result = checked(square_into, already_right, data(5), expected=lambda out, x: x**2, mutates=(0,))
+    assert result.failure == (
+        "argument 0 differs from the reference: 1 of 5 elements is never written, the first at [4]"
+    )
+
+
+def test_output_argument_named_by_keyword_is_checked() -> None:
+    def square(x: torch.Tensor, *, out: torch.Tensor) -> None:
+        torch.mul(x, x, out=out)
+
+    arguments = {"out": torch.empty(5)}
+    assert check(square, (data(5),), arguments, expected=lambda x, out: x**2, mutates=("out",)).passed
+
+
+def test_argument_that_the_reference_leaves_alone_too_need_not_be_written() -> None:
+    def update(cache: torch.Tensor, row: torch.Tensor) -> None:
+        cache[2] = row
+
+    assert checked(update, data(4, 3), torch.ones(3), expected=update, mutates=(0,)).passed
+
+
+def test_accumulation_into_an_argument_is_not_called_unwritten() -> None:
+    def accumulate(total: torch.Tensor, x: torch.Tensor) -> None:
+        total.add_(x)
+
+    for reference in (accumulate, lambda total, x: total + x):
+        assert checked(accumulate, data(6), torch.ones(6), expected=reference, mutates=(0,)).passed
+
+
+def backward(x: torch.Tensor) -> torch.Tensor:
+    (x * x).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    return x.grad
+
+
+def test_gradients_of_one_call_are_not_added_to_those_of_the_next() -> None:
+    x = data(4).requires_grad_()
+    assert checked(backward, x, expected=2 * data(4)).passed
+    assert x.grad is None
+
+
+def test_gradient_that_was_there_before_is_seen_by_each_call_and_put_back() -> None:
+    x, before = data(4).requires_grad_(), torch.ones(4)
+    x.grad = before
+    assert checked(backward, x, expected=lambda x: 2 * x.detach() + x.grad).passed
+    assert x.grad is before
+    assert torch.equal(before, torch.ones(4))
+
+
+SPARSE = {"coo": torch.Tensor.to_sparse, "csr": torch.Tensor.to_sparse_csr}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("layout", SPARSE)
+def test_sparse_argument_is_refused(layout: str) -> None:
+    sparse: Any = SPARSE[layout]
+    with pytest.raises(GpuperfError, match=rf"argument 0 is of layout sparse_{layout}.*\.to_dense\(\)"):
+        checked(torch.square, sparse(torch.eye(3)), expected=torch.square)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("layout", SPARSE)
+def test_sparse_output_is_refused(layout: str) -> None:
+    sparse: Any = SPARSE[layout]
+    with pytest.raises(GpuperfError, match=rf"output is of layout sparse_{layout}.*\.to_dense\(\)"):
+        checked(sparse, torch.eye(3), expected=torch.square)
+
+
+class LiveCopies:
+    """Counts the most copies of outputs that are alive at once."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._made: list[weakref.ref[torch.Tensor]] = []
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        made = tensor.detach().clone()
+        self._made.append(weakref.ref(made))
+        self.most = max(self.most, sum(reference() is not None for reference in self._made))
+        return made
+
+
+def test_no_more_than_three_copies_of_an_output_are_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def square_into(out: torch.Tensor, x: torch.Tensor) -> None:
+        torch.mul(x, x, out=out)
+
+    copies = LiveCopies()
+    monkeypatch.setattr("pytest_gpuperf.measure.correctness.copy", copies)
+    assert checked(square_into, torch.empty(5), data(5), expected=square_into, mutates=(0,)).passed
+    assert copies.most == 3
+
+
+def test_allocator_that_shows_no_free_blocks_leaves_memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses() -> None:
+        raise RuntimeError("cudaMallocAsync does not yet support snapshot")
+
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", refuses)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    with poisoned_memory(0xFF, [torch.device("cuda", 0)]):
+        pass
+
+
+@pytest.mark.parametrize("position", [1, 2, -1, "out"])
+def test_mutates_that_names_no_tensor_is_refused(position: int | str) -> None:
+    with pytest.raises(GpuperfError, match="which is no tensor of this call"):
+        checked(lambda x, n: x, data(3), 4, expected=lambda x, n: x, mutates=(position,))

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import contextlib
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu.csv_reader import function_name, read_csv
+from pytest_gpuperf.measure.ncu.details_page import RAW_NAMES
+
+CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+DURATION = "gpu__time_duration.sum"
+
+
+def capture(name: str) -> str:
+    return gzip.decompress((CAPTURES / f"{name}.csv.gz").read_bytes()).decode()
+
+
+def long(*rows: str) -> str:
+    columns = ("ID", "Kernel Name", "Block Size", "Grid Size", "Section Name")
+    header = ",".join(f'"{column}"' for column in (*columns, "Metric Name", "Metric Unit", "Metric Value"))
+    return "\n".join([header, *rows]) + "\n"
+
+
+def long_row(value: str, *, unit: str = "", name: str = "some__metric.sum", identifier: int = 0) -> str:
+    return f'"{identifier}","kernel","(32, 1, 1)","(4, 2, 1)","Section","{name}","{unit}","{value}"'
+
+
+def test_wide_csv_holds_every_kernel_of_the_report() -> None:
+    kernels = read_csv(capture("torch_mixed_raw_wide"))
+    assert len(kernels) == 26
+    first = kernels[0]
+    assert (first.name, first.block, first.grid) == ("square_kernel", (256, 1, 1), (8192, 1, 1))
+    assert first.ranges == ("suites/square.py::test_triton[8192x4096]",)
+
+
+def test_wide_csv_gives_base_units_and_plain_numbers() -> None:
+    first = read_csv(capture("torch_mixed_raw_wide"))[0]
+    assert first.metrics[DURATION] == pytest.approx(64544)
+    assert first.units[DURATION] == "ns"
+    assert (first.metrics["launch__grid_size"], first.units["launch__grid_size"]) == (8192.0, "")
+    assert first.metrics["launch__shared_mem_per_block"] == 1024.0
+    assert first.units["launch__shared_mem_per_block"] == "byte/block"
+    assert first.metrics["derived__pct_occupancy_per_block_size"] == 5706.0
+    assert first.metrics["launch__func_cache_config"] == "CachePreferNone"
+
+
+def test_wide_csv_leaves_out_what_has_no_data() -> None:
+    values = [
+        value for kernel in read_csv(capture("torch_mixed_raw_wide")) for value in kernel.metrics.values()
+    ]
+    assert "no data" not in values
+    assert "" not in values
+
+
+def test_wide_and_long_csv_of_one_report_agree_within_the_rounding() -> None:
+    wide = read_csv(capture("torch_mixed_raw_wide"))
+    details = read_csv(capture("torch_mixed_details_long"))
+    assert len(wide) == len(details)
+    for one, other in zip(wide, details, strict=True):
+        assert (one.name, one.demangled, one.grid, one.block, one.ranges) == (
+            *(other.name, other.demangled, other.grid, other.block, other.ranges),
+        )
+        assert other.metrics.keys() <= one.metrics.keys()
+        for name, value in other.metrics.items():
+            expected = one.metrics[name]
+            assert other.units[name] == one.units[name], name
+            if isinstance(expected, str):
+                assert value == expected
+            else:
+                # Two decimals of a number that is 1 or more in the unit printed, so half a per cent at most.
+                assert value == pytest.approx(expected, rel=0.005, abs=0.00501), name
+
+
+NOT_ON_THE_DETAILS_PAGE = ("stall.", "pipe.", "instruction_throughput")
+
+
+def test_details_page_gives_all_that_the_catalogue_reads_of_it() -> None:
+    wide, details = (read_csv(capture(f"torch_mixed_{page}"))[0] for page in ("raw_wide", "details_long"))
+    short = {name for name in wide.profile().metrics if not name.startswith(NOT_ON_THE_DETAILS_PAGE)}
+    assert set(details.profile().metrics) == short
+    assert len(short) > 20
+
+
+def test_labels_of_the_details_page_are_those_of_the_report_itself(tmp_path: Path) -> None:
+    ncu_report = pytest.importorskip("ncu_report")
+    path = tmp_path / "full.ncu-rep"
+    path.write_bytes(gzip.decompress((CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz").read_bytes()))
+    report = ncu_report.load_report(str(path))
+    labels = {
+        (section.name(), metric.label(), metric.name())
+        for section in report[0][0].sections()
+        for metric in (*section.header_metrics(), *section.body_metrics())
+    }
+    assert {(*label, name) for label, name in RAW_NAMES.items()} <= labels
+
+
+def test_stalls_of_the_whole_details_page_are_read_by_their_labels() -> None:
+    def row(label: str, value: str) -> str:
+        return f'"0","kernel","(32, 1, 1)","(4, 2, 1)","Warp State Statistics","{label}","inst","{value}"'
+
+    rows = (row("Warp Cycles Per Issued Instruction", "20"), row("Stall Long Scoreboard", "5"))
+    assert read_csv(long(*rows))[0].profile().metrics["stall.long_scoreboard"] == 25.0  # 100 * 5 / 20
+
+
+def test_shared_memory_of_a_block_is_the_sum_of_its_parts() -> None:
+    for wide, details in zip(
+        read_csv(capture("torch_mixed_raw_wide")), read_csv(capture("torch_mixed_details_long")), strict=True
+    ):
+        whole = "launch__shared_mem_per_block"
+        parts = (wide.metrics[f"{whole}_{part}"] for part in ("static", "dynamic", "driver"))
+        assert sum(part for part in parts if isinstance(part, float)) == wide.metrics[whole]
+        assert details.metrics[whole] == pytest.approx(wide.metrics[whole], rel=0.005)
+
+
+def test_rules_of_the_details_page_come_with_their_kernel() -> None:
+    first, *others = read_csv(capture("torch_mixed_details_long"))
+    assert [(rule.rule, rule.kind, rule.estimated_speedup_pct, rule.scope) for rule in first.rules] == [
+        ("SOLBottleneck", "optimization", None, ""),
+        ("CPIStall", "warning", None, ""),
+        ("CPIStall", "optimization", 49.45, "local"),
+        ("CPIStall", "information", None, ""),
+        ("AchievedOccupancy", "optimization", 22.84, "local"),
+    ]
+    assert first.rules[2].section == "WarpStateStats"
+    assert first.rules[2].message.startswith("On average, each warp of this workload spends 90.1 cycles")
+    assert first.rules[2].message.endswith("of 182.1 cycles between issuing two instructions.")
+    scopes = {rule.scope for kernel in others for rule in kernel.rules}
+    assert scopes == {"local", "global", ""}
+
+
+def test_raw_page_holds_no_rules() -> None:
+    assert all(kernel.rules == () for kernel in read_csv(capture("torch_mixed_raw_wide")))
+
+
+def test_two_outputs_in_one_file_are_an_error_that_names_the_line() -> None:
+    with pytest.raises(GpuperfError, match=r"line 3 .* header once more"):
+        read_csv(long(long_row("1")) + long(long_row("2")))
+
+
+def test_short_metrics_of_wide_csv_come_with_stall_shares() -> None:
+    metrics = read_csv(capture("torch_mixed_raw_wide"))[0].profile().metrics
+    assert metrics["duration_us"] == pytest.approx(64.544)
+    assert metrics["stall.long_scoreboard"] == pytest.approx(100 * 90.061649 / 182.137109)
+    assert metrics["occupancy_limiter"] == "warps"
+
+
+def test_messages_of_ncu_around_the_rows_are_skipped() -> None:
+    kernels = read_csv(capture("filtered_long_with_warnings"))
+    assert [kernel.metrics[DURATION] for kernel in kernels] == [65984.0, 175040.0, 6080.0]
+    assert kernels[0].metrics["sm__throughput.avg.pct_of_peak_sustained_elapsed"] == 6.32
+    assert kernels[1].name == "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
+    assert kernels[1].ranges == ("suites/gemm.py::test_bf16[4096]",)
+    assert {len(kernel.metrics) for kernel in kernels} == {7}
+
+
+def test_output_of_the_program_before_the_header_is_skipped() -> None:
+    text = "epoch 1, loss 0.5\n==PROF== Connected\n" + long(long_row("1"))
+    assert read_csv(text)[0].metrics == {"some__metric.sum": 1.0}
+
+
+def test_message_between_rows_is_skipped() -> None:
+    kernels = read_csv(long(long_row("1"), "==WARNING== something", long_row("2", identifier=1)))
+    assert [kernel.metrics["some__metric.sum"] for kernel in kernels] == [1.0, 2.0]
+
+
+def test_older_ncu_without_extents_and_with_long_unit_names_is_read() -> None:
+    header = '"ID","Kernel Name","Kernel Time","Section Name","Metric Name","Metric Unit","Metric Value"'
+    row = f'"0","gemm","2024-Nov-13 18:14:36","Command line profiler metrics","{DURATION}","usecond","152.19"'
+    kernel = read_csv(f"{header}\n{row}\n")[0]
+    assert kernel.grid == (0, 0, 0)
+    assert kernel.profile().metrics == {"duration_us": pytest.approx(152.19)}
+
+
+@pytest.mark.parametrize("text", ["no data", "n/a", "nan", "-nan", "inf", "", "(!) n/a", "9" * 400])
+def test_value_that_is_none_is_left_out(text: str) -> None:
+    assert read_csv(long(long_row(text)))[0].metrics == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("65,984", 65984.0), ("1,048,576.50", 1048576.5), ("5706.000000", 5706.0), ("-3", -3.0), ("1e+06", 1e6)],
+)
+def test_number_is_read_as_printed(text: str, value: float) -> None:
+    assert read_csv(long(long_row(text)))[0].metrics == {"some__metric.sum": value}
+
+
+def test_number_of_another_locale_is_an_error_that_names_the_line() -> None:
+    with pytest.raises(GpuperfError, match=r"line 3 .*'2\.508\.800' is not a number.*LC_ALL=C"):
+        read_csv(long(long_row("1"), long_row("2.508.800")))
+
+
+def test_text_without_a_header_of_ncu_is_an_error_that_says_what_to_type() -> None:
+    with pytest.raises(GpuperfError, match="ncu --import REPORT --csv --page raw"):
+        read_csv("==WARNING== No kernels were profiled.\n")
+
+
+def test_summary_of_several_launches_is_refused() -> None:
+    header = '"ID","Kernel Name","Invocations","Metric Name","Metric Unit","Minimum","Maximum","Average"'
+    with pytest.raises(GpuperfError, match="no column `Metric Value`"):
+        read_csv(f"{header}\n")
+
+
+def test_header_alone_holds_no_kernels() -> None:
+    assert read_csv(long()) == []
+
+
+@pytest.mark.parametrize("name", ["torch_mixed_raw_wide", "torch_mixed_details_long"])
+def test_file_cut_in_a_row_is_an_error_that_names_the_line(name: str) -> None:
+    text = capture(name)
+    whole = text[: text.index("\n", len(text) // 2)]
+    last = whole.count("\n") + 1
+    with pytest.raises(GpuperfError, match=f"line {last} of the CSV text is not a whole row"):
+        read_csv(whole[: whole.rindex("\n") + 40])
+
+
+def test_wide_csv_without_its_row_of_units_is_an_error() -> None:
+    lines = capture("torch_mixed_raw_wide").split("\n")
+    with pytest.raises(GpuperfError, match=r"line 2 .* where the units are due"):
+        read_csv("\n".join([lines[0], *lines[2:]]))
+
+
+@pytest.mark.parametrize(
+    ("demangled", "name"),
+    [
+        ("square_kernel", "square_kernel"),
+        ("mbtopk::computeDigitCumSum(short *, unsigned int *, unsigned int)", "computeDigitCumSum"),
+        (
+            "void at::<unnamed>::cunn_SoftMaxForwardReg<float, at::<unnamed>::Epilogue, 4>(T3 *)",
+            "cunn_SoftMaxForwardReg",
+        ),
+        ("void at::radixSortKVInPlace<2, (int)-1, 32>(cuda::TensorInfo<T5, T7>, bool)", "radixSortKVInPlace"),
+        (
+            "void at::vectorized_elementwise_kernel<8, at::copy(at::T &)::[lambda(float) (instance 1)], "
+            "std::array<char *, 2>>(int, T2)",
+            "vectorized_elementwise_kernel",
+        ),
+        ("(anonymous namespace)::reduce(float *)", "reduce"),
+        ("unsigned int count<int>(int)", "count"),
+    ],
+)
+def test_function_name_is_the_bare_name(demangled: str, name: str) -> None:
+    assert function_name(demangled) == name
+
+
+@given(st.text())
+@example('ID,"Kernel Name')
+@example("==ID,Kernel Name,ID")
+@example("\ufeffID,Kernel Name\n0")
+@example("ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n\x00,")
+def test_any_text_is_read_or_refused_with_the_one_error(text: str) -> None:
+    with contextlib.suppress(GpuperfError):
+        read_csv(text)
+
+
+words = st.sampled_from(
+    [
+        "ID",
+        "Kernel Name",
+        "Grid Size",
+        "Metric Name",
+        "Metric Unit",
+        "Metric Value",
+        "a__b.sum",
+        "1.2.3",
+        "us",
+    ]
+)
+cells = st.one_of(words, st.text(max_size=4), st.sampled_from(['"', "\r", "(1, 1, 1)", "no data", "7"]))
+
+
+@given(st.sets(words), st.lists(st.lists(cells, max_size=9), max_size=5))
+def test_any_rows_after_a_header_are_read_or_refused_with_the_one_error(
+    columns: set[str], rows: list[list[str]]
+) -> None:
+    header = ",".join(["ID", "Kernel Name", *columns - {"ID", "Kernel Name"}])
+    with contextlib.suppress(GpuperfError):
+        read_csv("\n".join([header, *(",".join(row) for row in rows)]))
+
+
+@given(st.integers(0, len(capture("filtered_long_with_warnings"))))
+@example(capture("filtered_long_with_warnings").rindex("8"))
+def test_csv_cut_anywhere_gives_no_value_that_the_whole_has_not(length: int) -> None:
+    text = capture("filtered_long_with_warnings")
+    try:
+        kernels = read_csv(text[:length])
+    except GpuperfError:
+        return
+    for part, whole in zip(kernels, read_csv(text), strict=False):
+        assert part.name == whole.name
+        assert part.metrics.items() <= whole.metrics.items()

@@ -1,0 +1,138 @@
+"""CUPTI's host library, where one that needs no GPU is installed: Triton brings one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters.choosing import names_to_read
+from pytest_gpuperf.measure.cupti import cupti_host
+from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, is_counted, passes, passes_each
+from pytest_gpuperf.metrics import METRICS, ncu_metric_names
+from pytest_gpuperf.metrics.presets import PRESETS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KNOWN_TO_ALL_LIBRARIES = ["tu102", "ga100", "ga102", "ad102", "gh100", "gb100", "gb202"]
+"""A library that is older than a chip may know it with fewer metrics."""
+
+
+def test_the_lists_are_those_of_ncu(cupti_host_library: None) -> None:
+    # From ncu 2025.3.1 on an H200.
+    assert {"dram__bytes", "sm__pipe_tensor_cycles_active", "lts__t_sector_hit_rate"} <= (
+        cupti_host.supported_metrics("gh100")
+    )
+    assert "dram__bytes_op_read" in cupti_host.supported_metrics("gb202")
+    assert "dram__bytes_read" not in cupti_host.supported_metrics("gb202")
+
+
+@pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
+def test_the_catalogue_knows_which_chip_has_what(cupti_host_library: None, chip: str) -> None:
+    units = {name.partition("__")[0] for name in cupti_host.supported_metrics(chip)}
+    sources = [
+        (metric.name, source)
+        for metric in METRICS.values()
+        for source in metric.sources
+        if source.requested and all(is_counted(name, units) for name in source.names)
+    ]
+    found = passes_each(chip, [source.names for _, source in sources])
+    wrong = [
+        name
+        for (name, source), count in zip(sources, found, strict=True)
+        if (count is not None) is not (chip in source.chips)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
+def test_what_weighs_metrics_takes_no_pass_of_its_own(cupti_host_library: None, chip: str) -> None:
+    known = cupti_host.supported_metrics(chip)
+    units = {name.partition("__")[0] for name in known}
+    for names in PRESETS.values():
+        alone = ncu_metric_names(names, chip)
+        weighted = [
+            name
+            for name in names_to_read(names, chip)
+            if not is_counted(name, units) or name.partition(".")[0] in known
+        ]
+        assert set(weighted) >= set(alone)
+        without, with_weights = passes_each(chip, [alone, weighted])
+        assert with_weights == without
+
+
+@pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
+def test_one_pass_is_one_pass(cupti_host_library: None, chip: str) -> None:
+    assert passes(chip, ncu_metric_names(PRESETS["one-pass"], chip)) == 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "count"), [("default", 16), ("sol", 9), ("stalls", 7), ("launch", 1), ("occupancy", 1)]
+)
+def test_passes_of_the_presets_on_gh100(cupti_host_library: None, preset: str, count: int) -> None:
+    assert passes("gh100", ncu_metric_names(PRESETS[preset], "gh100")) == count
+
+
+@pytest.mark.parametrize("chip", ["ga100", "ga102", "ad102", "gh100", "gb100"])
+def test_pipes_conflicts_and_coalescing_come_without_a_pass_of_their_own(
+    cupti_host_library: None, chip: str
+) -> None:
+    free = ("pipe.", "bank_", "shared_wave", "global_")
+    without = [name for name in PRESETS["default"] if not name.startswith(free)]
+    assert len(without) < len(PRESETS["default"])
+    both = [passes(chip, ncu_metric_names(names, chip)) for names in (PRESETS["default"], without)]
+    assert both[0] == both[1]
+
+
+def test_a_metric_that_the_chip_lacks_is_named(cupti_host_library: None) -> None:
+    with pytest.raises(GpuperfError, match=r"^unavailable on GB202: dram__bytes_read\.sum$"):
+        passes("gb202", ["dram__bytes.sum", "dram__bytes_read.sum"])
+
+
+def test_a_metric_without_its_suffix_is_none(cupti_host_library: None) -> None:
+    assert passes_each("gh100", [["dram__bytes"], ["dram__bytes.sum"]]) == [None, 1]
+
+
+def test_what_ncu_makes_itself_takes_no_pass(cupti_host_library: None) -> None:
+    names = ["launch__registers_per_thread", "sm__maximum_warps_per_active_cycle_pct"]
+    assert passes("gh100", names) == 0
+
+
+def test_a_chip_that_no_library_knows_is_an_error(cupti_host_library: None) -> None:
+    with pytest.raises(NoHostLibraryError, match="the CUPTI libraries here do not know GX999"):
+        passes("gx999", ["dram__bytes.sum"])
+
+
+def install(folder: Path, name: str = "libcupti.so.13") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "libnvperf_host.so").touch()
+    (folder / name).touch()
+    return folder / name
+
+
+def test_libraries_are_found_where_wheels_and_toolkits_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = install(tmp_path / "site" / "nvidia" / "cu13" / "lib")
+    old_wheel = install(tmp_path / "site" / "nvidia" / "cuda_cupti" / "lib", "libcupti.so.12")
+    toolkit = install(tmp_path / "cuda" / "extras" / "CUPTI" / "lib64")
+    (tmp_path / "site" / "nvidia" / "alone" / "lib").mkdir(parents=True)
+    (tmp_path / "site" / "nvidia" / "alone" / "lib" / "libcupti.so").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    found = [path for path in cupti_host.libraries() if path.is_relative_to(tmp_path)]
+    assert found == [old_wheel, wheel, toolkit]
+
+
+def test_a_library_that_crashes_or_is_none_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = install(tmp_path / "broken")
+    broken.write_bytes(b"garbage")
+    monkeypatch.setattr(cupti_host, "libraries", lambda: [broken])
+    cupti_host._ask.cache_clear()
+    with pytest.raises(NoHostLibraryError, match=r"no CUPTI library was found .*pip install 'nvidia-cuda-cu"):
+        cupti_host.supported_metrics("gh100")
+    cupti_host._ask.cache_clear()

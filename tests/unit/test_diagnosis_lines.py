@@ -1,0 +1,77 @@
+"""What is shown of the diagnoses below a failed test."""
+
+from __future__ import annotations
+
+from pytest_gpuperf.judge.explain import explain_lines
+from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
+from run_builders import BUSY
+
+
+def measured(*kernels: KernelProfile, timing: Timing | None = None, **profile: str) -> Measurement:
+    return Measurement(timing=timing, profile=Profile(kernels=kernels, **profile))  # type: ignore[arg-type]
+
+
+def kernel(name: str, **metrics: float) -> KernelProfile:
+    return KernelProfile(name=name, metrics={key.replace("__", "."): value for key, value in metrics.items()})
+
+
+def test_a_failed_test_shows_the_three_most_important_diagnoses_with_what_to_try() -> None:
+    one = kernel("k", **BUSY, stall__barrier=40.0, stall__long_scoreboard=40.0, bank_conflict_pct=30.0)
+    lines = explain_lines(measured(one))
+    assert [text.partition(":")[0] for text in lines] == [
+        "latency-bound",
+        "  next",
+        "synchronisation-bound",
+        "  next",
+        "memory-latency",
+        "  next",
+    ]
+
+
+def test_of_several_kernels_the_long_ones_are_shown_by_name() -> None:
+    long = kernel("long_kernel", sm_throughput=20.0, memory_throughput=85.0, duration_us=90.0)
+    short = kernel("short_kernel", sm_throughput=20.0, memory_throughput=85.0, duration_us=10.0)
+    lines = explain_lines(measured(long, short))
+    assert lines[0] == "long_kernel, 90 % of the time:"
+    assert len(lines) == 3
+
+
+def test_without_counters_nothing_is_explained() -> None:
+    assert explain_lines(Measurement()) == ()
+    assert explain_lines(measured(kernel("k", **BUSY), unavailable="no ncu")) == ()
+    assert explain_lines(Measurement(profile=Profile())) == ()
+
+
+def test_the_time_without_a_profiler_counts_where_one_kernel_is_timed() -> None:
+    timing = Timing(
+        mode="hot",
+        time_us=2.0,
+        spread_pct=0.1,
+        blocks_us=(2.0,),
+        calls_per_block=10,
+        conditions=Conditions(sm_clock_mhz=1400, throttle_reasons=("sw_power_cap",)),
+    )
+    one = kernel("k", sm_throughput=20.0, memory_throughput=30.0, waves=8.0, duration_us=6.0)
+    found = " ".join(explain_lines(measured(one, timing=timing)))
+    assert "launch-bound: the kernel takes 2.0 µs" in found
+    assert "power-limited: the GPU held its clock back to 1400 MHz (sw_power_cap)" in found
+    assert "launch-bound" not in " ".join(explain_lines(measured(one, one, timing=timing)))
+
+
+def test_the_clock_of_a_limited_time_is_that_of_its_blocks() -> None:
+    timing = Timing(
+        mode="hot",
+        time_us=200.0,
+        spread_pct=0.1,
+        blocks_us=(201.0, 199.0),
+        blocks_mhz=(1380.0, 1390.0),
+        calls_per_block=10,
+        conditions=Conditions(sm_clock_mhz=1530, throttle_reasons=("sw_power_cap",)),
+    )
+    found = " ".join(explain_lines(measured(kernel("k", **BUSY), timing=timing)))
+    assert "power-limited: the GPU held its clock back to 1385 MHz (sw_power_cap)" in found
+
+
+def test_names_of_kernels_steer_no_terminal() -> None:
+    bad = kernel("\x1b[2Jk", **BUSY)
+    assert all(text.isprintable() for text in explain_lines(measured(bad, bad)))

@@ -1,0 +1,325 @@
+"""The lock that keeps a GPU to one run at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.lock import GpuLock, Holder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
+HOLD = """
+import sys
+from pathlib import Path
+from pytest_gpuperf.measure.device.lock import GpuLock
+
+lock = GpuLock(sys.argv[1], [Path(folder) for folder in sys.argv[2:]] or GpuLock("")._folders)
+lock.acquire()
+print("held", flush=True)
+sys.stdin.read()
+lock.release()
+"""
+
+
+@contextmanager
+def held_elsewhere(*folders: Path, gpu: str = UUID, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process has the GPU locked, until its standard input is closed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, gpu, *map(str, folders)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def let_go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+def the_file(folder: Path) -> Path:
+    return folder / f"pytest-gpuperf-{UUID}.lock"
+
+
+def acquired(*folders: Path) -> GpuLock:
+    def busy(holder: Holder) -> None:
+        raise AssertionError(holder)
+
+    lock = GpuLock(UUID, folders)
+    lock.acquire(busy)
+    return lock
+
+
+def test_a_free_gpu_is_had_at_once(tmp_path: Path) -> None:
+    lock = acquired(tmp_path)
+    lock.release()
+    acquired(tmp_path).release()
+
+
+def test_a_process_waits_for_the_other_and_learns_who_it_is(tmp_path: Path) -> None:
+    holders = []
+    with held_elsewhere(tmp_path) as other:
+
+        def waiting(holder: Holder) -> None:
+            holders.append(holder)
+            if len(holders) == 3:
+                let_go(other)
+
+        lock = GpuLock(UUID, [tmp_path])
+        lock.acquire(waiting)
+        lock.release()
+        assert {holder.pid for holder in holders} == {other.pid}
+        assert abs(holders[0].since - time.time()) < 60
+
+
+def test_a_killed_holder_frees_the_gpu(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path) as other:
+        lock = GpuLock(UUID, [tmp_path])
+        lock.acquire(lambda _: os.kill(other.pid, signal.SIGKILL))
+        lock.release()
+
+
+def test_two_gpus_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path, gpu="GPU-2"):
+        acquired(tmp_path).release()
+
+
+def test_a_process_does_not_wait_for_the_one_that_started_it(tmp_path: Path) -> None:
+    lock = acquired(tmp_path)
+    with held_elsewhere(tmp_path):
+        assert lock.holder() is not None
+    lock.release()
+    with held_elsewhere(tmp_path):
+        assert GpuLock(UUID, [tmp_path]).holder() is not None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (12, "pid 1234 (pytest) has been measuring for 12 s"),
+        (119, "pid 1234 (pytest) has been measuring for 119 s"),
+        (3600, "pid 1234 (pytest) has been measuring for 60 min"),
+        (-30, "pid 1234 (pytest) has been measuring for 0 s"),
+    ],
+)
+def test_the_holder_is_named_with_how_long_it_has_been_at_it(seconds: float, text: str) -> None:
+    assert str(Holder(1234, time.time() - seconds)) == text
+
+
+@given(text=st.binary(max_size=80))
+def test_whatever_stands_in_the_file_is_no_way_to_harm_a_reader(text: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lock = acquired(folder)
+        the_file(folder).write_bytes(text)
+        assert str(lock.holder()).isprintable()
+        lock.release()
+
+
+def test_a_holder_that_wrote_nothing_is_another_process(tmp_path: Path) -> None:
+    lock = acquired(tmp_path)
+    the_file(tmp_path).write_bytes(b"")
+    assert str(lock.holder()) == "another process is measuring"
+    lock.release()
+
+
+def test_nobody_holds_what_was_never_locked_or_is_released(tmp_path: Path) -> None:
+    lock = GpuLock(UUID, [tmp_path])
+    assert lock.holder() is None
+    assert list(tmp_path.iterdir()) == []
+    lock.acquire()
+    lock.release()
+    assert lock.holder() is None
+
+
+def test_every_user_may_write_the_file_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        lock = acquired(tmp_path)
+    finally:
+        os.umask(before)
+    lock.release()
+    assert the_file(tmp_path).stat().st_mode & 0o777 == 0o666
+
+
+def test_users_with_a_tmpdir_of_their_own_find_the_same_lock(tmp_path: Path) -> None:
+    gpu = f"GPU-{uuid.uuid4()}"
+    lock = GpuLock(gpu)
+    with held_elsewhere(gpu=gpu, TMPDIR=str(tmp_path)) as other:
+        holder = lock.holder()
+        assert holder is not None
+        assert holder.pid == other.pid
+    lock._path().unlink()
+
+
+@contextmanager
+def refused(monkeypatch: pytest.MonkeyPatch, flags_of_refused: Callable[[int], bool]) -> Iterator[None]:
+    """The file is there and another user's, who lets others do less than they would like."""
+    really = os.open
+
+    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
+        if not flags & os.O_CREAT and flags_of_refused(flags):
+            raise PermissionError(13, "Permission denied")
+        return really(path, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        yield
+
+
+def test_a_file_that_may_only_be_read_is_locked_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    the_file(tmp_path).write_bytes(b"")
+    with refused(monkeypatch, lambda flags: bool(flags & os.O_RDWR)):
+        lock = acquired(tmp_path)
+    assert str(lock.holder()) == "another process is measuring"
+    lock.release()
+
+
+def test_a_file_that_may_not_be_opened_is_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    the_file(tmp_path).write_bytes(b"")
+    with refused(monkeypatch, lambda flags: True), pytest.raises(GpuperfError) as raised:
+        acquired(tmp_path)
+    assert str(raised.value) == (
+        f"{the_file(tmp_path)} cannot be locked: Permission denied; expected a plain file that every user "
+        "may write; remove it while nothing is measured"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+@pytest.mark.parametrize("mode", [0o666, 0o644])
+def test_the_file_of_another_user_is_as_good_as_ones_own(mode: int) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        acquired(folder).release()
+        the_file(folder).chmod(mode)
+        child = os.fork()
+        if not child:
+            # As in a session of another user: no way back, and no way round the rights of files.
+            try:
+                os.setgid(65534)
+                os.setuid(65534)
+                acquired(folder)
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def link_to(target: Path, path: Path) -> None:
+    path.symlink_to(target)
+
+
+def second_name_of(target: Path, path: Path) -> None:
+    path.hardlink_to(target)
+
+
+def fifo(_: Path, path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("put", "what"),
+    [
+        (link_to, "it is a symbolic link"),
+        (second_name_of, "it is no plain file of one name"),
+        (fifo, "it is no plain file of one name"),
+    ],
+)
+def test_what_somebody_has_put_in_its_place_is_left_alone(
+    tmp_path: Path, put: Callable[[Path, Path], None], what: str
+) -> None:
+    target = tmp_path / "dear"
+    target.write_text("to us")
+    put(target, the_file(tmp_path))
+    with pytest.raises(GpuperfError, match=f"cannot be locked: {what}"):
+        acquired(tmp_path)
+    assert target.read_text() == "to us"
+
+
+def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
+    link_to(tmp_path / "new", the_file(tmp_path))
+    with pytest.raises(GpuperfError, match="symbolic link"):
+        acquired(tmp_path)
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_a_folder_there_is_no_lock(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"neither .*/a nor .*/b can be written"):
+        acquired(tmp_path / "a", tmp_path / "b")
+
+
+def test_the_second_folder_is_for_hosts_without_the_first(tmp_path: Path) -> None:
+    lock = acquired(tmp_path / "a", tmp_path)
+    assert the_file(tmp_path).exists()
+    lock.release()
+
+
+def test_who_waited_for_a_file_that_was_cleaned_away_locks_the_one_others_will_find(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path) as other:
+
+        def waiting(_: Holder) -> None:
+            the_file(tmp_path).unlink(missing_ok=True)
+            let_go(other)
+
+        lock = GpuLock(UUID, [tmp_path])
+        lock.acquire(waiting)
+        holder = GpuLock(UUID, [tmp_path]).holder()
+        assert holder is not None
+        assert holder.pid == os.getpid()
+        lock.release()
+
+
+def test_what_was_forked_off_the_holder_does_not_keep_the_gpu(tmp_path: Path) -> None:
+    lock = acquired(tmp_path)
+    child = os.fork()
+    if not child:
+        signal.pause()
+    try:
+        lock.release()
+        acquired(tmp_path).release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_an_interrupted_wait_leaves_nothing_behind(tmp_path: Path) -> None:
+    def interrupt(_: Holder) -> None:
+        raise KeyboardInterrupt
+
+    with held_elsewhere(tmp_path) as other:
+        lock = GpuLock(UUID, [tmp_path])
+        open_before = len(list(Path("/proc/self/fd").iterdir()))
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire(interrupt)
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+        let_go(other)
+        lock.acquire()
+        lock.release()

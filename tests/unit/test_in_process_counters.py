@@ -1,0 +1,169 @@
+"""Counters by CUPTI in the process: launches, values and names put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from fake_cupti import CONTEXT, FakeCupti, activity, recording
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters import in_process
+from pytest_gpuperf.measure.counters.choosing import Wanted
+from pytest_gpuperf.measure.counters.in_process import InProcessCounters, in_launch_order
+from pytest_gpuperf.measure.counters.launch_facts import launch_facts
+from pytest_gpuperf.measure.cupti import range_profiler
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.records import GpuInfo, Profile
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.base_instruments import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.measure.cupti.activity import Activity
+
+H200 = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", compute_capability="9.0", multiprocessors=132)
+SQUARE = activity("square_kernel", 7)
+SUM = activity("void at::native::reduce_kernel<512, 1, float>(float)", 8, grid=(64, 1, 1))
+METRICS = ("duration_us", "achieved_occupancy", "grid_size", "theoretical_occupancy")
+COUNTED = "sm__warps_active.avg.pct_of_peak_sustained_active"
+CALL = Call("test_k.py::test_k", "main", print)
+
+
+def row(duration_ns: float, occupancy: float) -> dict[str, float]:
+    return {"gpu__time_duration.sum": duration_ns, COUNTED: occupancy}
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeCupti]:
+    """Have a fake CUPTI record these launches."""
+
+    def put(cupti: FakeCupti, *launches: Activity) -> FakeCupti:
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
+        monkeypatch.setattr(in_process, "cupti", lambda: cupti)
+        monkeypatch.setattr(in_process, "recorded", recording(*launches))
+        return cupti
+
+    return put
+
+
+@pytest.fixture
+def two(install: Callable[..., FakeCupti]) -> FakeCupti:
+    return install(FakeCupti(row(5000, 80), row(3000, 40)), SUM, SQUARE)
+
+
+def lookup(
+    regex: str | None = None,
+    *metrics: str,
+    call: Call = CALL,
+    wanted: Wanted | None = None,
+) -> Profile:
+    counters = InProcessCounters(H200, "gh100")
+    if wanted is not None:
+        counters.expect([wanted])
+    try:
+        return counters.lookup(call, Selection(regex), metrics or METRICS, list)
+    finally:
+        counters.let_go()
+
+
+def test_values_belong_to_kernels_in_the_order_of_their_launches(two: FakeCupti) -> None:
+    square, sum_ = lookup().kernels
+    assert (square.name, square.grid, square.metrics["duration_us"]) == ("square_kernel", (8192, 1, 1), 5.0)
+    assert (sum_.name, sum_.grid, sum_.metrics["duration_us"]) == ("reduce_kernel", (64, 1, 1), 3.0)
+    assert sum_.demangled == "void at::native::reduce_kernel<512, 1, float>(float)"
+
+
+def test_a_profile_says_who_read_it_and_what_the_caches_were(two: FakeCupti) -> None:
+    profile = lookup()
+    assert (profile.source, profile.cache_control, profile.clock_control) == ("cupti", "none", "none")
+    assert profile.chip == "gh100"
+    assert profile.combined["achieved_occupancy"] == pytest.approx((80 * 5 + 40 * 3) / 8)
+    assert profile.combined["theoretical_occupancy"] == 100
+
+
+def test_the_regex_of_a_call_chooses_among_its_kernels(two: FakeCupti) -> None:
+    assert [kernel.name for kernel in lookup("reduce").kernels] == ["reduce_kernel"]
+
+
+def test_a_regex_that_matches_nothing_lists_what_ran(two: FakeCupti) -> None:
+    with pytest.raises(GpuperfError, match="regex 'gemm'; these ran: square_kernel, reduce_kernel"):
+        lookup("gemm")
+
+
+def test_the_marker_of_the_test_counts_as_under_ncu(two: FakeCupti) -> None:
+    marker = Wanted("test_k.py::test_k", "square", METRICS, "sol")
+    with pytest.raises(GpuperfError, match="finds reduce_kernel, which the marker's kernels='square' leaves"):
+        lookup("reduce", wanted=marker)
+    profile = lookup(wanted=marker)
+    assert profile.combined["kernels"] == 1
+    assert profile.preset == "sol"
+
+
+def test_a_raw_metric_is_kept_and_one_without_a_value_is_refused(two: FakeCupti) -> None:
+    assert lookup(None, COUNTED, "duration_us").combined[COUNTED] == pytest.approx(65)
+    assert lookup(None, "launch__grid_size").kernels[0].metrics == {"launch__grid_size": 8192}
+    with pytest.raises(GpuperfError, match=r"CUPTI has no value for the metric 'launch__uses_cdp'"):
+        lookup(None, "launch__uses_cdp")
+
+
+def test_facts_of_the_launch_need_no_counting(two: FakeCupti) -> None:
+    assert lookup(None, "grid_size", "waves").kernels[1].metrics["grid_size"] == 64
+    assert "RangeProfilerEnable" not in two.called
+
+
+def test_a_call_that_launches_nothing_is_refused(install: Callable[..., FakeCupti]) -> None:
+    install(FakeCupti())
+    with pytest.raises(GpuperfError, match="launched no kernel to profile"):
+        lookup()
+
+
+def test_a_refusal_is_raised(install: Callable[..., FakeCupti]) -> None:
+    install(FakeCupti(row(5000, 80), refusals={"RangeProfilerEnable": 35}), SQUARE)
+    with pytest.raises(CuptiError, match="the driver denies hardware counters"):
+        lookup()
+
+
+def test_where_none_can_be_had_nothing_is_asked(two: FakeCupti) -> None:
+    counters = InProcessCounters(H200, "gh100")
+    counters.unavailable = "libcupti was not found"
+    profile = counters.lookup(CALL, Selection("square"), METRICS, list)
+    assert (profile.regex, profile.unavailable) == ("square", "libcupti was not found")
+    assert two.called == []
+
+
+def test_what_is_wrong_with_one_call_leaves_the_others(install: Callable[..., FakeCupti]) -> None:
+    install(FakeCupti(row(5000, 80)), SQUARE, SUM)
+    counters = InProcessCounters(H200, "gh100")
+    with pytest.raises(CuptiError, match="launched 1 kernels under the profiler and 2 before"):
+        counters.lookup(CALL, Selection(), METRICS, list)
+    install(FakeCupti(row(5000, 80)), SQUARE)
+    assert counters.lookup(CALL, Selection(), METRICS, list).combined["kernels"] == 1
+
+
+def test_launches_are_in_order_and_a_graph_is_refused() -> None:
+    first, second = activity("a", 3, start_ns=500), activity("b", 4, start_ns=0)
+    assert in_launch_order([second, first]) == [first, second]
+    with pytest.raises(CuptiError, match="launches a CUDA graph, whose kernels CUPTI counts as one"):
+        in_launch_order([first, activity("b", 3, start_ns=700)])
+
+
+def test_launches_of_their_own_may_overlap() -> None:
+    assert len(in_launch_order([activity("a", 1, 0), activity("b", 2, 50)])) == 2
+
+
+def test_a_gpu_that_is_not_in_the_table_has_facts_and_no_occupancy() -> None:
+    facts = launch_facts(SQUARE, GpuInfo(name="", slug="", compute_capability="99.0", multiprocessors=1))
+    assert facts["launch__block_size"] == 256
+    assert "sm__maximum_warps_per_active_cycle_pct" not in facts
+
+
+def test_one_launch_is_kept_alone(two: FakeCupti) -> None:
+    counters = InProcessCounters(H200, "gh100")
+    profile = counters.lookup(CALL, Selection(None, "first"), METRICS, list)
+    assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [5.0]
+    assert (profile.combined["kernels"], profile.launches) == (1, "first")

@@ -1,0 +1,118 @@
+"""Reading a report in a process of its own, whatever NVIDIA's library does there."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+import fake_ncu
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
+from pytest_gpuperf.measure.ncu.ncu_report_reader import read_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = ["launch__registers_per_thread"]
+
+
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Put something in front of the real ncu_report."""
+    folder = tmp_path / "library"
+    folder.mkdir()
+    (folder / "ncu_report.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def test_a_report_reads_as_in_this_process(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    report = fake_ncu.report(tmp_path)
+    kernels = read_report_isolated(report, NAMES)
+    assert kernels == read_report(report, NAMES)
+    assert len(kernels) > 1
+
+
+def test_rules_come_along_where_they_are_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    report = tmp_path / "full.ncu-rep"
+    packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
+    report.write_bytes(gzip.decompress(packed.read_bytes()))
+    kernels = read_report_isolated(report, None, rules=True)
+    # Where CUPTI's host library is loaded in the process, ncu_report calls the unit of derived counts `inst`
+    # that is `thread` elsewhere.
+    here = read_report(report, None, rules=True)
+    assert [replace(kernel, units={}) for kernel in kernels] == [replace(kernel, units={}) for kernel in here]
+    assert all(kernel.rules for kernel in kernels)
+
+
+def test_what_the_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library(
+        tmp_path,
+        monkeypatch,
+        "import os\nos.system('echo hello from a library')\nprint('hello')\nload_report = lambda path: []\n",
+    )
+    (tmp_path / "x.ncu-rep").touch()
+    with pytest.raises(GpuperfError, match=r"x\.ncu-rep holds no kernel"):
+        read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("os.kill(os.getpid(), 11)", -11), ("os._exit(0)", 0), ("raise OSError", 1)]
+)
+def test_a_library_that_ends_the_process_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, status: int
+) -> None:
+    library(tmp_path, monkeypatch, f"import os\n{end}\n")
+    with pytest.raises(GpuperfError, match=rf"failed to read x\.ncu-rep \(exit status {status}\)"):
+        read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
+
+
+def test_what_is_no_text_in_a_damaged_report_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library(
+        tmp_path,
+        monkeypatch,
+        "class Metric:\n"
+        "    def has_value(self): return True\n"
+        "    def value(self): return 1.0\n"
+        "    def unit(self): return None\n"
+        "class Action:\n"
+        "    NameBase_DEMANGLED = 1\n"
+        "    def name(self, base=0): return 'kernel'\n"
+        "    def metric_by_name(self, name): return Metric()\n"
+        "    def nvtx_state(self): return None\n"
+        "load_report = lambda path: [[Action()]]\n",
+    )
+    (tmp_path / "x.ncu-rep").touch()
+    with pytest.raises(GpuperfError, match=r"failed to read x\.ncu-rep \(exit status 0\)"):
+        read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
+
+
+def test_garbage_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    path = tmp_path / "x.ncu-rep"
+    path.write_bytes(b"garbage")
+    with pytest.raises(GpuperfError, match=r"x\.ncu-rep holds no kernel"):
+        read_report_isolated(path, NAMES)
+
+
+def test_modules_beside_the_run_do_not_stand_in_for_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncu_report")
+    (tmp_path / "subprocess.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    assert read_report_isolated(fake_ncu.report(tmp_path), NAMES)
+
+
+def test_modules_beside_the_package_do_not_stand_in_for_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncu_report")
+    (tmp_path / "subprocess.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.setattr("pytest_gpuperf.__file__", str(tmp_path / "pytest_gpuperf" / "__init__.py"))
+    assert read_report_isolated(fake_ncu.report(tmp_path), NAMES)

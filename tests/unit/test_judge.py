@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from judging import baseline, verdict
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.result import Finding, Status, TestVerdict
+from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records import (
+    KernelProfile,
+    Measurement,
+    MetricValue,
+    Profile,
+)
+from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from run_builders import measured, profile, queued, record, timing
+
+
+def test_unchanged_test_passes_without_a_word() -> None:
+    result = verdict(record(main=measured()), baseline())
+    assert (result.status, result.findings, result.message()) == (Status.PASS, (), "")
+    assert result.times["main"].decision.change_pct == pytest.approx(0.0)
+
+
+def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_below() -> None:
+    now = measured(5.84, {"registers_per_thread": 40.0, "l2_hit_rate": 40.0, "sm_throughput": 50.0})
+    known = baseline(5.3, {"registers_per_thread": 32, "l2_hit_rate": 80, "sm_throughput": 50})
+    result = verdict(record(main=now), known)
+    assert result.status is Status.REGRESSED
+    assert result.message().splitlines() == [
+        "gpuperf: registers_per_thread 32 -> 40 (+25.0 %): time_us 5.84 is 10.2 % slower than the "
+        "baseline 5.30 (+8.8 to +11.6 %, finds 2.4 % and more, 1 session, hot)",
+        "    registers_per_thread 32 -> 40 (+25.0 %)",
+        "    l2_hit_rate 80 -> 40 (-50.0 %)",
+        "    look closer with: --gpuperf-against",
+        "    accept it with: gpuperf baseline accept",
+    ]
+
+
+def test_worse_exact_counter_fails_at_unchanged_time() -> None:
+    result = verdict(
+        record(main=measured(5.3, {"registers_per_thread": 40.0})),
+        baseline(5.3, {"registers_per_thread": 32}),
+    )
+    assert result.status is Status.REGRESSED
+    assert result.findings[0].line == "registers_per_thread 40 is worse than the baseline 32 (no tolerance)"
+
+
+def test_other_kernel_at_the_same_time_passes_with_a_remark_that_shows_the_counters() -> None:
+    now = measured(5.3, {"registers_per_thread": 40.0}, "square_v2")
+    result = verdict(record(main=now), baseline(5.3, {"registers_per_thread": 32}))
+    assert result.status is Status.PASS
+    assert result.findings == (
+        Finding(
+            Status.PASS,
+            "other kernels run, so exact counters are not judged",
+            "main",
+            (
+                "registers_per_thread 32 -> 40 (+25.0 %)",
+                "now runs square_v2; no longer runs square_kernel",
+            ),
+        ),
+    )
+
+
+def test_counters_of_another_source_are_judged_by_exact_ones_alone_and_it_says_so() -> None:
+    now = measured(5.3, {"registers_per_thread": 32.0, "l2_hit_rate": 90.0})
+    assert now.profile is not None
+    read = replace(now.profile, source="cupti", cache_control="none")
+    known = baseline(5.3, {"registers_per_thread": 32, "l2_hit_rate": 20})
+    result = verdict(record(main=replace(now, profile=read)), known)
+    assert result.status is Status.PASS
+    assert result.findings == (
+        Finding(
+            Status.PASS,
+            "counters were read by cupti/none, the baseline's by ncu/all: only exact ones are judged",
+            "main",
+        ),
+    )
+
+
+def test_moved_counter_alone_passes_and_is_reported() -> None:
+    result = verdict(record(main=measured(5.3, {"l2_hit_rate": 40.0})), baseline(5.3, {"l2_hit_rate": 80}))
+    assert result.status is Status.PASS
+    assert [change.metric for change in result.counter_changes["main"]] == ["l2_hit_rate"]
+
+
+def test_faster_test_is_improved() -> None:
+    result = verdict(record(main=measured(4.0)), baseline())
+    assert result.status is Status.IMPROVED
+    assert "faster than the baseline" in result.findings[0].line
+
+
+def test_tolerance_of_the_caller_counts() -> None:
+    assert verdict(record(main=measured(5.84)), baseline(), tolerance_pct=11.0).status is Status.PASS
+
+
+def test_test_without_baseline_passes_and_says_what_to_type() -> None:
+    result = verdict(record(main=measured()))
+    assert result.status is Status.UNBASELINED
+    assert result.findings[0].line == "no baseline yet; make one with: gpuperf baseline accept"
+    assert not result.status.fails
+
+
+@pytest.mark.parametrize("now", [measured(5.3, mode="cold"), queued("")])
+def test_time_of_another_mode_that_was_asked_for_has_no_baseline(now: Measurement) -> None:
+    result = verdict(record(main=now), baseline())
+    assert result.status is Status.UNBASELINED
+    assert "not compared; make one with: gpuperf baseline accept" in result.findings[0].line
+
+
+def test_callable_that_can_no_longer_be_captured_fails() -> None:
+    result = verdict(record(main=queued("operation not permitted when stream is capturing")), baseline())
+    assert result.status is Status.REGRESSED
+    assert result.message().splitlines() == [
+        "gpuperf: the time could not be compared: measured queued (cannot be captured: operation not "
+        "permitted when stream is capturing), the baseline is hot",
+        "    accept it with: gpuperf baseline accept",
+    ]
+
+
+def test_time_that_the_baselines_instrument_did_not_measure_is_inconclusive() -> None:
+    times = TimeBaseline(mode="hot", figure="cupti", sessions=(TimeSession(run="r", time_us=1.3),))
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    now = Measurement(timing=replace(timing(60.0), not_recorded="torch.profiler is running and holds CUPTI"))
+    result = verdict(record(main=now), known)
+    assert result.status is Status.INCONCLUSIVE
+    assert result.findings[0].line == (
+        "the time is by events (torch.profiler is running and holds CUPTI), the baseline's by cupti: "
+        "not compared"
+    )
+
+
+def test_more_of_a_stall_explains_a_slower_time() -> None:
+    now = measured(5.84, {"stall.long_scoreboard": 60.0})
+    result = verdict(record(main=now), baseline(5.3, {"stall.long_scoreboard": 40}))
+    assert result.findings[0].line.startswith("stall.long_scoreboard 40 -> 60 (+50.0 %): time_us 5.84")
+
+
+def test_a_count_that_hardly_moved_is_shown_and_explains_no_slower_time() -> None:
+    sessions = (TimeSession(run="r", time_us=5.3),)
+    stored = MeasurementBaseline(
+        time=TimeBaseline(mode="hot", sessions=sessions),
+        counters={"instructions": 100_000.0},
+        counters_sessions=2,
+        kernels=("square_kernel",),
+    )
+    now = record(main=measured(5.84, {"instructions": 100_020.0}))
+    result = verdict(now, TestBaseline(measurements={"main": stored}))
+    assert result.findings[0].line.startswith("time_us 5.84 is 10.2 % slower")
+    assert "instructions 100000 -> 100020 (+0.02 %)" in result.message()
+
+
+def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
+    times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
+
+
+def test_another_pick_of_the_autotuner_is_said() -> None:
+    sessions = (TimeSession(run="r", time_us=5.3, autotuned=("k: BLOCK: 256",)),)
+    times = TimeBaseline(mode="hot", sessions=sessions)
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+    now = Measurement(timing=replace(timing(5.3), autotuned=("k: BLOCK: 1024",)))
+    result = verdict(record(main=now), known)
+    assert [finding.line for finding in result.findings] == [
+        "autotune picked k: BLOCK: 1024; in the baseline k: BLOCK: 256"
+    ]
+
+
+def test_wrong_output_is_all_that_is_said() -> None:
+    result = verdict(
+        record(main=measured(50.0, correct=False)), baseline(), limits=parse_limits("sm_throughput >= 1")
+    )
+    assert result.status is Status.WRONG
+    assert result.message() == "gpuperf: off by 3 at (0, 1)"
+
+
+def test_limits_of_test_and_of_baseline_file_are_told_apart() -> None:
+    now = measured(5.3, {"memory_throughput": 41.2})
+    known = baseline(5.3, {"memory_throughput": 41.2}, limits={"memory_throughput": ">= 70"})
+    result = verdict(record(main=now), known, limits=parse_limits("memory_throughput >= 60"))
+    assert result.status is Status.LIMIT
+    assert [finding.line for finding in result.findings] == [
+        "memory_throughput 41.2 is below the limit >= 60 of the test (baseline 41.2)",
+        "memory_throughput 41.2 is below the limit >= 70 in baselines/h200/test_square.json (baseline 41.2)",
+    ]
+
+
+def test_limit_is_checked_on_each_label_that_has_the_value() -> None:
+    test = record(
+        only_timed=measured(1.0),
+        a=measured(1.0, {"sm_throughput": 5.0}),
+        b=measured(1.0, {"sm_throughput": 50.0}),
+    )
+    result = verdict(test, limits=parse_limits("sm_throughput >= 10"))
+    assert [finding.label for finding in result.findings if finding.status is Status.LIMIT] == ["a"]
+    first, *explained = result.message().splitlines()
+    assert first == "gpuperf: a: sm_throughput 5 is below the limit >= 10 of the test"
+    assert explained[0] == "    launch-bound: the kernel takes 1.0 µs, less than its launch from the host"
+    assert result.status is Status.LIMIT
+
+
+def test_limit_without_profile_is_invalid() -> None:
+    result = verdict(record(main=measured()), baseline(), limits=parse_limits("sm_throughput >= 1"))
+    assert result.status is Status.INVALID
+    assert "calls no profile()" in result.message()
+
+
+def test_limit_of_a_test_that_measured_nothing_is_invalid() -> None:
+    assert verdict(record(), limits=parse_limits("time_us <= 1")).status is Status.INVALID
+
+
+def test_limit_on_unavailable_counters_passes_with_a_remark() -> None:
+    now = Measurement(timing=measured().timing, profile=profile({}, unavailable="no ncu"))
+    result = verdict(record(main=now), baseline(), limits=parse_limits("sm_throughput >= 1"))
+    assert result.status is Status.PASS
+    assert "not judged" in result.findings[0].line
+
+
+def test_counters_of_the_baseline_that_the_preset_leaves_out_are_a_remark() -> None:
+    kernels = (KernelProfile(name="square_kernel"),)
+    now = Measurement(profile=Profile(kernels=kernels, combined={"sm_throughput": 50.0}, preset="sol"))
+    known = baseline(5.3, {"sm_throughput": 50, "stall.barrier": 5, "l2_hit_rate": 80})
+    result = verdict(record(main=now), known)
+    assert [finding.line for finding in result.findings] == [
+        "2 counters of the baseline were not measured (preset sol)"
+    ]
+    assert result.status is Status.PASS
+
+
+def test_error_comes_first_and_is_not_repeated_by_what_it_prevented() -> None:
+    result = verdict(
+        record(main=measured(5.84)),
+        baseline(),
+        errors=["no kernel matches 'foo'"],
+        limits=parse_limits("sm_throughput >= 1"),
+    )
+    assert [finding.status for finding in result.findings] == [Status.INVALID, Status.REGRESSED]
+    assert result.message().startswith("gpuperf: no kernel matches 'foo'\n")
+
+
+def test_test_that_was_ended_by_an_exception_is_no_pass() -> None:
+    result = verdict(
+        record(main=measured(), failure="RuntimeError"), baseline(), limits=parse_limits("sm_throughput >= 1")
+    )
+    assert [finding.line for finding in result.findings] == ["the test was ended by RuntimeError"]
+    assert result.status is Status.INVALID
+
+
+@given(st.lists(st.sampled_from(["::error::", ":", "##[error]", "\n", "\r", " ", "\x1b[2J", "\u2028", "x"])))
+def test_no_line_of_a_message_is_a_command_or_steers_the_terminal(parts: list[str]) -> None:
+    text = "".join(parts)
+    findings = (Finding(Status.WRONG, text, text, (text,)), Finding(Status.WRONG, "next"))
+    lines = TestVerdict(Status.WRONG, findings).message().split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
+    assert lines[-1] == "gpuperf: next"
+
+
+def test_message_of_several_lines_keeps_them() -> None:
+    findings = (Finding(Status.WRONG, "output differs\nlargest difference 3"),)
+    assert TestVerdict(Status.WRONG, findings).message() == (
+        "gpuperf: output differs\n    largest difference 3"
+    )
+
+
+def test_label_that_only_the_baseline_has_is_mentioned() -> None:
+    result = verdict(record(), baseline())
+    assert (result.status, len(result.findings)) == (Status.PASS, 1)
+
+
+def test_judging_takes_less_than_a_millisecond() -> None:
+    counters: dict[str, MetricValue] = {
+        name: 50.0 for name in METRICS if name not in ("occupancy_limiter", "kernels")
+    }
+    moved: dict[str, MetricValue] = dict.fromkeys(counters, 75.0)
+    test, known = record(main=measured(9.0, moved)), baseline(5.3, counters, limits={"time_us": "<= 6"})
+    times = []
+    for _ in range(50):
+        start = time.perf_counter()
+        verdict(test, known, limits=parse_limits(["sm_throughput >= 90"]))
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1e-3

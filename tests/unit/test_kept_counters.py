@@ -1,0 +1,250 @@
+"""Counters of a test that has not changed are kept, and not read again."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fake_ncu
+from fake_cupti import activity
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters.choosing import Wanted
+from pytest_gpuperf.measure.counters.kept_counters import KEPT_DAYS, KEPT_PER_TEST, KeptCounters
+from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.base_instruments import Call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.records import Profile
+
+CHAIN = Wanted("suites/test_chain.py::test_chain", None, ("duration_us", "sm_throughput"))
+CALL = Call(CHAIN.nodeid, "both", print)
+SHAPE: dict[str, Any] = {"grid": (1823, 1, 1), "block": (128, 1, 1)}
+TWO = [activity("square_kernel", launch, **SHAPE) for launch in (1, 2)]
+"""As in the report that the stand-in of ncu writes."""
+DATES = ("2026-11-20T10:00:00Z", "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project in which one run after another reads the counters of one test."""
+
+    root: Path
+    wanted: Wanted = CHAIN
+    launched: list[Activity] = field(default_factory=lambda: TWO)
+    conditions: tuple[str, ...] = ("NVIDIA H200", "ncu 2025.3.1")
+    reads: bool = True
+    refused: bool = False
+    required: bool = False
+
+    def session(self, date: str = DATES[0]) -> tuple[Profile, bool]:
+        """What a run reads, and whether it needed ncu for it."""
+        counters = self.counters()
+        left = counters.recall([self.wanted])
+        if left:
+            counters.run(left, ["suites"], self.root, lambda _done, _total: None)
+        try:
+            profile = counters.lookup(CALL, Selection(), self.wanted.metrics, self._launches)
+        finally:
+            counters.keep(date)
+        return profile, bool(left)
+
+    def counters(self) -> ProfilingPass:
+        kept = KeptCounters(self.root / ".gpuperf", self.root, self.conditions, reads=self.reads)
+        ncu = find_ncu(str(fake_ncu.install(self.root)))
+        return ProfilingPass(PassFolder(self.root / "pass"), ncu, kept=kept, required=self.required)
+
+    def _launches(self) -> list[Activity]:
+        if self.refused:
+            raise CuptiError("another profiler holds CUPTI")
+        return self.launched
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted((self.root / ".gpuperf" / "counters").glob("*.json"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "test_chain.py").write_text("def test_chain(gpuperf): ...\n")
+    return Project(tmp_path)
+
+
+def test_a_test_that_has_not_changed_is_not_run_under_ncu_again(project: Project) -> None:
+    first, ran = project.session()
+    assert ran
+    assert first.combined["duration_us"] == pytest.approx(4.896 + 4.96)
+    assert not first.read_at
+    second, ran = project.session(DATES[1])
+    assert not ran
+    assert second == msgspec.structs.replace(first, read_at=DATES[0])
+    assert project.session(DATES[2])[0].read_at == DATES[0]
+
+
+def test_a_test_that_has_changed_is_read_anew(project: Project) -> None:
+    project.session()
+    (project.root / "suites" / "test_chain.py").write_text("def test_chain(gpuperf): pass\n")
+    profile, ran = project.session()
+    assert (ran, profile.read_at) == (True, "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"wanted": replace(CHAIN, regex="square")},
+        {"wanted": replace(CHAIN, metrics=("duration_us",))},
+        {"conditions": ("NVIDIA H200", "ncu 2025.4.0")},
+        {"reads": False},
+    ],
+    ids=str,
+)
+def test_what_is_asked_for_otherwise_or_elsewhere_is_read_anew(
+    project: Project, change: dict[str, object]
+) -> None:
+    project.session()
+    profile, ran = replace(project, **change).session()  # type: ignore[arg-type]
+    assert (ran, profile.read_at) == (True, "")
+
+
+def test_what_is_read_anew_takes_the_place_of_what_was_kept(project: Project) -> None:
+    project.session()
+    replace(project, reads=False).session(DATES[1])
+    assert project.session()[0].read_at == DATES[1]
+    assert len(project.files) == 1
+
+
+@pytest.mark.parametrize(
+    ("launched", "why"),
+    [
+        (
+            [TWO[0], activity("square_kernel", 2, grid=(64, 1, 1))],
+            "it launched square_kernel with 1823x1x1 blocks .*; now it launches square_kernel with 64x1x1 ",
+        ),
+        (TWO[:1], "it had 2 launches, and has 1 now"),
+    ],
+)
+def test_other_launches_drop_what_was_kept(project: Project, launched: list[Activity], why: str) -> None:
+    project.session()
+    changed = replace(project, launched=launched)
+    profile, ran = changed.session()
+    assert (ran, profile.kernels, profile.read_at) == (False, (), DATES[0])
+    assert re.match(rf"its counters, kept on 2026-11-20, are not those of now: .*{why}", profile.unavailable)
+    assert changed.session()[0].combined
+    # What it launches hangs on something that is not known here.
+    assert changed.session()[1]
+    (project.root / "suites" / "test_chain.py").write_text("def test_chain(gpuperf): pass\n")
+    assert project.session(DATES[1])[1]
+    assert project.session()[0].read_at == DATES[1]
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        [TWO[0], activity("square_kernel", 2, **{**SHAPE, "grid": (64, 1, 1)})],
+        [TWO[0], activity("square_kernel", 2, **{**SHAPE, "block": (64, 1, 1)})],
+        [TWO[0], activity("cube_kernel", 2, **SHAPE)],
+        TWO[:1],
+    ],
+)
+def test_what_ncu_saw_launched_otherwise_is_not_kept(project: Project, launched: list[Activity]) -> None:
+    otherwise = replace(project, launched=launched)
+    assert otherwise.session()[0].combined
+    assert otherwise.session()[1]
+    assert project.session(DATES[1])[1]
+    assert project.session()[0].read_at == DATES[1]
+
+
+def test_counters_that_have_to_be_there_are_an_error_where_what_was_kept_does_not_fit(
+    project: Project,
+) -> None:
+    project.session()
+    counters = replace(project, required=True).counters()
+    assert counters.recall([CHAIN]) == []
+    with pytest.raises(GpuperfError, match=r"kept on 2026-11-20, are not those of now: .*reads them anew"):
+        counters.lookup(CALL, Selection(), CHAIN.metrics, lambda: TWO[:1])
+
+
+def test_the_order_of_launches_and_what_the_marker_leaves_out_do_not_matter(project: Project) -> None:
+    square = replace(project, wanted=replace(CHAIN, regex="square"))
+    square.session()
+    profile, _ = replace(square, launched=[TWO[1], activity("copy_kernel", 3), TWO[0]]).session()
+    assert profile.read_at == DATES[0]
+
+
+def test_launches_that_cannot_be_seen_are_neither_kept_nor_trusted(project: Project) -> None:
+    blind = replace(project, refused=True)
+    assert blind.session()[0].combined
+    assert project.files == []
+    project.session()
+    profile, ran = blind.session()
+    assert not ran
+    assert "cannot be checked: another profiler holds CUPTI; --gpuperf-counter-cache" in profile.unavailable
+    assert project.session()[0].read_at == DATES[0]
+
+
+def test_a_call_that_was_not_kept_is_not_made_up(project: Project) -> None:
+    project.session()
+    counters = project.counters()
+    assert counters.recall([CHAIN]) == []
+    other = Call(CHAIN.nodeid, "third", print)
+    profile = counters.lookup(other, Selection(), CHAIN.metrics, lambda: TWO)
+    assert "are not those of now: the test did not make this call" in profile.unavailable
+    assert project.session()[1]
+
+
+def test_a_test_is_kept_only_when_all_its_calls_have_been_seen(project: Project) -> None:
+    counters = project.counters()
+    counters.run(counters.recall([CHAIN]), ["suites"], project.root, lambda _done, _total: None)
+    counters.keep(DATES[0])
+    assert project.files == []
+
+
+def test_counters_that_ncu_rounded_are_not_kept(project: Project) -> None:
+    counters = project.counters()
+    fake_ncu.install(project.root, "writes no report it can read")
+    counters.run(counters.recall([CHAIN]), ["suites"], project.root, lambda _done, _total: None)
+    counters.lookup(CALL, Selection(), CHAIN.metrics, lambda: TWO)
+    counters.keep(DATES[0])
+    assert "rounded" in counters.notice
+    assert project.files == []
+
+
+def test_the_newest_of_a_test_stay_and_old_ones_go(project: Project) -> None:
+    for number in range(KEPT_PER_TEST + 2):
+        replace(project, conditions=(str(number),)).session()
+        for path in project.files:
+            os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 60))
+    assert len(project.files) == KEPT_PER_TEST
+    assert not replace(project, conditions=(str(KEPT_PER_TEST + 1),)).session()[1]
+    assert replace(project, conditions=("0",)).session()[1]
+    old = time.time() - (KEPT_DAYS + 1) * 86400
+    for path in project.files:
+        os.utime(path, (old, old))
+    replace(project, conditions=("new",)).session()
+    assert len(project.files) == 1
+
+
+@given(st.one_of(st.binary(max_size=200), st.just(b"[" * 100_000)))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_file_that_is_none_is_read_anew(project: Project, content: bytes) -> None:
+    kept = KeptCounters(project.root / ".gpuperf", project.root, ())
+    path = kept._path(CHAIN)
+    assert path is not None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    assert kept.find(CHAIN) is None

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pytest_gpuperf import metrics as catalogue
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.limits import TIME_UNITS, Limit, check_limit, parse_limit, parse_limits
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile
+from run_builders import measured, profile, timing
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+NUMERIC_NAMES = st.sampled_from(
+    [*(name for name in catalogue.METRICS if name not in catalogue.WORDS), *TIME_UNITS, "dram__bytes.sum"]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("memory_throughput >= 60", Limit("memory_throughput", ">=", 60.0)),
+        ("stall.barrier<=25%", Limit("stall.barrier", "<=", 25.0)),
+        ("  time_us < 5.5 µs ", Limit("time_us", "<", 5.5)),
+        ("gb_per_s > 3e3 GB/s", Limit("gb_per_s", ">", 3000.0)),
+        ("registers_per_thread == 32", Limit("registers_per_thread", "==", 32.0)),
+        ("occupancy_limiter != registers", Limit("occupancy_limiter", "!=", "registers")),
+        ("dram__bytes.sum <= 1e6", Limit("dram__bytes.sum", "<=", 1e6)),
+        (
+            "launch__func_cache_config == CachePreferNone",
+            Limit("launch__func_cache_config", "==", "CachePreferNone"),
+        ),
+        ("lts__t_sector_hit_rate.pct >= 50 %", Limit("lts__t_sector_hit_rate.pct", ">=", 50.0)),
+        ('"wgmma" in tensor_instructions', Limit("tensor_instructions", "in", "wgmma")),
+        (
+            "cp.async.bulk.tensor in copy_instructions",
+            Limit("copy_instructions", "in", "cp.async.bulk.tensor"),
+        ),
+        ("mma.sync not  in tensor_instructions", Limit("tensor_instructions", "not in", "mma.sync")),
+        ("sm_90: 'wgmma' in tensor_instructions", Limit("tensor_instructions", "in", "wgmma", "sm_90")),
+        ("sm_120 : spills == 0 byte", Limit("spills", "==", 0.0, "sm_120")),
+        ("sm_90a: occupancy_limiter == warps", Limit("occupancy_limiter", "==", "warps", "sm_90a")),
+    ],
+)
+def test_limit_is_read(text: str, limit: Limit) -> None:
+    assert parse_limit(text) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "cannot be read"),
+        ("memory_throughput", "cannot be read"),
+        ("memory_throughput => 60", "cannot be read"),
+        ("memory_throughput >= high", "a number behind memory_throughput"),
+        ("memory_throughput >= 1e999", "a number behind memory_throughput"),
+        ("memory_throughput >= 60 <= 70", "cannot be read"),
+        ("memory_throughput >= 60 GB/s", "the unit 'GB/s'"),
+        ("time_us <= 3 ms", "the unit 'ms'"),
+        ("memory_troughput >= 60", "memory_throughput"),
+        ("tim_us <= 3", "time_us"),
+        ("occupancy_limiter >= registers", "== or != and a word"),
+        ("occupancy_limiter == 3", "== or != and a word"),
+        ("__import__('os') >= 1", "cannot be read"),
+    ],
+)
+def test_broken_limit_is_refused(text: str, said: str) -> None:
+    with pytest.raises(GpuperfError, match=said.replace("(", r"\(")):
+        parse_limit(text)
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.from_regex(r"[\w.]{1,12} ?(>=|<=|>|<|==|!=) ?[-+.eE\d]{1,8} ?[%\w]{0,3}"),
+        st.builds("{} {} {}".format, NUMERIC_NAMES, st.sampled_from([">=", "<"]), st.text(max_size=5)),
+    )
+)
+@example("time_us <= 1e5")
+@example("time_us <= -.5e-3us")
+def test_any_text_is_a_limit_or_an_error(text: str) -> None:
+    try:
+        limit = parse_limit(text)
+    except GpuperfError:
+        return
+    assert parse_limit(str(limit)) == limit
+
+
+@given(NUMERIC_NAMES, st.sampled_from([">=", "<=", ">", "<", "==", "!="]), NUMBERS)
+def test_limit_reads_back_what_it_shows(name: str, op: str, value: float) -> None:
+    limit = Limit(name, op, value)
+    assert parse_limit(str(limit)) == limit
+
+
+@pytest.mark.parametrize(
+    "limits",
+    ["sm_throughput >= 1", ["sm_throughput >= 1"], ("sm_throughput >= 1",), {"sm_throughput": ">= 1"}],
+)
+def test_limits_are_read_in_each_form(limits: Any) -> None:
+    assert parse_limits(limits) == (Limit("sm_throughput", ">=", 1.0),)
+
+
+def test_a_limit_on_words_can_stand_in_a_dictionary() -> None:
+    limits = parse_limits({"wgmma": "in tensor_instructions", "sm_90: spills": "== 0"})
+    assert limits == (Limit("tensor_instructions", "in", "wgmma"), Limit("spills", "==", 0.0, "sm_90"))
+
+
+@pytest.mark.parametrize("text", ["wgmma in tensor_instructions", "sm_90: wgmma not in tensor_instructions"])
+def test_a_limit_on_words_reads_back_what_it_shows(text: str) -> None:
+    assert str(parse_limit(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "status"),
+    [
+        ("wgmma in tensor_instructions", "mma.sync wgmma", Status.PASS),
+        ("mma in tensor_instructions", "mma.sync wgmma", Status.LIMIT),
+        ("wgmma in tensor_instructions", "none", Status.LIMIT),
+        ("wgmma not in tensor_instructions", "mma.sync", Status.PASS),
+        ("wgmma not in tensor_instructions", "wgmma", Status.LIMIT),
+    ],
+)
+def test_a_word_is_among_the_others_or_not(text: str, words: str, status: Status) -> None:
+    outcome = check_limit(parse_limit(text), Measurement(profile=profile({"tensor_instructions": words})))
+    assert outcome.status is status
+    if status is Status.LIMIT:
+        assert outcome.line == f"tensor_instructions {words} breaks the limit {text}"
+
+
+@pytest.mark.parametrize("limits", [{"sm_throughput": 60}, [60], 60, None, {3: ">= 1"}])
+def test_limits_of_a_wrong_type_are_refused(limits: Any) -> None:
+    with pytest.raises(GpuperfError):
+        parse_limits(limits)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "memory_throughput >= 60",
+            "memory_throughput 41.2 is below the limit >= 60 of the test (baseline 77)",
+        ),
+        (
+            "memory_throughput > 41.2",
+            "memory_throughput 41.2 is not above the limit > 41.2 of the test (baseline 77)",
+        ),
+        (
+            "memory_throughput <= 40",
+            "memory_throughput 41.2 is above the limit <= 40 of the test (baseline 77)",
+        ),
+        (
+            "memory_throughput < 41",
+            "memory_throughput 41.2 is not below the limit < 41 of the test (baseline 77)",
+        ),
+        (
+            "memory_throughput == 41",
+            "memory_throughput 41.2 is not at the limit == 41 of the test (baseline 77)",
+        ),
+        (
+            "memory_throughput != 41.2",
+            "memory_throughput 41.2 is at the limit != 41.2 of the test (baseline 77)",
+        ),
+    ],
+)
+def test_broken_limit_says_limit_actual_and_baseline(text: str, line: str) -> None:
+    measurement = measured(5.3, {"memory_throughput": 41.2})
+    outcome = check_limit(parse_limit(text), measurement, source="of the test", baseline=77.0)
+    assert (outcome.status, outcome.line) == (Status.LIMIT, line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["memory_throughput >= 60", "memory_throughput < 60.5", "occupancy_limiter == warps", "time_us <= 5.3"],
+)
+def test_limit_that_holds_says_nothing(text: str) -> None:
+    measurement = measured(5.3, {"memory_throughput": 60.0, "occupancy_limiter": "warps"})
+    outcome = check_limit(parse_limit(text), measurement)
+    assert (outcome.status, outcome.line) == (Status.PASS, "")
+
+
+def test_value_just_below_a_limit_is_shown_with_enough_digits() -> None:
+    outcome = check_limit(
+        parse_limit("memory_throughput >= 60"), measured(5.3, {"memory_throughput": 59.997})
+    )
+    assert outcome.line == "memory_throughput 59.997 is below the limit >= 60"
+
+
+def test_rates_are_limited() -> None:
+    measurement = Measurement(timing=timing(1.0, bytes=3_000_000, flops=2_000_000))
+    assert check_limit(parse_limit("gb_per_s >= 3000"), measurement).status is Status.PASS
+    assert check_limit(parse_limit("tflop_per_s > 2"), measurement).status is Status.LIMIT
+
+
+def test_unavailable_counters_are_a_remark() -> None:
+    measurement = Measurement(profile=profile({}, unavailable="ncu is not installed"))
+    outcome = check_limit(parse_limit("memory_throughput >= 60"), measurement)
+    assert outcome.status is Status.PASS
+    assert "so the limit >= 60 is not judged" in outcome.line
+
+
+@pytest.mark.parametrize(
+    ("text", "measurement", "said"),
+    [
+        ("memory_throughput >= 60", measured(5.3), "calls no profile()"),
+        ("time_us <= 5", measured(None, {}), "calls no time()"),
+        ("gb_per_s >= 5", measured(5.3), "no bytes="),
+        ("tflop_per_s >= 5", measured(5.3), "no flops="),
+        ("dram__bytes.sum >= 5", measured(5.3, {"dram__bytes.max": 1.0}), "dram__bytes.max"),
+        ("occupancy_limiter == warps", measured(5.3, {"occupancy_limiter": 1.0}), "is a number"),
+    ],
+)
+def test_limit_on_what_was_not_measured_is_invalid(text: str, measurement: Measurement, said: str) -> None:
+    outcome = check_limit(parse_limit(text), measurement)
+    assert outcome.status is Status.INVALID
+    assert said in outcome.line
+
+
+def test_metric_that_the_chip_lacks_is_unavailable_there_and_not_judged() -> None:
+    limit = parse_limit("stall.gmma <= 20")
+    on_gb202 = Measurement(profile=Profile(combined={"stall.wait": 5.0}, chip="gb202"))
+    outcome = check_limit(limit, on_gb202)
+    assert outcome.status is Status.PASS
+    assert outcome.line == "stall.gmma is unavailable on GB202, so the limit <= 20 is not judged"
+    on_gh100 = Measurement(profile=Profile(combined={"stall.wait": 5.0}, chip="gh100"))
+    assert check_limit(limit, on_gh100).status is Status.INVALID
+    assert "ncu gave no value for it" in check_limit(limit, on_gh100).line
+
+
+def test_metric_outside_the_preset_was_not_measured() -> None:
+    known = Measurement(profile=Profile(combined={"sm_throughput": 5.0}, preset="sol,launch", chip="gh100"))
+    outcome = check_limit(parse_limit("stall.barrier <= 25"), known)
+    assert outcome.status is Status.INVALID
+    assert outcome.line == (
+        "stall.barrier was not measured for the limit <= 25: not measured (preset sol,launch); add it with "
+        "metrics= in the marker"
+    )
+    assert "preset" not in check_limit(parse_limit("l2_throughput <= 25"), known).line
+
+
+def test_value_of_the_only_kernel_counts_where_there_is_no_combined_one() -> None:
+    alone = Profile(kernels=(KernelProfile(name="k", metrics={"launch__stack_size": 1024.0}),))
+    limit = parse_limit("launch__stack_size <= 512")
+    assert check_limit(limit, Measurement(profile=alone)).status is Status.LIMIT
+    two = replace_kernels(alone, 2)
+    assert "choose one with kernels=" in check_limit(limit, Measurement(profile=two)).line
+
+
+def replace_kernels(one: Profile, times: int) -> Profile:
+    return Profile(kernels=one.kernels * times)

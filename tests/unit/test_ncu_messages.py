@@ -1,0 +1,33 @@
+"""What ncu's failures come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.measure.ncu.ncu_messages import explain
+
+
+@pytest.mark.parametrize(
+    ("output", "advice"),
+    [
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission",
+            "NVreg_RestrictProfilingToAdminUsers=0",
+        ),
+        ("==ERROR== Profiling failed because a driver resource was unavailable.", "dcgmi profile --pause"),
+        ("==ERROR== Failed to create lock file /tmp/nsight-compute-lock", "TMPDIR"),
+        ("==ERROR== InterprocessLockFailed", "TMPDIR"),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute.", "--gpuperf-ncu"),
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "outside the sandbox"),
+    ],
+)
+def test_a_known_failure_says_what_to_do(output: str, advice: str) -> None:
+    assert advice in str(explain(output))
+
+
+def test_an_unknown_failure_is_quoted() -> None:
+    assert explain("==PROF== Connected\n==ERROR== The sky fell.\n") == "ncu says: The sky fell."
+
+
+def test_no_failure_is_none() -> None:
+    assert explain("==WARNING== No kernels were profiled.\n") is None

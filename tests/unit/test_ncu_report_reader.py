@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import gzip
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu.combine import combine
+from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs, read_report
+from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, source_names, top_stall
+
+ncu_report = pytest.importorskip("ncu_report")
+
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "full.ncu-rep"
+    path.write_bytes(gzip.decompress(CAPTURE.read_bytes()))
+    return path
+
+
+@pytest.fixture
+def without_ncu_report(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """As where the package is not installed; what a test imports in its place is forgotten after it."""
+    installed = sys.modules.pop("ncu_report")
+    folder = str(Path(ncu_report.__file__).parents[1])
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != folder])
+    yield
+    sys.modules["ncu_report"] = installed
+
+
+def test_kernels_come_in_launch_order_with_their_ranges_and_extents(report: Path) -> None:
+    first, *others = read_report(report, ())
+    assert first.name == "square_kernel"
+    assert first.ranges == ("suites/test_square.py::test_triton[1823-781]",)
+    assert first.grid == (1823, 1, 1)
+    assert first.block == (128, 1, 1)
+    assert [kernel.name for kernel in others] == ["matmul_kernel", "matmul_kernel"]
+    assert [kernel.ranges[0][-16:] for kernel in others] == ["st_tile[128-128]", "est_tile[64-128]"]
+
+
+def test_values_and_units_equal_what_ncu_report_says(report: Path) -> None:
+    for kernel, action in zip(read_report(report), ncu_report.load_report(str(report))[0], strict=True):
+        for name in action.metric_names():
+            metric = action[name]
+            if name in kernel.metrics:
+                assert metric.has_value()
+                assert kernel.metrics[name] == metric.value()
+                assert kernel.units[name] == metric.unit()
+            else:
+                assert not metric.has_value() or not metric.value() or math.isnan(metric.value())
+        assert len(kernel.metrics) > 2000
+
+
+def test_metrics_without_a_value_are_left_out(report: Path) -> None:
+    kernel = read_report(report)[0]
+    absent = "LTS.TriageCompute.lts__throughput.avg.pct_of_peak_sustained_elapsed"
+    action = ncu_report.load_report(str(report))[0][0]
+    assert absent in action.metric_names()
+    assert absent not in kernel.metrics
+
+
+def test_only_the_names_asked_for_are_read(report: Path) -> None:
+    kernel = read_report(report, ["gpu__time_duration.sum", "no__such_metric.sum"])[0]
+    assert set(kernel.metrics) == {"gpu__time_duration.sum"}
+
+
+def test_profile_holds_short_metrics_and_the_raw_ones_asked_for(report: Path) -> None:
+    extra = "smsp__inst_executed.avg"
+    kernel = read_report(report, [*source_names(), extra])[0]
+    profile = kernel.profile([extra, "no__such_metric.sum"])
+    assert profile.name == "square_kernel"
+    assert profile.demangled == ""
+    assert set(profile.metrics) == {*kernel.profile().metrics, extra}
+    assert set(kernel.profile().metrics) <= set(METRICS)
+    raw = kernel.metrics
+    assert raw["gpu__time_duration.sum"] == 1e3 * float(profile.metrics["duration_us"])
+    assert raw["launch__shared_mem_per_block"] == profile.metrics["shared_memory_per_block"]
+    assert raw["sm__maximum_warps_per_active_cycle_pct"] == profile.metrics["theoretical_occupancy"]
+    assert profile.metrics["occupancy_limiter"] == "warps"
+
+
+NOT_IN_SET_FULL = {"tensor_pipe_instructions", "tma_instructions", "l2_bytes", "flops.tensor_fp8"}
+NOT_ON_GH100 = {name for name, metric in METRICS.items() if "gh100" not in metric.chips}
+
+
+def test_a_full_report_fills_the_catalogue(report: Path) -> None:
+    for kernel in read_report(report):
+        metrics = kernel.profile().metrics
+        # Loads of global memory that go past the registers have no bytes in them.
+        lacking = set(METRICS) - set(metrics) - {"kernels", "global_load_bytes_per_sector", *COMPILED_ONLY}
+        assert lacking == NOT_IN_SET_FULL | NOT_ON_GH100
+
+
+def test_operations_of_a_full_report_are_those_of_the_work(report: Path) -> None:
+    square, *products = (kernel.profile().metrics for kernel in read_report(report))
+    # Blocks of 1,024 columns: each of the 1,823 rows squares as many, the masked ones too.
+    assert square["flops.fp32"] == 1823 * 1024
+    assert square["flops.tensor_fp16"] == 0
+    for product in products:
+        assert product["flops.tensor_fp16"] == 2 * 4096**3
+        assert product["flops.fp32"] == 0
+
+
+def test_sampled_reasons_make_up_all_samples(report: Path) -> None:
+    for kernel in read_report(report):
+        shares = kernel.profile().metrics
+        selected = float(kernel.metrics["smsp__pcsamp_warps_issue_stalled_selected"])
+        sampled = sum(float(value) for name, value in shares.items() if name.startswith("sampled."))
+        assert sampled + 100 * selected / float(shares["stall_samples"]) == pytest.approx(100)
+
+
+def test_coalescing_is_read_from_what_a_full_report_has(report: Path) -> None:
+    square, gemm, _ = (kernel.profile().metrics for kernel in read_report(report))
+    # Rows of 781 floats begin in the middle of a sector.
+    assert square["global_load_sectors_per_request"] == pytest.approx(217846 / 45575)
+    assert float(square["global_load_bytes_per_sector"]) == pytest.approx(26.14, abs=0.01)
+    assert gemm["global_store_bytes_per_sector"] == 32
+
+
+def test_stall_shares_and_selected_make_up_all_warp_cycles(report: Path) -> None:
+    # Reasons and their whole are counted in different passes, so they meet within 2 % only.
+    for kernel in read_report(report):
+        shares = kernel.profile().metrics
+        selected = float(kernel.metrics["smsp__average_warps_issue_stalled_selected_per_issue_active.ratio"])
+        whole = float(kernel.metrics["smsp__average_warp_latency_per_inst_issued.ratio"])
+        stalls = sum(float(value) for name, value in shares.items() if name.startswith("stall."))
+        assert stalls + 100 * selected / whole == pytest.approx(100, abs=2)
+
+
+def test_tensor_cores_and_waiting_on_memory_show_where_they_should(report: Path) -> None:
+    square, gemm, _ = (kernel.profile().metrics for kernel in read_report(report))
+    assert square["tensor_active"] == 0.0
+    assert float(gemm["tensor_active"]) > 50
+    top = top_stall(square)
+    assert top is not None
+    assert top[0] == "stall.long_scoreboard"
+
+
+def test_combined_row_of_a_report_adds_durations(report: Path) -> None:
+    kernels = read_report(report, source_names())
+    combined = combine([kernel.profile() for kernel in kernels])
+    assert combined["kernels"] == 3.0
+    total = sum(float(kernel.metrics["gpu__time_duration.sum"]) for kernel in kernels)
+    assert combined["duration_us"] == pytest.approx(total / 1e3)
+    assert combined["occupancy_limiter"] == "mixed"
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", bytes(range(256)) * 40])
+def test_file_that_is_no_report_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.ncu-rep"
+    path.write_bytes(content)
+    with pytest.raises(GpuperfError, match=r"broken\.ncu-rep holds no kernel"):
+        read_report(path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.9999])
+def test_report_cut_short_is_one_clear_error(report: Path, tmp_path: Path, share: float) -> None:
+    path = tmp_path / "cut.ncu-rep"
+    content = report.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(GpuperfError, match=r"cut\.ncu-rep (is damaged: 1 of \d launches|holds no kernel)"):
+        read_report(path)
+
+
+def test_rules_come_with_their_kernel_where_they_are_asked_for(report: Path) -> None:
+    square, gemm, _ = read_report(report, (), rules=True)
+    stall = next(rule for rule in square.rules if rule.title == "Long Scoreboard Stalls")
+    assert (stall.rule, stall.section, stall.kind) == ("CPIStall", "WarpStateStats", "optimization")
+    assert stall.scope == "global"
+    assert stall.estimated_speedup_pct == pytest.approx(55.080383)
+    assert [rule.title for rule in gemm.rules if rule.kind == "information"] == [
+        "High Throughput",
+        "Roofline Analysis",
+    ]
+    assert all(rule.message for rule in square.rules)
+    assert read_report(report, ())[0].rules == ()
+
+
+def test_older_copy_without_rules_reads_all_the_same(
+    without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ncu_report.py").write_text(
+        "class Action:\n"
+        "    NameBase_DEMANGLED = 1\n"
+        "    def name(self, base=0): return 'kernel'\n"
+        "    def metric_by_name(self, name): return None\n"
+        "    def nvtx_state(self): return None\n"
+        "load_report = lambda path: [[Action()]]\n"
+    )
+    (tmp_path / "any.ncu-rep").touch()
+    (kernel,) = read_report(tmp_path / "any.ncu-rep", (), rules=True, search=[tmp_path])
+    assert (kernel.name, kernel.rules) == ("kernel", ())
+
+
+def test_missing_file_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"there is no file gone\.ncu-rep"):
+        read_report(tmp_path / "gone.ncu-rep")
+
+
+def test_without_the_package_the_error_says_what_to_install(without_ncu_report: None, tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError) as raised:
+        read_report(tmp_path / "any.ncu-rep", search=[tmp_path])
+    assert "`pip install ncu-report`" in str(raised.value)
+    assert "`ncu --import any.ncu-rep --page raw --csv`" in str(raised.value)
+
+
+def test_without_the_package_the_copy_of_the_installation_is_used(
+    without_ncu_report: None, tmp_path: Path
+) -> None:
+    (tmp_path / "ncu_report.py").write_text("def load_report(path):\n    return []\n")
+    (tmp_path / "any.ncu-rep").touch()
+    before = list(sys.path)
+    with pytest.raises(GpuperfError, match="holds no kernel"):
+        read_report(tmp_path / "any.ncu-rep", search=[tmp_path / "nothing", tmp_path])
+    assert sys.path == before
+
+
+def make_ncu(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    ncu = folder / "ncu"
+    ncu.touch(mode=0o755)
+    return ncu
+
+
+def test_copy_is_found_above_the_real_binary_behind_a_link(tmp_path: Path) -> None:
+    ncu = make_ncu(tmp_path / "2025.3.1" / "target" / "linux")
+    python = tmp_path / "2025.3.1" / "extras" / "python"
+    python.mkdir(parents=True)
+    link = tmp_path / "bin" / "ncu"
+    link.parent.mkdir()
+    link.symlink_to(ncu)
+    assert ncu_python_dirs(link) == (python,)
+
+
+def test_newest_copy_beside_the_script_of_a_cuda_toolkit_comes_first(tmp_path: Path) -> None:
+    ncu = make_ncu(tmp_path / "bin")
+    versions = ["2024.3.2", "2025.10.0", "2025.3.1"]
+    for version in versions:
+        (tmp_path / f"nsight-compute-{version}" / "extras" / "python").mkdir(parents=True)
+    found = [path.parents[1].name for path in ncu_python_dirs(ncu)]
+    assert found == ["nsight-compute-2025.10.0", "nsight-compute-2025.3.1", "nsight-compute-2024.3.2"]
+
+
+def test_copy_of_nvidias_packages_is_found_without_an_ncu_in_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "2025.3.1" / "extras" / "python"
+    python.mkdir(parents=True)
+    monkeypatch.setattr("pytest_gpuperf.measure.ncu.ncu_report_reader.NVIDIA_PACKAGES", tmp_path)
+    monkeypatch.setattr("pytest_gpuperf.measure.ncu.ncu_report_reader.ncu_path", lambda: None)
+    assert ncu_python_dirs(None) == (python,)
+
+
+def test_ncu_is_looked_for_in_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ncu_python_dirs(None) == ()
+    make_ncu(tmp_path)
+    python = tmp_path / "extras" / "python"
+    python.mkdir(parents=True)
+    assert ncu_python_dirs(None) == (python,)

@@ -1,0 +1,213 @@
+"""Old and new code in turn on one GPU, from the order of blocks to a decision."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.statistics.sequential import (
+    decide_paired,
+    next_look,
+    quad_order,
+    restart_log_ratio,
+    spend,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.statistics.sequential import Quad, Side
+
+T = Thresholds()
+
+
+def blocks(quads: tuple[Quad, ...], log_time: Callable[[int, str], float]) -> list[tuple[Side, float]]:
+    """Blocks in the order of `quads`, each with the log time of its place and side."""
+    sides: list[Side] = ["A" if side == "A" else "B" for quad in quads for side in quad]
+    return [(side, log_time(at, side)) for at, side in enumerate(sides)]
+
+
+def compared(rng: np.random.Generator, change_pct: float, sd_pct: float, comparisons: int = 1) -> Decision:
+    """Restarts until a decision, as `gpuperf compare` makes them."""
+    ratios: list[float] = []
+    while True:
+        look = next_look(len(ratios), T)
+        assert look is not None
+        more = math.log1p(change_pct / 100) + sd_pct / 100 * rng.standard_normal(look - len(ratios))
+        ratios += [float(ratio) for ratio in more]
+        decision = decide_paired(ratios, T, comparisons)
+        if decision.outcome is not Outcome.INCONCLUSIVE or next_look(look, T) is None:
+            return decision
+
+
+def share(outcome: Outcome, change_pct: float, sd_pct: float, runs: int, comparisons: int = 1) -> float:
+    rng = np.random.default_rng(int(100 * sd_pct))
+    outcomes = Counter(compared(rng, change_pct, sd_pct, comparisons).outcome for _ in range(runs))
+    return outcomes[outcome] / runs
+
+
+def test_quads_of_both_kinds_come_equally_often_in_random_order() -> None:
+    orders = {quad_order(Random(seed), 8) for seed in range(20)}
+    assert len(orders) > 10
+    assert {order.count("ABBA") for order in orders} == {4}
+    assert {quad_order(Random(seed), 1) for seed in range(20)} == {("ABBA",), ("BAAB",)}
+
+
+def test_order_is_that_of_the_seed() -> None:
+    assert quad_order(Random(7), 9) == quad_order(Random(7), 9)
+
+
+def test_a_linear_drift_does_not_show_in_the_ratio() -> None:
+    quads = quad_order(Random(1), 5)
+    drifting = blocks(quads, lambda at, side: 3.0 + 0.01 * at + (0.02 if side == "B" else 0.0))
+    assert restart_log_ratio(drifting) == pytest.approx(0.02)
+
+
+def test_new_over_old_is_positive_where_the_new_code_is_slower() -> None:
+    slower = blocks(("ABBA",), lambda at, side: math.log(102.0 if side == "B" else 100.0))
+    assert restart_log_ratio(slower) == pytest.approx(math.log(1.02))
+
+
+def test_one_disturbed_block_does_not_show_in_the_ratio() -> None:
+    quads = quad_order(Random(1), 10)
+    disturbed = blocks(quads, lambda at, side: 5.0 if at == 6 else 3.0)
+    assert restart_log_ratio(disturbed) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("sides", ["", "ABB", "ABAB", "ABBAA", "AABBBBAA"])
+def test_blocks_that_are_no_quads_are_refused(sides: str) -> None:
+    with pytest.raises(ValueError, match="quads of ABBA or BAAB"):
+        restart_log_ratio([("A" if side == "A" else "B", 1.0) for side in sides])
+
+
+def test_looks_are_after_even_numbers_of_restarts_so_that_each_side_went_ahead_as_often() -> None:
+    assert T.looks == (4, 6, 10)
+    assert [next_look(done, T) for done in (0, 3, 4, 5, 6, 9, 10)] == [4, 4, 6, 6, 10, 10, None]
+
+
+def test_looks_together_spend_the_level_nearly_all_of_it_at_the_last() -> None:
+    thirds = replace(T, looks=(2, 4, 6))
+    spent = [spend(look, thirds) for look in thirds.looks]
+    # Lan and DeMets' first spending function at 1/3 and 2/3 of the way, for 0.05.
+    assert spent == pytest.approx([0.00069, 0.01637 - 0.00069, 0.05 - 0.01637], abs=1e-5)
+    assert sum(spend(look, T, 0.001) for look in T.looks) == pytest.approx(0.001)
+
+
+def test_unchanged_code_is_not_called_slower() -> None:
+    assert share(Outcome.REGRESSED, 0.0, 0.3, 600) == 0
+    assert share(Outcome.PASS, 0.0, 0.3, 600) > 0.99
+
+
+@pytest.mark.parametrize(("sd_pct", "least"), [(0.3, 0.88), (0.2, 0.95)])
+def test_a_slowdown_of_one_per_cent_is_found(sd_pct: float, least: float) -> None:
+    assert share(Outcome.REGRESSED, 1.0, sd_pct, 400) >= least
+    assert share(Outcome.REGRESSED, 1.0, sd_pct, 400, comparisons=5) >= least
+
+
+def test_a_speed_up_of_one_per_cent_is_found() -> None:
+    """And not ended as a pass at the first look, where no slowdown is already clear."""
+    assert share(Outcome.IMPROVED, -1.0, 0.3, 200) >= 0.95
+
+
+def test_restarts_noisier_than_guessed_do_not_turn_unchanged_code_red() -> None:
+    """Beyond the 1 % that are meant to be, by more than chance."""
+    assert share(Outcome.REGRESSED, 0.0, 0.8, 600) <= 0.02
+
+
+def test_a_gross_slowdown_ends_at_the_first_look() -> None:
+    decision = decide_paired([0.10, 0.101, 0.10, 0.101], T)
+    assert (decision.outcome, decision.replicates) == (Outcome.REGRESSED, 4)
+    assert decision.change_pct == pytest.approx(100 * math.expm1(0.1005))
+
+
+def test_what_is_not_clear_at_a_look_goes_on() -> None:
+    ratios = [0.000, 0.007, 0.008, 0.005]
+    assert decide_paired(ratios, T).outcome is Outcome.INCONCLUSIVE
+    assert decide_paired(ratios, T, final=True).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("restarts", [1, 3, 5])
+def test_nothing_is_decided_between_looks(restarts: int) -> None:
+    assert decide_paired([0.2] * restarts, T).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_comparison_cut_short_is_decided_with_what_there_is() -> None:
+    assert decide_paired([0.05, 0.051, 0.05], T, final=True).outcome is Outcome.REGRESSED
+    single = decide_paired([0.0], T, final=True)
+    assert (single.outcome, single.replicates) == (Outcome.PASS, 1)
+
+
+def test_noise_that_rules_out_no_loss_leaves_a_pass_suspect() -> None:
+    noisy = decide_paired([-0.015, -0.015, 0.015, 0.015, -0.015, -0.015, 0.015, 0.015], T, final=True)
+    assert (noisy.outcome, noisy.suspect) == (Outcome.PASS, True)
+    assert noisy.smallest_detectable_pct > 1
+
+
+def test_the_restart_is_the_replicate() -> None:
+    """Restarts that disagree are not made sure by the guess of how restarts vary."""
+    agreeing, disagreeing = decide_paired([0.01] * 4, T), decide_paired([-0.02, -0.02, 0.04, 0.04], T)
+    assert disagreeing.change_pct == pytest.approx(agreeing.change_pct)
+    assert disagreeing.high_pct - disagreeing.low_pct > 4 * (agreeing.high_pct - agreeing.low_pct)
+
+
+def test_which_side_went_ahead_does_not_count() -> None:
+    """It moves the ratios by 0.5 % in turn, and neither hides a change of 0.8 % nor looks like one."""
+    ahead = [0.005, -0.005] * 5
+    slower = decide_paired([0.008 + moved for moved in ahead], T, comparisons=10)
+    assert slower.outcome is Outcome.REGRESSED
+    assert slower.change_pct == pytest.approx(0.8, abs=0.01)
+    assert decide_paired(ahead[:4], T, comparisons=10).outcome is Outcome.PASS
+    # One more of the one order than of the other does not move the estimate.
+    assert decide_paired(ahead[:5], T).change_pct == pytest.approx(0.0)
+
+
+def test_a_restart_that_is_missing_leaves_the_others_in_their_order() -> None:
+    new_first = [False, True, False, False, True, False, True, False, True, True]
+    ratios = [-0.005 if new else 0.005 for new in new_first]
+    known, alternating = (decide_paired(ratios, T, new_first=order) for order in (new_first, ()))
+    assert known.change_pct == pytest.approx(0.0)
+    assert known.high_pct < 0.2 < alternating.high_pct
+
+
+def test_code_that_lowers_the_clock_is_slower_though_its_cycles_are_the_same() -> None:
+    at_one_clock, raw = [0.0, 0.0002] * 5, [0.03, 0.031] * 5
+    decision = decide_paired(at_one_clock, T, raw=raw)
+    assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, True)
+    assert decision.change_pct == pytest.approx(3.1, abs=0.1)
+    # Not yet sure of what was measured, it goes on, and is no pass.
+    assert (
+        decide_paired(at_one_clock[:4], T, 100, raw=[0.01, 0.012, 0.014, 0.016]).outcome
+        is Outcome.INCONCLUSIVE
+    )
+
+
+def test_a_clock_that_the_noise_alone_moves_hides_no_slowdown() -> None:
+    raw = [0.012, 0.009, 0.006, 0.013, 0.010, 0.008, 0.011, 0.012, 0.009, 0.010]
+    decision = decide_paired([0.0101, 0.0099] * 5, T, raw=raw)
+    assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, False)
+
+
+def test_the_more_tests_are_compared_the_more_it_takes_to_be_called_slower() -> None:
+    ratios = [0.006, 0.007, 0.008, 0.006, 0.007, 0.008]
+    outcomes = [decide_paired(ratios, T, comparisons, final=True).outcome for comparisons in (1, 100)]
+    assert outcomes == [Outcome.REGRESSED, Outcome.PASS]
+
+
+def test_a_slowdown_within_the_tolerance_passes() -> None:
+    ratios = [0.02, 0.021, 0.019, 0.02, 0.021, 0.019]
+    assert decide_paired(ratios, T).outcome is Outcome.REGRESSED
+    assert decide_paired(ratios, T, tolerance_pct=3.0).outcome is Outcome.PASS
+    assert decide_paired(ratios, T, tolerance_pct=1.5).outcome is Outcome.REGRESSED
+
+
+def test_a_slowdown_surely_within_the_tolerance_ends_the_comparison() -> None:
+    ratios = [0.02, 0.021, 0.019, 0.02]
+    assert decide_paired(ratios, T, tolerance_pct=5.0).outcome is Outcome.PASS
+    assert decide_paired(ratios, T, tolerance_pct=2.1).outcome is Outcome.INCONCLUSIVE

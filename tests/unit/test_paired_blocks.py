@@ -1,0 +1,85 @@
+"""Blocks of a restart at one SM clock."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.statistics.sequential import Side
+
+CYCLES = 190_000.0
+
+
+def restart(
+    cycles: dict[str, float],
+    mhz: dict[str, float],
+    *,
+    share: float = 1.0,
+    wander: float = 0.01,
+    noise: float = 1e-4,
+    seed: int = 5,
+) -> tuple[PairedBlock, ...]:
+    """Blocks whose time hangs on the clock with a share, while the clock wanders about that of the side."""
+    rng = Random(seed)
+
+    def block(side: Side) -> PairedBlock:
+        clock = mhz[side] * math.exp(rng.gauss(0, wander))
+        time_us = cycles[side] / 1900 * (1900 / clock) ** share * math.exp(rng.gauss(0, noise))
+        return PairedBlock(side, time_us, clock)
+
+    return in_turn(block, Random(1), 0.0)
+
+
+def ratios(blocks: tuple[PairedBlock, ...]) -> tuple[float, float]:
+    """As measured, and at one clock."""
+    logs = log_times(blocks)
+    assert logs is not None
+    return ratio(blocks, logs), ratio(blocks, at_one_clock(blocks, logs))
+
+
+def test_a_clock_that_wanders_is_taken_out_of_the_times_of_arithmetic() -> None:
+    same = dict.fromkeys("AB", CYCLES)
+    raw, at_one = ratios(restart(same, dict.fromkeys("AB", 1900.0)))
+    assert abs(at_one) < 2e-4 < abs(raw)
+
+
+def test_a_slowdown_stays_where_the_new_code_has_the_lower_clock_too() -> None:
+    slower = {"A": CYCLES, "B": 1.01 * CYCLES}
+    raw, at_one = ratios(restart(slower, {"A": 1900.0, "B": 1880.0}))
+    assert raw == pytest.approx(math.log(1.01 * 1900 / 1880), abs=0.005)
+    assert at_one == pytest.approx(math.log(1.01), abs=4e-4)
+
+
+def test_the_time_of_a_copy_does_not_hang_on_the_clock_and_is_left_alone() -> None:
+    same = dict.fromkeys("AB", CYCLES)
+    raw, at_one = ratios(restart(same, {"A": 1900.0, "B": 1700.0}, share=0.0))
+    assert at_one == pytest.approx(raw, abs=4e-4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_clock_that_stands_still_says_nothing_of_the_times(share: float) -> None:
+    slower = {"A": CYCLES, "B": 1.02 * CYCLES}
+    raw, at_one = ratios(restart(slower, dict.fromkeys("AB", 1980.0), share=share, wander=1e-5))
+    assert at_one == pytest.approx(raw, abs=2e-5)
+
+
+def test_without_a_clock_times_are_as_measured() -> None:
+    quad: tuple[Side, ...] = ("A", "B", "B", "A")
+    blocks = [PairedBlock(side, time_us, 0.0) for side, time_us in zip(quad, (1, 2, 3, 4), strict=True)]
+    assert at_one_clock(blocks, [1.0, 2.0, 3.0, 4.0]) == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_noise_of_times_and_clocks_takes_nothing_off_a_slowdown_of_memory_bound_code() -> None:
+    """Where the clocks of the sides differ, a slope that is only noise would."""
+    slower, clocks = {"A": CYCLES, "B": 1.01 * CYCLES}, {"A": 1900.0, "B": 1843.0}
+    found = [
+        ratios(restart(slower, clocks, share=0.0, wander=0.001, noise=0.003, seed=seed))[1]
+        for seed in range(200)
+    ]
+    assert sum(found) / len(found) == pytest.approx(math.log(1.01), abs=4e-4)

@@ -1,0 +1,195 @@
+"""How the blocks of two sides follow each other, with sides that answer from a script."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.against.blocks import LEAST_QUADS, MOST_QUADS
+from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
+from pytest_gpuperf.against.git import Commit
+from pytest_gpuperf.against.messages import Answer, Begin, Command, Ended, GoOn, Ready, RunBlock, Timed
+from pytest_gpuperf.against.turns import Taken, Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.statistics.sequential import Side
+
+MAIN = Commit("main", "1a2b3c4d5e")
+
+
+class ScriptedSide:
+    """Comes to the labels of a script, and times its blocks as a generator says."""
+
+    def __init__(
+        self, side: Side, stage: list[str], calls: Sequence[Ready], times: Iterator[float], failure: str = ""
+    ) -> None:
+        self._side = side
+        self._stage = stage
+        self._calls = iter(calls)
+        self._times = times
+        self._failure = failure
+
+    def ask(self, command: Command) -> Answer:
+        if isinstance(command, RunBlock):
+            self._stage.append(self._side)
+            time_us = next(self._times, None)
+            return Ended("its call ended with RuntimeError: x") if time_us is None else Timed(time_us, 1980.0)
+        assert isinstance(command, (Begin, GoOn))
+        self._stage.append(self._side.lower())
+        return next(self._calls, None) or Ended(self._failure)
+
+
+def constant(time_us: float) -> Iterator[float]:
+    while True:
+        yield time_us
+
+
+def noisy(time_us: float, noise: float) -> Iterator[float]:
+    rng = Random(3)
+    while True:
+        yield time_us * math.exp(rng.gauss(0, noise))
+
+
+def hot(*labels: str) -> list[Ready]:
+    return [Ready(label, "hot") for label in labels]
+
+
+def play(
+    old: Sequence[Ready],
+    new: Sequence[Ready],
+    *,
+    old_times: Iterator[float] | None = None,
+    new_times: Iterator[float] | None = None,
+    old_failure: str = "",
+    budget_s: float = 10.0,
+    seed: int = 0,
+) -> tuple[Taken, str]:
+    """What is taken, and who did something when: `A` and `B` for a block, `a` and `b` for a move."""
+    stage: list[str] = []
+    players = {
+        "A": ScriptedSide("A", stage, old, old_times or constant(10.0), old_failure),
+        "B": ScriptedSide("B", stage, new, new_times or constant(11.0)),
+    }
+    return Turns(players, Random(seed), budget_s).play(), "".join(stage)  # type: ignore[arg-type]
+
+
+def candidate(*rounds: Taken) -> Candidate:
+    test = Candidate("test_k.py::test_k", Path("test_k.py"))
+    for taken in rounds:
+        test.take(taken, MAIN)
+    return test
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_block_after_each_switch_is_thrown_away(seed: int) -> None:
+    taken, stage = play(hot("main"), hot("main"), seed=seed)
+    kept = "".join(block.side for block in taken.blocks["main"])
+    assert {kept[at : at + 4] for at in range(0, len(kept), 4)} == {"ABBA", "BAAB"}
+    switches = [(side, len(list(blocks))) for side, blocks in groupby(kept)]
+    assert stage.strip("ab") == "".join(side * (count + 1) for side, count in switches)
+
+
+def test_the_order_of_the_quads_differs_from_restart_to_restart() -> None:
+    assert len({play(hot("main"), hot("main"), seed=seed)[1] for seed in range(20)}) > 10
+
+
+def test_precise_blocks_are_enough_before_the_budget_is_spent() -> None:
+    taken, _ = play(hot("main"), hot("main"))
+    assert len(taken.blocks["main"]) == 4 * 5
+
+
+def test_restless_blocks_go_on_until_there_are_many() -> None:
+    taken, _ = play(hot("main"), hot("main"), old_times=noisy(10.0, 0.1))
+    assert len(taken.blocks["main"]) == 4 * MOST_QUADS
+
+
+def test_a_spent_budget_leaves_the_least_there_must_be() -> None:
+    taken, _ = play(hot("main"), hot("main"), old_times=noisy(10.0, 0.1), budget_s=0.0)
+    assert len(taken.blocks["main"]) == 4 * LEAST_QUADS
+
+
+def test_the_ratio_is_that_of_new_to_old() -> None:
+    series = candidate(play(hot("main"), hot("main"))[0]).series["main"]
+    assert series.log_ratios == [pytest.approx(math.log(1.1))]
+    record = series.result(MAIN, 1).record
+    assert (record.old_us, record.new_us, record.old_mhz, record.mode) == (10.0, 11.0, 1980.0, "hot")
+
+
+def test_every_label_is_compared() -> None:
+    taken, _ = play(hot("a", "b"), hot("a", "b"))
+    assert list(taken.blocks) == ["a", "b"]
+
+
+def test_a_label_that_one_side_lacks_is_passed_over() -> None:
+    taken, _ = play(hot("a", "b"), hot("a", "new", "b"))
+    assert list(taken.blocks) == ["a", "b"]
+    test = candidate(taken)
+    assert test.series["new"].reason == "not on main (1a2b3c4): the test times no 'new' there"
+
+
+def test_a_label_that_is_gone_hides_what_follows_it_for_one_restart() -> None:
+    first, _ = play(hot("gone", "a"), hot("a"))
+    assert first.blocks == {}
+    test = candidate(first)
+    assert not test.is_settled
+    assert test.settled == ["gone"]
+    second, _ = play(hot("a"), hot("a"))  # what is settled is not announced
+    test.take(second, MAIN)
+    assert len(test.series["a"].log_ratios) == 1
+
+
+def test_labels_in_another_order_are_said_at_the_end() -> None:
+    test = candidate(play(hot("a", "b"), hot("b", "a"))[0])
+    assert not test.is_settled
+    test.conclude(MAIN)
+    assert {series.reason for series in test.series.values() if not series.log_ratios} == {
+        "the test makes its calls in another order on main (1a2b3c4)"
+    }
+
+
+def test_modes_that_differ_are_not_compared() -> None:
+    taken, stage = play([Ready("main", "queued")], hot("main"))
+    assert stage.islower()
+    reason = candidate(taken).series["main"].reason
+    assert reason == "it is timed queued on main (1a2b3c4) and hot here"
+
+
+def test_a_test_that_fails_before_its_call_gives_the_reason_to_all_its_labels() -> None:
+    taken, _ = play([], hot("a"), old_failure="its call ended with ValueError: no")
+    test = candidate(taken)
+    assert test.is_settled
+    reason = "on main (1a2b3c4) its call ended with ValueError: no"
+    assert {test.series["a"].reason, test.series[WHOLE_TEST].reason} == {reason}
+
+
+def test_what_was_compared_before_a_test_failed_counts() -> None:
+    taken, _ = play(hot("a"), hot("a", "b"), old_failure="its call ended with ValueError: no")
+    test = candidate(taken)
+    assert len(test.series["a"].log_ratios) == 1
+    assert not test.is_settled
+    assert "ValueError" in test.series["b"].reason
+
+
+def test_a_call_that_fails_while_it_is_timed_ends_only_itself() -> None:
+    taken, _ = play(hot("a", "b"), hot("a", "b"), old_times=iter([10.0] * 5))
+    assert taken.blocks == {}
+    test = candidate(taken)
+    assert test.series["a"].reason == "on main (1a2b3c4) its call ended with RuntimeError: x"
+    assert test.is_settled
+
+
+def test_a_cold_time_below_nothing_is_no_time() -> None:
+    taken, _ = play(hot("main"), hot("main"), old_times=constant(-0.1))
+    assert "too short to be timed cold" in candidate(taken).series["main"].reason
+
+
+def test_a_test_that_times_nothing_needs_no_second_restart() -> None:
+    test = candidate(play([], [])[0])
+    assert test.is_settled

@@ -1,0 +1,267 @@
+"""The one ncu process of a session, on a report that our own pass recorded on an H200."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fake_ncu
+from fake_cupti import activity
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters.choosing import Wanted
+from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.metrics.presets import PRESETS
+from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.base_instruments import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Profile
+    from pytest_gpuperf.records.selection import Launches
+
+SQUARE = "suites/test_square.py::test_square_triton[1823x781]"
+GEMM = "suites/test_gemm.py::test_odd_triton[128x128x64]"
+CHAIN = "suites/test_chain.py::test_chain"
+
+
+def run(
+    tmp_path: Path, behaviour: fake_ncu.Behaviour = "records", wanted: Sequence[Wanted] = ()
+) -> ProfilingPass:
+    ncu = find_ncu(str(fake_ncu.install(tmp_path, behaviour)))
+    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu)
+    tests = wanted or [Wanted(SQUARE, None, PRESETS["default"])]
+    done.run(done.recall(tests), ["suites"], tmp_path, lambda _done, _total: None)
+    return done
+
+
+def lookup(
+    done: ProfilingPass,
+    nodeid: str,
+    regex: str | None = None,
+    *metrics: str,
+    label: str = "main",
+    launches: Launches = "all",
+) -> Profile:
+    names = metrics or PRESETS["default"]
+    return done.lookup(
+        Call(nodeid, label, print),
+        Selection(regex, launches),
+        names,
+        lambda: [activity("a_kernel"), activity("b_kernel")],
+    )
+
+
+def arguments(tmp_path: Path) -> list[str]:
+    return (tmp_path / "pass" / "arguments").read_text().split("\n")
+
+
+def test_counters_of_a_call_are_those_of_its_range(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), GEMM)
+    assert [kernel.name for kernel in profile.kernels] == ["matmul_kernel"]
+    assert profile.combined["registers_per_thread"] == 238
+    assert profile.combined["occupancy_limiter"] == "shared_mem"
+    assert (profile.cache_control, profile.clock_control) == ("all", "none")
+
+
+def test_two_launches_of_one_call_are_kept_and_combined(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), CHAIN, "square", label="both")
+    durations = [kernel.metrics["duration_us"] for kernel in profile.kernels]
+    assert durations == [4.896, 4.96]
+    assert profile.combined["duration_us"] == pytest.approx(4.896 + 4.96)
+    assert profile.combined["kernels"] == 2
+
+
+def test_one_launch_of_a_call_is_kept_alone(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), CHAIN, "square", label="both", launches="last")
+    assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [4.96]
+    assert (profile.combined["kernels"], profile.combined["duration_us"]) == (1, 4.96)
+    assert profile.launches == "last"
+
+
+def test_a_regex_that_matches_nothing_names_what_ran(tmp_path: Path) -> None:
+    with pytest.raises(
+        GpuperfError, match=r"no kernel .* for the regex 'softmax'; these ran: a_kernel, b_kernel"
+    ):
+        lookup(run(tmp_path), SQUARE, "softmax")
+
+
+def test_a_regex_is_found_anywhere_in_a_name(tmp_path: Path) -> None:
+    assert lookup(run(tmp_path), SQUARE, "are_k").kernels[0].name == "square_kernel"
+
+
+def test_an_unknown_metric_is_named_with_its_nearest(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"'dram__bytes_raed.sum'.*did you mean dram__bytes_read.sum"):
+        lookup(run(tmp_path), SQUARE, None, "dram__bytes_raed.sum")
+
+
+def test_a_raw_metric_is_kept_beside_the_short_names(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path), SQUARE, None, "dram__bytes.sum")
+    assert profile.combined["dram__bytes.sum"] == 5700608
+
+
+@pytest.mark.parametrize("name", ["dram_throughput", "stall.barrier"])
+def test_a_short_name_may_stand_among_the_raw_metrics(tmp_path: Path, name: str) -> None:
+    profile = lookup(run(tmp_path, wanted=[Wanted(SQUARE, None, (name,))]), SQUARE, None, name)
+    assert name in profile.combined
+    found = arguments(tmp_path)
+    assert name not in found[found.index("--metrics") + 1].split(",")
+
+
+def test_ncu_is_asked_for_what_the_tests_want_and_no_more(tmp_path: Path) -> None:
+    run(tmp_path, wanted=[Wanted(SQUARE, None, ("waves", "l2_hit_rate")), Wanted(GEMM, None, ("waves",))])
+    found = arguments(tmp_path)
+    assert found[found.index("--metrics") + 1].split(",") == [
+        "launch__waves_per_multiprocessor",
+        "lts__t_sector_hit_rate.pct",
+        "gpu__time_duration.sum",
+        "lts__t_sectors.sum",
+    ]
+
+
+def test_the_weights_of_an_only_launch_are_not_kept(tmp_path: Path) -> None:
+    assert lookup(run(tmp_path), SQUARE).kernels[0].weights == {}
+
+
+def test_each_test_keeps_what_it_wants_though_all_are_read_at_once(tmp_path: Path) -> None:
+    square = Wanted(SQUARE, None, PRESETS["sol"], "sol")
+    done = run(tmp_path, wanted=[square, Wanted(GEMM, None, PRESETS["stalls"], "stalls")])
+    profile = lookup(done, SQUARE, None, *PRESETS["sol"])
+    assert profile.preset == "sol"
+    assert "sm_throughput" in profile.combined
+    assert not any(name.startswith("stall.") for name in profile.combined)
+    assert lookup(done, GEMM, None, *PRESETS["stalls"]).preset == "stalls"
+
+
+def test_a_chip_is_asked_by_its_own_names_and_kept_in_the_record(tmp_path: Path) -> None:
+    ncu = find_ncu(str(fake_ncu.install(tmp_path)))
+    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, chip="gb202")
+    wanted = Wanted(SQUARE, None, ("dram_read_bytes", "stall.gmma", "waves"))
+    done.run(done.recall([wanted]), ["suites"], tmp_path, lambda _done, _total: None)
+    found = arguments(tmp_path)
+    assert found[found.index("--metrics") + 1].split(",") == [
+        "dram__bytes_op_read.sum",
+        "launch__waves_per_multiprocessor",
+    ]
+    assert lookup(done, SQUARE).chip == "gb202"
+
+
+def test_only_raw_names_are_suggested_for_an_unknown_metric(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"did you mean sm__throughput\?$"):
+        lookup(run(tmp_path), SQUARE, None, "sm_throughputt")
+
+
+def test_a_call_that_was_not_reached_says_so(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="did not profile print: it ended with exit status 0 before; see"):
+        lookup(run(tmp_path), "test_other.py::test_other")
+
+
+def test_a_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
+    unavailable = run(tmp_path, "crashes").unavailable
+    assert "was ended by signal 11 (Segmentation fault) before any test had run" in unavailable
+    assert unavailable.endswith("see pass/pytest.log")
+
+
+def test_a_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
+    # The report holds the kernel, as where the marker of another test has widened the filter.
+    done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ()), Wanted(GEMM, None, ())])
+    with pytest.raises(
+        GpuperfError, match=r"'square' of print finds square_kernel, which the marker's kernels='gemm' leaves"
+    ):
+        lookup(done, SQUARE, "square")
+
+
+def test_a_kernel_that_the_marker_kept_from_ncu_gives_the_same_error(tmp_path: Path) -> None:
+    done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ())])
+    with pytest.raises(GpuperfError, match=r"finds a_kernel, which .* leaves out; .*add it to the marker's"):
+        lookup(done, SQUARE, "a_k")
+
+
+def test_a_call_within_its_marker_is_profiled(tmp_path: Path) -> None:
+    done = run(tmp_path, wanted=[Wanted(SQUARE, "square|gemm", ())])
+    assert [kernel.name for kernel in lookup(done, SQUARE, "square").kernels] == ["square_kernel"]
+
+
+def test_denied_counters_say_what_to_do(tmp_path: Path) -> None:
+    profile = lookup(run(tmp_path, "is denied"), SQUARE)
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in profile.unavailable
+    assert profile.kernels == ()
+
+
+def test_no_report_because_nothing_matched_is_said_of_each_call(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="these ran: a_kernel"):
+        lookup(run(tmp_path, "matches nothing"), SQUARE, "softmax")
+
+
+def test_a_report_that_cannot_be_read_is_read_as_csv(tmp_path: Path) -> None:
+    done = run(tmp_path, "writes no report it can read")
+    assert "CSV" in done.notice
+    # Rounded by ncu: 42.946054… in the report.
+    assert lookup(done, SQUARE).combined["memory_throughput"] == 42.95
+
+
+def test_plain_patterns_are_joined_into_one_filter(tmp_path: Path) -> None:
+    run(tmp_path, wanted=[Wanted(SQUARE, "square_kernel", ()), Wanted(GEMM, "matmul|gemm", ())])
+    assert "regex:(square_kernel)|(matmul|gemm)" in arguments(tmp_path)
+
+
+@pytest.mark.parametrize("regex", [None, "^square_kernel$", r"(?i)Square", r"\bsquare"])
+def test_a_test_without_a_plain_pattern_leaves_the_filter_out(tmp_path: Path, regex: str | None) -> None:
+    run(tmp_path, wanted=[Wanted(SQUARE, "square_kernel", ()), Wanted(GEMM, regex, ())])
+    assert "--kernel-name" not in arguments(tmp_path)
+
+
+def test_the_session_runs_again_with_its_own_arguments(tmp_path: Path) -> None:
+    run(tmp_path)
+    found = arguments(tmp_path)
+    assert found[found.index("pytest") + 1] == "suites"
+    assert found[found.index("--clock-control") + 1] == "none"
+    assert found[found.index("--profile-from-start") + 1] == "off"
+
+
+def test_metrics_of_all_tests_are_asked_for_once(tmp_path: Path) -> None:
+    extra = ("dram__bytes_read.sum",)
+    run(tmp_path, wanted=[Wanted(SQUARE, None, extra), Wanted(GEMM, None, extra)])
+    found = arguments(tmp_path)
+    assert found[found.index("--metrics") + 1].split(",").count("dram__bytes_read.sum") == 1
+
+
+def test_ctrl_c_leaves_no_ncu_behind(tmp_path: Path) -> None:
+    ncu = find_ncu(str(fake_ncu.install(tmp_path, "hangs")))
+    pid_file = tmp_path / "pass" / "pid"
+
+    def interrupt(_done: int, _total: int) -> None:
+        if pid_file.exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ProfilingPass(PassFolder(tmp_path / "pass"), ncu).run(
+            [Wanted(SQUARE, None, ())], ["suites"], tmp_path, interrupt
+        )
+    pid = int(pid_file.read_text())
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"process {pid} is still there")
+
+
+def test_an_ncu_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ncu").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "ncu").chmod(0o755)
+    with pytest.raises(GpuperfError, match="does not answer --version like ncu"):
+        find_ncu(str(tmp_path / "ncu"))
+
+
+def test_a_path_that_is_no_program_is_named() -> None:
+    with pytest.raises(GpuperfError, match="--gpuperf-ncu names '/nowhere/ncu', which cannot be run"):
+        find_ncu("/nowhere/ncu")

@@ -1,0 +1,165 @@
+"""The range profiler, against a CUPTI that insists on the order of its calls."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import pytest
+import torch
+
+from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti
+from pytest_gpuperf.measure.cupti import activity, range_profiler
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
+
+TIME, WARPS = "gpu__time_duration.sum", "sm__warps_active.avg"
+SQUARE, SUM = {TIME: 5000.0, WARPS: 40.0}, {TIME: 3000.0, WARPS: NAN}
+
+
+@pytest.fixture(autouse=True)
+def _a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
+
+
+def test_each_kernel_has_a_row_and_what_has_no_value_is_left_out() -> None:
+    rows = RangeProfiler(FakeCupti(SQUARE, SUM)).read(lambda: None, (TIME, WARPS), 2)
+    assert rows == [{TIME: 5000.0, WARPS: 40.0}, {TIME: 3000.0}]
+
+
+def test_it_stays_enabled_from_read_to_read() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    for _ in range(3):
+        profiler.read(lambda: None, (TIME,), 1)
+    assert cupti.called.count("RangeProfilerEnable") == 1
+    assert (cupti.state, cupti.finalised) == ("enabled", 0)
+
+
+def test_it_is_enabled_anew_to_count_something_else() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    for metrics in ((TIME,), (TIME, WARPS)):
+        assert set(profiler.read(lambda: None, metrics, 1)[0]) == set(metrics)
+    assert cupti.called.count("RangeProfilerEnable") == 2
+
+
+def test_it_lets_go_when_told_and_attaches_again() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    for finalised in (1, 2):
+        profiler.read(lambda: None, (TIME,), 1)
+        profiler.let_go()
+        profiler.let_go()
+        assert (cupti.state, cupti.finalised) == ("away", finalised)
+
+
+def test_it_is_told_what_to_count_once_for_each_set_of_metrics() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    for metrics in ((TIME,), (TIME, WARPS), (TIME,)):
+        profiler.read(lambda: None, metrics, 1)
+    assert cupti.called.count("ProfilerHostGetConfigImage") == 2
+    assert cupti.called.count("ProfilerGetCounterAvailability") == 2
+
+
+def test_the_call_runs_while_it_counts_once_for_each_pass() -> None:
+    cupti = FakeCupti(SQUARE)
+    states: list[str] = []
+    RangeProfiler(cupti).read(lambda: states.append(cupti.state), (TIME,), 1)
+    assert states == ["counting"] * PASSES
+
+
+def test_what_ncu_makes_itself_is_not_counted() -> None:
+    profiler = RangeProfiler(FakeCupti(SQUARE))
+    assert profiler.known(["launch__grid_size", TIME, TIME, "no__such.sum"]) == (TIME,)
+
+
+def test_one_unknown_suffix_does_not_cost_the_others() -> None:
+    profiler = RangeProfiler(FakeCupti(SQUARE, bad="sm__warps_active.median"))
+    assert profiler.known([TIME, "sm__warps_active.median", WARPS]) == (TIME, WARPS)
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 2), (3, 2)])
+def test_a_call_that_launches_something_else_each_time_is_refused(before: int, now: int) -> None:
+    profiler = RangeProfiler(FakeCupti(*[SQUARE] * now))
+    with pytest.raises(CuptiError, match=f"launched {now} kernels under the profiler and {before} before"):
+        profiler.read(lambda: None, (TIME,), before)
+
+
+def test_an_exception_of_the_call_is_its_own_and_cupti_is_let_go_of() -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    with pytest.raises(ZeroDivisionError):
+        profiler.read(lambda: 1 / 0, (TIME,), 1)
+    assert (cupti.state, cupti.finalised) == ("away", 1)
+    assert profiler.read(lambda: None, (TIME,), 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "text"),
+    [
+        ("RangeProfilerEnable", 35, "the driver denies hardware counters to this user .*NVreg_Restrict"),
+        (
+            "ProfilerInitialize",
+            39,
+            "another profiler holds CUPTI in this process .*torch.profiler, proton, ncu",
+        ),
+        ("RangeProfilerStart", 26, "another process holds the GPU's counters .*dcgmi profile --pause"),
+        ("ProfilerGetCounterAvailability", 33, "this is a virtual GPU .*--gpuperf-counters=off only times"),
+        ("RangeProfilerDecodeData", 999, "^CUPTI's cuptiRangeProfilerDecodeData failed: 999$"),
+    ],
+)
+def test_a_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
+    cupti = FakeCupti(SQUARE, refusals={function: code})
+    with pytest.raises(CuptiError, match=text) as caught:
+        RangeProfiler(cupti).read(lambda: None, (TIME,), 1)
+    assert caught.value.code == code
+    assert cupti.state == "away"
+
+
+def test_the_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupti = FakeCupti(SQUARE)
+    profiler = RangeProfiler(cupti)
+    monkeypatch.setattr(torch.autograd, "_profiler_enabled", lambda: True)
+    with pytest.raises(CuptiError, match=r"torch.profiler is running and holds CUPTI; profile outside"):
+        profiler.read(lambda: None, (TIME,), 1)
+    assert cupti.called.count("ProfilerInitialize") == 1
+
+
+@pytest.fixture
+def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
+    """That of a process that uses CUDA."""
+    made = FakeCupti(SQUARE)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(activity, "cupti", lambda: made)
+    return made
+
+
+def test_a_torch_profiler_that_has_ended_is_detached(cupti: FakeCupti) -> None:
+    activity.detach()
+    assert cupti.finalised == 1
+
+
+def test_a_torch_profiler_of_another_thread_keeps_cupti(
+    cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", True)
+    activity.detach()
+    with pytest.raises(CuptiError, match=r"torch.profiler is running"):
+        RangeProfiler(cupti)
+    with pytest.raises(CuptiError, match=r"torch.profiler is running"), activity.recorded():
+        pass
+    assert (cupti.called, cupti.finalised) == ([], 0)
+
+
+def test_cupti_is_left_to_cupti_python(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupti.cupti", ctypes)
+    activity.detach()
+    with pytest.raises(CuptiError, match=r"cupti-python is imported .* and nsight-python"):
+        RangeProfiler(cupti)
+    with pytest.raises(CuptiError, match="cupti-python is imported"), activity.recorded():
+        pass
+    assert (cupti.called, cupti.finalised) == ([], 0)

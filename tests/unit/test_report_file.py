@@ -1,0 +1,288 @@
+"""Files of ncu's, read whichever format they have."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pytest_gpuperf
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu import report_file
+from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
+from pytest_gpuperf.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+FULL = CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz"
+WIDE = CAPTURES / "torch_mixed_raw_wide.csv.gz"
+LONG = CAPTURES / "torch_mixed_details_long.csv.gz"
+WARNINGS = CAPTURES / "filtered_long_with_warnings.csv.gz"
+PASS_REPORT = CAPTURES / "profiling_pass" / "report.ncu-rep.gz"
+PASS_CSV = CAPTURES / "profiling_pass" / "raw.csv.gz"
+
+needs_ncu_report = pytest.mark.usefixtures("ncu_report")
+
+
+@pytest.fixture
+def ncu_report() -> object:
+    return pytest.importorskip("ncu_report")
+
+
+def unpacked(packed: Path, folder: Path, name: str = "plain") -> Path:
+    path = folder / name
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    return path
+
+
+def assert_alike(one: list[ReportKernel], other: list[ReportKernel]) -> None:
+    """The same launches, and of each metric that both have the same value up to CSV's rounding."""
+    assert len(one) == len(other)
+    for first, second in zip(one, other, strict=True):
+        for field in ("launch", "name", "demangled", "grid", "block", "ranges"):
+            assert getattr(first, field) == getattr(second, field)
+        for name in first.metrics.keys() & second.metrics.keys():
+            value, expected = second.metrics[name], first.metrics[name]
+            assert first.unit(name) == second.unit(name)
+            if isinstance(expected, str):
+                assert value == expected
+            else:
+                # Shares of stalls are 100 times a quotient of two rounded numbers.
+                whole = float(first.metrics.get("warp_cycles_per_instruction", 100))
+                step = 2 * 100 / whole if name.startswith("stall.") else 1
+                assert value == pytest.approx(expected, rel=0.005, abs=0.00501 * step), name
+
+
+def test_wide_and_long_csv_of_one_report_say_the_same() -> None:
+    wide, details = read_report(WIDE), read_report(LONG)
+    assert_alike(wide, details)
+    assert len(wide) == 26
+    # The details page has no stalls and no pipes.
+    other_page = ("stall.", "pipe.", "instruction_throughput")
+    assert {name for name in wide[0].metrics if not name.startswith(other_page)} == set(details[0].metrics)
+
+
+@needs_ncu_report
+def test_a_report_and_its_raw_page_as_csv_say_the_same() -> None:
+    report, csv = read_report(PASS_REPORT), read_report(PASS_CSV)
+    assert_alike(report, csv)
+    assert [set(kernel.metrics) for kernel in report] == [set(kernel.metrics) for kernel in csv]
+    assert set(report[0].metrics) > {"duration_us", "dram_bytes", "stall.wait", "occupancy_limiter"}
+
+
+@needs_ncu_report
+def test_a_report_gives_what_ncu_report_says_of_it(tmp_path: Path) -> None:
+    import ncu_report
+
+    path = unpacked(FULL, tmp_path)
+    report = ncu_report.load_report(str(path))
+    raw = "smsp__inst_executed.max"
+    for kernel, action in zip(read_report(path, metrics=[raw]), report[0], strict=True):
+        assert kernel.name == action.name()
+        for name, value in kernel.metrics.items():
+            source = METRICS[name].ncu if name in METRICS else name
+            if source and not name.startswith("stall."):
+                factor = {"us": 1e-3, "MHz": 1e-6}.get(METRICS[name].unit, 1) if name in METRICS else 1
+                there = action.metric_by_name(source)
+                if there is not None and there.has_value():
+                    assert value == pytest.approx(there.value() * factor)
+        assert kernel.metrics[raw] == action[raw].value()
+        assert kernel.unit(raw) == action[raw].unit() == "inst"
+
+
+@needs_ncu_report
+def test_bytes_of_dram_are_added_up_from_a_report_that_has_only_the_halves() -> None:
+    halves = ["dram__bytes_read.sum", "dram__bytes_write.sum"]
+    kernel = read_report(FULL, metrics=halves)[0]
+    assert kernel.metrics["dram_bytes"] == sum(float(kernel.metrics[name]) for name in halves)
+
+
+def test_the_content_tells_the_format_and_not_the_name(tmp_path: Path) -> None:
+    assert len(read_report(unpacked(WIDE, tmp_path, "looks_like.ncu-rep"))) == 26
+    assert read_report(unpacked(WIDE, tmp_path, "looks_like.gz")) == read_report(WIDE)
+
+
+@needs_ncu_report
+def test_a_report_under_any_name_is_read_as_one(tmp_path: Path) -> None:
+    path = unpacked(PASS_REPORT, tmp_path, "looks_like.csv")
+    assert [kernel.name for kernel in read_report(str(path), "matmul")] == ["matmul_kernel"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_csv_that_powershell_wrote_is_read(tmp_path: Path, encoding: str) -> None:
+    text = gzip.decompress(WARNINGS.read_bytes()).decode()
+    path = tmp_path / "redirected.csv"
+    path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    assert read_report(path) == read_report(WARNINGS)
+
+
+def test_thousands_separators_and_messages_between_are_no_matter() -> None:
+    assert [kernel.metrics["duration_us"] for kernel in read_report(WARNINGS)] == [65.984, 175.04, 6.08]
+
+
+def test_the_regex_is_found_in_the_function_and_in_the_demangled_name() -> None:
+    assert [kernel.launch for kernel in read_report(LONG, "^square")] == [0]
+    found = {kernel.name for kernel in read_report(LONG, r"mbtopk::\w*Digit")}
+    assert found == {"computeBlockDigitCounts", "computeDigitCumSum"}
+
+
+def test_a_regex_without_a_match_is_an_error_that_lists_the_kernels() -> None:
+    with pytest.raises(GpuperfError) as raised:
+        read_report(WARNINGS, "sqaure")
+    message = str(raised.value)
+    assert "no kernel of filtered_long_with_warnings.csv.gz matches 'sqaure'" in message
+    assert "square_kernel, nvjet_sm90" in message
+
+
+def test_a_broken_regex_is_one_error() -> None:
+    with pytest.raises(GpuperfError, match=r"kernel regex 'a\(' .* is broken"):
+        read_report(WARNINGS, "a(")
+
+
+def test_raw_metrics_come_with_their_unit() -> None:
+    name = "dram__bytes.sum.per_second"
+    for path, digits in ((WIDE, 1e6), (LONG, 1e10)):
+        kernel = read_report(path, "square", metrics=[name])[0]
+        assert kernel.unit(name) == "byte/s"
+        assert kernel.metrics[name] == pytest.approx(3.784539e12, abs=digits)
+
+
+def test_a_metric_that_the_file_lacks_is_an_error_that_suggests_one_that_it_has() -> None:
+    with pytest.raises(
+        GpuperfError, match=r"no kernel of .* has a value for dram__byte\.sum\.per_second"
+    ) as raised:
+        read_report(WIDE, metrics=["dram__byte.sum.per_second"])
+    assert "did you mean dram__bytes.sum.per_second" in str(raised.value)
+
+
+def test_a_short_metric_that_the_file_lacks_is_an_error() -> None:
+    with pytest.raises(GpuperfError, match=r"torch_mixed_details_long\.csv\.gz has a value for stall\.wait"):
+        read_report(LONG, metrics=["stall.wait"])
+
+
+def test_a_name_that_is_no_metric_at_all_suggests_what_was_meant() -> None:
+    with pytest.raises(GpuperfError, match=r"no metric 'registers'.*registers_per_thread"):
+        read_report(WIDE, metrics=["registers"])
+
+
+def test_weights_of_the_combined_row_are_kept_apart_from_the_metrics() -> None:
+    kernel = read_report(WIDE)[0]
+    assert kernel.weights["sm__cycles_active.sum"] == 16065247.0
+    assert not kernel.weights.keys() & kernel.metrics.keys()
+
+
+def test_the_same_functions_are_there_for_notebooks() -> None:
+    kernels = pytest_gpuperf.read_report(WARNINGS)
+    assert isinstance(kernels[0], pytest_gpuperf.ReportKernel)
+    assert pytest_gpuperf.combine(kernels)["duration_us"] == pytest.approx(247.104)  # 65.984 + 175.04 + 6.08
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"broken is empty"),
+        (b" \n", r"broken is empty"),
+        (b"==WARNING== No kernels were profiled.\n", r"broken: the text has no CSV header of ncu's"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken: the text has no CSV header"),
+        (gzip.decompress(WIDE.read_bytes())[:-40], r"broken: line \d+ of the CSV text is not a whole row"),
+        (gzip.compress(b"ID,Kernel Name\n", mtime=0)[:-9], r"broken is damaged"),
+        (b"\x1f\x8b" + bytes(50), r"broken is damaged"),
+        (gzip.compress(WIDE.read_bytes()), r"broken: the text has no CSV header"),
+        (b"ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n", r"broken holds no kernel"),
+    ],
+)
+def test_a_file_that_is_none_of_ncus_is_one_error(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "broken"
+    path.write_bytes(content)
+    with pytest.raises(GpuperfError, match=message):
+        read_report(path)
+
+
+@pytest.mark.parametrize("content", [b"NV", b"\0" * 4096, b"version https://git-lfs.github.com/spec/v1\n"])
+@pytest.mark.parametrize(
+    ("name", "pack", "shown"),
+    [
+        ("cut.ncu-rep", bytes, "cut.ncu-rep"),
+        ("cut.ncu-rep.gz", bytes, "cut.ncu-rep.gz"),
+        ("cut.ncu-rep.gz", gzip.compress, "cut.ncu-rep"),
+    ],
+)
+def test_what_is_named_a_report_and_does_not_begin_like_one_is_no_csv_without_a_header(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes], shown: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(pack(content))
+    with pytest.raises(GpuperfError) as raised:
+        read_report(path)
+    assert str(raised.value) == (
+        f"{shown} is no report of ncu's, or a damaged one: it does not begin like a report; "
+        "expected a complete report written by `ncu --export`; copy it again, or profile again"
+    )
+
+
+def test_csv_cut_short_is_told_its_line_though_it_has_the_name_of_a_report(tmp_path: Path) -> None:
+    path = tmp_path / "looks_like.ncu-rep"
+    path.write_bytes(gzip.decompress(WIDE.read_bytes())[:-40])
+    with pytest.raises(GpuperfError, match=r"ncu-rep: line \d+ of the CSV text is not a whole row"):
+        read_report(path)
+
+
+@needs_ncu_report
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.8, 0.9999])
+def test_a_report_cut_short_is_one_error_and_no_smaller_report(tmp_path: Path, share: float) -> None:
+    path = unpacked(PASS_REPORT, tmp_path, "cut.ncu-rep")
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(GpuperfError, match=r"cut\.ncu-rep (is damaged|holds no kernel)"):
+        read_report(path)
+
+
+def test_a_missing_file_and_a_folder_are_one_error_each(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"there is no file .*gone\.csv"):
+        read_report(tmp_path / "gone.csv")
+    with pytest.raises(GpuperfError, match="is no regular file"):
+        read_report(tmp_path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_file, "UNPACKED_BYTES", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(bytes(3 << 20)))
+    with pytest.raises(GpuperfError, match=r"bomb\.gz unpacks to more than"):
+        read_report(path)
+
+
+def test_without_ncu_report_csv_is_read_and_a_report_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ncu_report.py").write_text("raise ImportError\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert len(read_report(WIDE)) == 26
+    with pytest.raises(GpuperfError) as raised:
+        read_report(PASS_REPORT)
+    assert "`pip install ncu-report`" in str(raised.value)
+    assert "`ncu --import report.ncu-rep --page raw --csv`" in str(raised.value)
+
+
+@needs_ncu_report
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_a_report_with_broken_bytes_is_read_or_refused_with_the_one_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    content = bytearray(gzip.decompress(PASS_REPORT.read_bytes()))
+    for at in data.draw(st.lists(st.integers(4, len(content) - 1), min_size=1, max_size=20)):
+        content[at] ^= 0xFF
+    path = tmp_path_factory.mktemp("broken") / "broken.ncu-rep"
+    path.write_bytes(content)
+    with contextlib.suppress(GpuperfError):
+        assert read_report(path)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.report.github import error_annotations
+from report_examples import result
+
+
+def test_a_failure_is_shown_beside_the_test() -> None:
+    slower = result("suites/test_square.py::test_square[a,b]", Status.REGRESSED, line="11 % slower")
+    assert error_annotations([slower], lines={"suites/test_square.py::test_square[a,b]": 12}) == [
+        "::error file=suites/test_square.py,line=12,title=gpuperf%3A regressed%3A test_square[a%2Cb]"
+        "::gpuperf: 11 %25 slower"
+    ]
+
+
+def test_a_test_without_a_known_line_is_shown_beside_its_file() -> None:
+    [command] = error_annotations([result("t.py::test_x", Status.WRONG, line="x")])
+    assert command.startswith("::error file=t.py,title=")
+
+
+def test_files_are_named_from_the_top_of_the_repository() -> None:
+    [command] = error_annotations([result("t.py::test_x", Status.WRONG, line="x")], prefix="packages/kernels")
+    assert command.startswith("::error file=packages/kernels/t.py,title=")
+
+
+def test_tests_that_did_not_fail_are_not_annotated() -> None:
+    assert error_annotations([result(status=s) for s in Status if not s.fails]) == []
+
+
+def test_a_test_that_an_exception_ended_is_annotated() -> None:
+    [command] = error_annotations([result(failure="ValueError")])
+    assert command.endswith("::gpuperf: the test ended with ValueError")
+
+
+def test_ten_failures_are_all_annotated() -> None:
+    commands = error_annotations([result(f"t.py::test_{n}", Status.LIMIT, line="x") for n in range(10)])
+    assert [command.rpartition("test_")[2][0] for command in commands] == [str(n) for n in range(10)]
+
+
+def test_of_more_than_ten_the_tenth_sums_up_the_rest_and_the_worst_come_first() -> None:
+    failed = [result(f"t.py::test_{number}", Status.LIMIT, line="x") for number in range(40)]
+    failed[39] = result("t.py::test_39", Status.WRONG, line="x")
+    commands = error_annotations(failed)
+    assert len(commands) == 10
+    assert "test_39" in commands[0]
+    assert commands[9].startswith("::error title=gpuperf%3A 31 more failed::test_8: limit%0Atest_9: limit")
+    assert commands[9].endswith("and 11 more")
+
+
+@given(st.text(), st.text())
+def test_no_name_or_message_can_start_a_command_of_its_own(name: str, message: str) -> None:
+    hostile = f"{name}\r\n::add-mask::x"
+    results = [result(f"t.py::{hostile}", Status.WRONG, line=f"{message}\n::stop-commands::x")] * 11
+    for command in error_annotations(results):
+        assert command.startswith("::error ")
+        assert "\n" not in command
+        assert "\r" not in command
+
+
+@given(st.text(min_size=1))
+def test_properties_and_message_come_back_as_they_were(name: str) -> None:
+    [command] = error_annotations([result(f"t.py::{name}", Status.WRONG, line="100 %: a, b")])
+    properties, _, message = command.removeprefix("::error ").partition("::")
+    title = dict(entry.split("=", 1) for entry in properties.split(","))["title"]
+    for escaped, char in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
+        title = title.replace(escaped, char)
+    assert title == f"gpuperf: wrong: {name}"
+    assert message == "gpuperf: 100 %25: a, b"

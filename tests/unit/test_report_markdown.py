@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.judge.result import Status, TestResult
+from pytest_gpuperf.report.markdown import summary_markdown
+from report_examples import ENVIRONMENT, RECORDED, result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MIB = 1024 * 1024
+
+
+def markdown_of(results: Sequence[TestResult], *, replayed: bool = False, updated: bool = False) -> str:
+    return summary_markdown(
+        results,
+        environment=ENVIRONMENT,
+        replayed_from=RECORDED if replayed else None,
+        counters_unavailable="",
+        updated=updated,
+    )
+
+
+def test_headline_counts_by_verdict_the_worst_first() -> None:
+    results = [result(), result(status=Status.WRONG), result(), result(failure="ValueError")]
+    assert markdown_of(results).splitlines()[0] == "## gpuperf: 1 invalid, 1 wrong, 2 pass"
+
+
+def test_a_row_has_all_columns() -> None:
+    [row] = [line for line in markdown_of([result()]).splitlines() if line.startswith("| `")]
+    cells = "5.30 µs ±0.2 % |  | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | 0.9 %"
+    assert row == f"| `test_square` | {cells} | ✅ pass |"
+
+
+def test_failure_messages_are_folded_below() -> None:
+    text = markdown_of([result(status=Status.LIMIT, line="stall.barrier 30 > 25")])
+    assert "<details><summary>1 failed</summary>" in text
+    assert "gpuperf: stall.barrier 30 &gt; 25</pre>" in text
+
+
+def test_nothing_is_folded_where_nothing_failed() -> None:
+    assert "<details>" not in markdown_of([result()])
+
+
+def test_a_replay_says_so() -> None:
+    text = markdown_of([result(replayed=True)], replayed=True)
+    assert "replayed from NVIDIA H200, commit abc1234, 2026-11-20" in text
+    assert "pass (replayed)" in text
+
+
+def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+    lacking = [result(status=Status.UNBASELINED)]
+    assert "without a baseline" in markdown_of(lacking)
+    assert "without a baseline" not in markdown_of(lacking, updated=True)
+
+
+def test_a_name_cannot_leave_its_cell() -> None:
+    [row] = [
+        line for line in markdown_of([result("t.py::x[a|b`|\n<img>]")]).splitlines() if line.startswith("| `")
+    ]
+    assert row.startswith("| `x[a\\|b'\\|�<img>]` |")
+
+
+def test_a_message_cannot_leave_its_block() -> None:
+    text = markdown_of([result(status=Status.WRONG, line="</pre></details><h1>x")])
+    assert text.count("</pre>") == 1
+    assert "<h1>" not in text
+
+
+def test_ten_thousand_tests_stay_below_githubs_limit_and_passes_go_first() -> None:
+    results = [
+        result(
+            f"t.py::test_{'x' * 60}[{number}]",
+            Status.REGRESSED if number % 5 == 0 else Status.PASS,
+            line="y" * 300,
+        )
+        for number in range(10_000)
+    ]
+    start = time.perf_counter()
+    text = markdown_of(results)
+    assert time.perf_counter() - start < 2
+    assert len(text.encode()) < MIB
+    assert text.count("❌ regressed") == 2000
+    assert "Left out for want of room: " in text
+    [left] = [line for line in text.splitlines() if line.endswith("The run file has them all.")]
+    assert "pass" in left
+    assert "regressed" not in left
+
+
+def test_one_endless_message_does_not_push_out_the_others() -> None:
+    results = [
+        result("t.py::test_long", Status.WRONG, line="x" * MIB),
+        result("t.py::test_short", Status.WRONG, line="short"),
+    ]
+    text = markdown_of(results)
+    assert len(text.encode()) < MIB
+    assert "gpuperf: short" in text

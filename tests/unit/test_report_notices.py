@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pytest_gpuperf.judge.result import Status, TestResult
+from pytest_gpuperf.records import Conditions, Measurement, Timing
+from pytest_gpuperf.report.notices import notices
+from report_examples import profile, result, timing
+
+
+def timed(name: str, measured: Timing) -> TestResult:
+    return result(f"suites/test_a.py::{name}", measurements={"main": Measurement(timing=measured)})
+
+
+def test_nothing_is_said_of_a_clean_run() -> None:
+    assert notices([result()], "", replayed=False) == []
+
+
+def test_missing_counters_are_said_once_for_the_session() -> None:
+    without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no ncu"))})
+    assert notices([without, without], "no ncu", replayed=False) == ["no counters: no ncu"]
+
+
+def test_missing_counters_of_some_tests_are_said_by_reason() -> None:
+    without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no match"))})
+    assert notices([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
+
+
+def test_counters_of_earlier_runs_are_named_with_their_dates() -> None:
+    def kept(name: str, *dates: str) -> TestResult:
+        profiles = [msgspec.structs.replace(profile(), read_at=date) for date in dates]
+        measured = {str(number): Measurement(profile=one) for number, one in enumerate(profiles)}
+        return result(f"suites/test_a.py::{name}", measurements=measured)
+
+    one = kept("test_x", "2026-11-20T10:00:00Z")
+    line = "1 test with counters of 2026-11-20, of the same code: test_x"
+    anew = "; --gpuperf-counter-cache=refresh reads them anew"
+    assert notices([one, result()], "", replayed=False) == [line + anew]
+    assert notices([one], "", replayed=True) == [line]
+    two = kept("test_y", "", "2026-11-18T10:00:00Z")
+    assert notices([one, two], "", replayed=True) == [
+        "2 tests with counters of 2026-11-18 to 2026-11-20, of the same code: test_x, test_y"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "line"),
+    [
+        (timing(steady=False), "1 test timed before the time was steady: test_x"),
+        (
+            timing(conditions=Conditions(other_processes=1)),
+            "1 test timed with other processes on the GPU: test_x",
+        ),
+        (
+            timing(conditions=Conditions(throttle_reasons=("sw_power_cap",))),
+            "1 test timed while the clocks were held back (sw_power_cap): test_x",
+        ),
+    ],
+)
+def test_doubtful_timings_are_named(doubtful: Timing, line: str) -> None:
+    assert notices([timed("test_x", doubtful), timed("test_y", timing())], "", replayed=False) == [line]
+
+
+def test_a_reason_that_nvml_still_gives_after_a_burst_is_none_where_the_blocks_ran_at_the_full_clock() -> (
+    None
+):
+    capped = Conditions(throttle_reasons=("sw_power_cap",), max_sm_clock_mhz=1980)
+    held = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1400.0,))
+    full = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1975.0,))
+    line = "1 test timed while the clocks were held back (sw_power_cap): test_x"
+    assert notices([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
+    # A run of before the highest clock was kept; NVML's own reading lags, too.
+    older = Conditions(throttle_reasons=("sw_power_cap",), sm_clock_mhz=1530)
+    held, full = (msgspec.structs.replace(each, conditions=older) for each in (held, full))
+    assert notices([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
+
+
+def test_many_doubtful_timings_are_counted() -> None:
+    unsteady = [timed(f"test_{number}", timing(steady=False)) for number in range(1000)]
+    assert notices(unsteady, "", replayed=False) == [
+        "1,000 tests timed before the time was steady: test_0, test_1, test_2 and 997 more"
+    ]
+
+
+def test_timings_that_fell_back_to_queued_are_named_with_the_reason() -> None:
+    fell_back = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
+    asked_for = msgspec.structs.replace(timing(), mode="queued", not_captured="")
+    results = [timed("test_x", fell_back), timed("test_y", asked_for), timed("test_z", timing())]
+    assert notices(results, "", replayed=False) == [
+        "1 test timed queued because it cannot be captured: test_x: it synchronises"
+    ]
+
+
+def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+    assert notices([result(status=Status.UNBASELINED)], "", replayed=False, updated=True) == []
+
+
+@pytest.mark.parametrize(
+    ("replayed", "command"),
+    [(False, "pytest --gpuperf --gpuperf-update=new"), (True, "gpuperf baseline accept RUN")],
+)
+def test_tests_without_a_baseline_are_counted_with_the_command_that_makes_one(
+    replayed: bool, command: str
+) -> None:
+    [line] = notices([result(status=Status.UNBASELINED)], "", replayed=replayed)
+    assert line.startswith("1 test without a baseline")
+    assert command in line

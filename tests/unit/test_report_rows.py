@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.report.rows import (
+    Row,
+    build_rows,
+    header_lines,
+    overall_status,
+    show_occupancy,
+    show_sol,
+    show_time,
+    split_names,
+)
+from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
+
+
+def row_of(a_result: TestResult) -> Row:
+    [[row]] = build_rows([a_result])
+    return row
+
+
+def test_a_row_says_all_there_is_to_say() -> None:
+    measured = Measurement(timing=timing(5.3, bytes=16_960_000), profile=profile("k"))
+    assert row_of(result(measurements={"main": measured})) == Row(
+        test="test_square",
+        time="5.30 µs ±0.2 %",
+        rate="3.20 TB/s",
+        sol="mem 78 %",
+        occupancy="77/100 %",
+        stall="long_scoreboard 62 %",
+        change="+0.3 ±0.5 %",
+        finds="0.9 %",
+        verdict="pass",
+        status=Status.PASS,
+    )
+
+
+def test_a_test_that_measured_nothing_has_a_row_with_its_verdict() -> None:
+    row = row_of(result(status=Status.INVALID, measurements={}))
+    assert (row.test, row.time, row.sol, row.verdict) == ("test_square", "", "", "invalid")
+
+
+@pytest.mark.parametrize(
+    ("time_us", "shown"),
+    [
+        (0.5, "0.50 µs"),
+        (9.994, "9.99 µs"),
+        (9.996, "10.0 µs"),
+        (99.96, "100 µs"),
+        (999.4, "999 µs"),
+        (999.6, "1.00 ms"),
+        (1e6, "1.00 s"),
+    ],
+)
+def test_a_time_is_shown_with_the_unit_that_keeps_it_short(time_us: float, shown: str) -> None:
+    assert show_time(time_us) == shown
+
+
+def test_a_mode_that_is_not_the_usual_one_is_shown() -> None:
+    cold = msgspec.structs.replace(timing(5.3), mode="cold")
+    assert row_of(result(measurements={"main": Measurement(timing=cold)})).time == "5.30 µs cold ±0.2 %"
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "flops", "shown"),
+    [
+        (4_120_000, 0, "412 GB/s"),
+        (0, 6_400_000_000, "640 TFLOP/s"),
+        (0, 6_400_000, "640 GFLOP/s"),
+        (4_120_000, 6_400_000_000, "640 TFLOP/s"),
+        (0, 0, ""),
+    ],
+)
+def test_a_rate_is_shown_for_what_the_test_said_it_does(bytes_: int, flops: int, shown: str) -> None:
+    measured = Measurement(timing=timing(10.0, bytes=bytes_, flops=flops))
+    assert row_of(result(measurements={"main": measured})).rate == shown
+
+
+def test_sol_names_the_nearer_roof() -> None:
+    assert show_sol({"sm_throughput": 90.2, "memory_throughput": 40.0}) == "sm 90 %"
+
+
+def test_sol_of_one_known_throughput_is_that_one() -> None:
+    assert show_sol({"memory_throughput": 40.0}) == "mem 40 %"
+
+
+def test_occupancy_without_the_theoretical_one_stands_alone() -> None:
+    assert show_occupancy({"achieved_occupancy": 40.0}) == "40 %"
+
+
+def test_change_says_new_where_there_is_no_baseline() -> None:
+    assert row_of(result(status=Status.UNBASELINED, change_pct=None)).change == "new"
+
+
+def test_change_is_empty_where_a_pass_has_no_time_to_compare() -> None:
+    measured = {"main": Measurement(profile=profile("k"))}
+    assert row_of(result(measurements=measured, change_pct=None)).change == ""
+
+
+def test_a_replayed_row_is_labelled() -> None:
+    assert row_of(result(replayed=True)).verdict == "pass (replayed)"
+
+
+def test_labels_have_rows_of_their_own_and_only_the_guilty_one_is_blamed() -> None:
+    measured = {label: Measurement(timing=timing()) for label in ("main", "cold")}
+    verdict = TestVerdict(Status.REGRESSED, (Finding(Status.REGRESSED, "slower", "cold"),))
+    [[main, cold]] = build_rows([TestResult(result(measurements=measured).record, verdict)])
+    assert (main.test, main.verdict) == ("test_square", "pass")
+    assert (cold.test, cold.verdict) == ("test_square (cold)", "regressed")
+
+
+def test_a_test_that_an_exception_ended_is_no_pass() -> None:
+    assert overall_status(result(failure="AssertionError")) is Status.INVALID
+
+
+def test_an_exception_does_not_hide_a_worse_verdict() -> None:
+    assert overall_status(result(status=Status.WRONG, failure="Failed")) is Status.WRONG
+
+
+@pytest.mark.parametrize(
+    ("nodeids", "prefix", "names"),
+    [
+        (["a/t.py::x", "a/t.py::y[1/2]"], "a/t.py", ["x", "y[1/2]"]),
+        (["a/t.py::x", "a/b/u.py::y"], "a/", ["t.py::x", "b/u.py::y"]),
+        (["a/test_s.py::x", "a/test_g.py::y"], "a/", ["test_s.py::x", "test_g.py::y"]),
+        (["a/t.py::x", "b/t.py::x"], "", ["a/t.py::x", "b/t.py::x"]),
+        (["/t.py::x", "b/t.py::x"], "", ["/t.py::x", "b/t.py::x"]),
+        ([], "", []),
+    ],
+)
+def test_names_lose_what_all_share(nodeids: list[str], prefix: str, names: list[str]) -> None:
+    assert split_names(nodeids) == (prefix, names)
+
+
+def test_a_name_from_a_file_cannot_hold_control_characters_or_start_a_workflow_command() -> None:
+    _, [name] = split_names(["t.py::::error::\x1b[31m\n::error::y"])
+    assert name.isprintable()
+    assert not name.startswith("::")
+
+
+def test_header_of_a_replay_says_where_and_when_it_was_measured() -> None:
+    assert header_lines(ENVIRONMENT, RECORDED) == [
+        "replayed from NVIDIA H200, commit abc1234, 2026-11-20",
+        "driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0",
+    ]

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.report.layout import cut_middle
+from pytest_gpuperf.report.terminal import summary_lines
+from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONG = "suites/test_gemm.py::test_bf16_gemm[" + "triton-128x256x64-" * 6 + "8192]"
+NUMBERS = ("5.30 µs ±0.2 %", "mem 78 %", "77/100 %", "long_scoreboard 62 %", "+0.3 ±0.5 %", "0.9 %")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def lines_of(
+    results: Sequence[TestResult],
+    *,
+    width: int = 100,
+    verbosity: int = 0,
+    colour: bool = False,
+    replayed: bool = False,
+    counters_unavailable: str = "",
+    updated: bool = False,
+) -> list[str]:
+    return summary_lines(
+        results,
+        width=width,
+        verbosity=verbosity,
+        colour=colour,
+        environment=ENVIRONMENT,
+        replayed_from=RECORDED if replayed else None,
+        counters_unavailable=counters_unavailable,
+        updated=updated,
+    )
+
+
+def test_no_results_show_nothing() -> None:
+    assert lines_of([]) == []
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    results = [
+        result(LONG, Status.UNBASELINED, replayed=True, change_pct=None),
+        result(
+            measurements={"main": Measurement(timing=timing(flops=1), profile=profile("k" * 300, "reduce"))},
+            replayed=True,
+        ),
+    ]
+    lines = lines_of(
+        results, width=width, verbosity=1, replayed=True, counters_unavailable="because " + "of this " * 30
+    )
+    assert max(map(cell_len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+def test_numbers_are_never_cut(width: int) -> None:
+    text = "\n".join(lines_of([result(LONG)], width=width))
+    assert [number for number in NUMBERS if number not in text] == []
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
+    [line] = [line for line in lines_of([result(LONG)], width=80) if "…" in line]
+    assert line.startswith("test_bf16_gemm[triton")
+    assert "-8192]" in line
+
+
+def test_a_row_is_one_line_where_it_fits() -> None:
+    [line] = [line for line in lines_of([result()], width=110) if line.startswith("test_square ")]
+    assert [number for number in NUMBERS if number not in line] == []
+
+
+def test_columns_without_any_value_are_left_out() -> None:
+    untimed = result(measurements={"main": Measurement(timing=timing())})
+    text = "\n".join(lines_of([untimed]))
+    assert "SOL" not in text
+    assert "top stall" not in text
+
+
+def test_tests_stand_below_their_file() -> None:
+    results = [result("suites/test_a.py::test_x"), result("suites/test_b.py::test_x")]
+    lines = [line.split(" ")[0] for line in lines_of(results)]
+    wanted = ("suites/test_a.py", "suites/test_b.py", "test_x")
+    assert [line for line in lines if line in wanted] == [
+        "suites/test_a.py",
+        "test_x",
+        "suites/test_b.py",
+        "test_x",
+    ]
+
+
+def test_a_replay_labels_the_header_and_each_row() -> None:
+    lines = lines_of([result(LONG, replayed=True), result(replayed=True)], replayed=True)
+    assert lines[0] == "replayed from NVIDIA H200, commit abc1234, 2026-11-20"
+    assert sum("pass (replayed)" in line for line in lines) == 2
+
+
+def test_verbose_shows_each_kernel() -> None:
+    two = result(
+        measurements={"main": Measurement(timing=timing(), profile=profile("square_kernel", "reduce"))}
+    )
+    [first, second] = [line for line in lines_of([two], verbosity=1) if " regs " in line]
+    shown = " ".join(first.split())
+    assert shown == "square_kernel 5.10 µs mem 78 % 77/100 % 32 regs 1.70 waves long_scoreboard 62 %"
+    assert second.split()[0] == "reduce"
+
+
+def test_kernels_stand_below_the_label_they_belong_to() -> None:
+    measured = {
+        "main": Measurement(timing=timing()),
+        "cold": Measurement(timing=timing(), profile=profile("cold_kernel")),
+    }
+    results = [result(measurements=measured), result("suites/test_square.py::test_z")]
+    lines = lines_of(results, width=130, verbosity=1)
+    names = [line.split()[0:2] for line in lines if line.strip().startswith(("test_", "cold_", "square_"))]
+    assert [" ".join(name) for name in names] == [
+        "test_square 5.30",
+        "test_square (cold)",
+        "cold_kernel 5.10",
+        "test_z 5.30",
+        "square_kernel 5.10",
+    ]
+
+
+def test_verbose_shows_remarks_of_tests_that_did_not_fail() -> None:
+    lines = lines_of([result(line="limit stall.barrier could not be judged")], verbosity=1)
+    assert "    limit stall.barrier could not be judged" in lines
+
+
+def test_verbose_says_why_a_time_is_queued() -> None:
+    queued = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
+    lines = lines_of([result(measurements={"main": Measurement(timing=queued)})], verbosity=1)
+    assert "    timed queued because it cannot be captured: it synchronises" in lines
+
+
+def test_verbose_shows_what_stands_below_a_remark() -> None:
+    improved = result(status=Status.IMPROVED)
+    finding = Finding(Status.IMPROVED, "faster", "main", ("registers_per_thread 32 -> 40 (+25.0 %)",))
+    verdict = TestVerdict(Status.IMPROVED, (finding,))
+    lines = lines_of([TestResult(improved.record, verdict)], verbosity=1)
+    below = lines[lines.index("    faster") + 1]
+    assert below == "      registers_per_thread 32 -> 40 (+25.0 %)"
+
+
+def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+    lacking = [result(status=Status.UNBASELINED)]
+    assert any("without a baseline" in line for line in lines_of(lacking))
+    assert not any("without a baseline" in line for line in lines_of(lacking, updated=True))
+
+
+def test_of_many_tests_only_those_that_did_not_simply_pass_are_shown() -> None:
+    results = [result(f"t.py::test_x[{number}]") for number in range(100)]
+    results[42] = result("t.py::test_x[42]", Status.REGRESSED)
+    results[50] = result("t.py::test_x[50]", failure="ValueError")
+    lines = lines_of(results)
+    assert [line.split()[0] for line in lines if line.startswith("test_")] == ["test_x[42]", "test_x[50]"]
+    assert "… 98 more passed; -v shows them" in lines
+
+
+def test_of_too_many_that_did_not_pass_the_worst_are_shown() -> None:
+    results = [result(f"t.py::test_x[{number}]", Status.UNBASELINED) for number in range(100)]
+    results.append(result("t.py::test_x[last]", Status.WRONG))
+    lines = lines_of(results)
+    assert any(line.startswith("test_x[last]") for line in lines)
+    assert "… 41 more (41 unbaselined); -v shows them" in lines
+
+
+def test_verbose_shows_all_of_many() -> None:
+    lines = lines_of([result(f"t.py::test_x[{number}]") for number in range(100)], verbosity=1)
+    assert sum(line.startswith("test_x[") for line in lines) == 100
+
+
+def test_ten_thousand_results_take_less_than_a_second() -> None:
+    results = [result(f"t.py::test_x[{number}]", Status.UNBASELINED) for number in range(10_000)]
+    start = time.perf_counter()
+    lines_of(results)
+    assert time.perf_counter() - start < 1
+
+
+def test_no_escape_sequence_without_colour() -> None:
+    assert "\x1b" not in "\n".join(lines_of([result(status=Status.REGRESSED)], verbosity=1))
+
+
+def test_colour_adds_escape_sequences_and_nothing_else() -> None:
+    results = [result(status=status) for status in Status]
+    coloured = lines_of(results, colour=True)
+    assert any("\x1b[1;31mregressed" in line for line in coloured)
+    assert [ANSI.sub("", line).rstrip() for line in coloured] == lines_of(results)
+
+
+def test_square_brackets_of_a_parameter_are_no_markup() -> None:
+    assert any(line.startswith("test_x[bold]") for line in lines_of([result("t.py::test_x[bold]")]))
+
+
+def test_names_of_a_foreign_run_cannot_bring_escape_sequences() -> None:
+    hostile = profile("\x1b[2J\n::error::k")
+    results = [
+        result("t\x1b.py::x\x1b[2J", measurements={"\x1b": Measurement(timing=timing(), profile=hostile)})
+    ]
+    lines = lines_of(results, verbosity=1)
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.lstrip().startswith("::") for line in lines)
+
+
+def test_wrapping_cannot_bring_a_workflow_command_to_the_start_of_a_line() -> None:
+    lines = lines_of([result()], width=40, counters_unavailable="because " * 5 + "::error::x ##[error]y")
+    assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
+    assert any("error::x" in line for line in lines)
+
+
+@given(st.text(), st.integers(min_value=5, max_value=40))
+def test_a_cut_name_fits_whatever_its_characters(text: str, width: int) -> None:
+    cut = cut_middle(text, width)
+    assert cell_len(cut) <= width
+    assert cut == text or "…" in cut

@@ -1,0 +1,105 @@
+"""Whose an error is, by the marks around it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.measure.sanitizer.log_reader import Report, Said
+from pytest_gpuperf.measure.sanitizer.markers import marker_name
+from pytest_gpuperf.processes.plan import Event
+
+A, B, C = "t.py::a", "t.py::b", "t.py::c"
+
+
+def marks(*nodeids: str) -> list[Event]:
+    """Two for each test, and one of the end."""
+    owners = [nodeid for nodeid in nodeids for _ in range(2)]
+    return [Event(nodeid, "", marker_name(n)) for n, nodeid in enumerate([*owners, ""], start=1)]
+
+
+def log(*entries: int | str) -> list[Report | Said]:
+    """Marks by their numbers, errors by their kernels."""
+    names = (marker_name(entry) if isinstance(entry, int) else entry for entry in entries)
+    return [Report("error", kernel=name) for name in names]
+
+
+def kernels(assigned: Assigned) -> dict[str, list[str]]:
+    return {nodeid: [hit.kernel for hit in hits.first(9)] for nodeid, hits in assigned.hits.items()}
+
+
+def test_an_error_is_that_of_the_last_mark_before_it() -> None:
+    assigned = assign(marks(A, B), log(1, "x", 2, 3, "y", 4, "z", 5))
+    assert kernels(assigned) == {A: ["x"], B: ["y", "z"]}
+    assert assigned.settled == {A, B}
+
+
+def test_a_missing_mark_within_a_test_changes_nothing() -> None:
+    assigned = assign(marks(A, B), log(1, "x", 3, 4, 5))
+    assert kernels(assigned) == {A: ["x"]}
+    assert assigned.settled == {A, B}
+
+
+def test_a_missing_mark_between_tests_leaves_both_open() -> None:
+    assigned = assign(marks(A, B, C), log(1, 2, "x", 4, 5, "y", 6, 7))
+    assert kernels(assigned) == {C: ["y"]}
+    assert assigned.settled == {C}
+
+
+def test_marks_out_of_order_do_not_go_back() -> None:
+    assigned = assign(marks(A, B), log(1, 3, 2, "x", 4, 5))
+    assert kernels(assigned) == {B: ["x"]}
+
+
+def test_of_a_process_that_has_ended_the_last_test_is_settled() -> None:
+    assigned = assign(marks(A, B)[:-1], log(1, 2, 3, 4, "x"))
+    assert kernels(assigned) == {B: ["x"]}
+    assert assigned.settled == {A, B}
+
+
+def test_a_missing_end_leaves_the_last_test_open_but_not_without_its_errors() -> None:
+    assigned = assign(marks(A, B), log(1, 2, 3, 4, "x"))
+    assert kernels(assigned) == {B: ["x"]}
+    assert assigned.settled == {A}
+
+
+def test_a_mark_that_was_not_told_is_no_error() -> None:
+    assigned = assign(marks(A)[:-1], log(1, 2, 3))
+    assert kernels(assigned) == {}
+    assert assigned.settled == {A}
+
+
+def test_without_any_mark_the_tool_is_blind() -> None:
+    assigned = assign(marks(A), [Said("Error: x")])
+    assert assigned.blind
+    assert assigned.words == ["Error: x"]
+    assert not assign(marks(A), log(1)).blind
+
+
+def test_errors_alike_are_counted_apart_from_their_address() -> None:
+    same = [Report(f"copy from 0x{n:x}", kernel="k", threads=((n, 0, 0),)) for n in range(3)]
+    hits = assign(marks(A), [*log(1), *same, *log(2, 3)]).hits[A]
+    (hit,) = hits.first(9)
+    assert (hit.count, hit.kind, hits.count) == (3, "copy from 0x0", 3)
+
+
+@given(
+    errors=st.lists(st.integers(0, 2), min_size=6, max_size=6),
+    lost=st.sets(st.integers(1, 7)),
+)
+def test_whatever_marks_get_lost_no_test_has_another_one_s_errors(errors: list[int], lost: set[int]) -> None:
+    """And a settled one has all of its own."""
+    told = marks(A, B, C)
+    entries: list[int | str] = []
+    for number, mark in enumerate(told, start=1):
+        entries += [] if number in lost else [number]
+        entries += [mark.nodeid] * (errors[number - 1] if mark.nodeid else 0)
+    assigned = assign(told, log(*entries))
+    for nodeid, found in kernels(assigned).items():
+        assert found == [nodeid]
+    for nodeid in assigned.settled:
+        count = assigned.hits[nodeid].count if nodeid in assigned.hits else 0
+        assert count == entries.count(nodeid)
+    if not lost:
+        assert assigned.settled == {A, B, C}

@@ -1,0 +1,92 @@
+"""What is made of compute-sanitizer's own logs of planted errors on an H200."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.measure.sanitizer.log_reader import read_log
+from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records import SanitizerResult
+
+CAPTURES = Path(__file__).parents[1] / "data" / "captures" / "sanitizer"
+
+
+def assigned(tool: str) -> Assigned:
+    folder = CAPTURES / tool
+    marks = [event for event in PassFolder(folder).events() if event.range]
+    with gzip.open(folder / "sanitizer.log.gz", "rt", encoding="utf-8") as lines:
+        return assign(marks, read_log(lines))
+
+
+def said(tool: str, test: str) -> list[str]:
+    hits = assigned(tool).hits[f"test_k.py::{test}"]
+    return errors_of(SanitizerResult(tool=tool, hits=hits.first(5), count=hits.count))
+
+
+@pytest.mark.parametrize(
+    ("tool", "wrong", "right"),
+    [
+        ("memcheck", {"test_out_of_bounds": 28, "test_trap": 32}, {"test_before"}),
+        ("racecheck", {"test_race": 2048}, {"test_before", "test_barrier", "test_after"}),
+        ("initcheck", {"test_unwritten": 1000}, {"test_before", "test_after"}),
+        ("synccheck", {"test_divergent": 256}, {"test_before", "test_after"}),
+    ],
+)
+def test_each_error_is_that_of_the_test_that_planted_it(
+    tool: str, wrong: dict[str, int], right: set[str]
+) -> None:
+    found = assigned(tool)
+    assert {nodeid.partition("::")[2]: hits.count for nodeid, hits in found.hits.items()} == wrong
+    assert found.settled == {f"test_k.py::{test}" for test in wrong.keys() | right}
+
+
+def test_a_write_names_line_thread_allocation_and_call() -> None:
+    assert said("memcheck", "test_out_of_bounds") == [
+        "memcheck: Invalid __global__ write of size 4 bytes in scale_kernel (test_k.py:11) by thread "
+        "(100,0,0) in block (0,0,0)\n"
+        "address 0x7f0ab6812390 is out of bounds and is 1 bytes after the nearest allocation at "
+        "0x7f0ab6812200 of size 400 bytes\n"
+        "28 of this kind at this place\n"
+        "launched by the call labelled 'wrong'"
+    ]
+
+
+def test_a_trap_has_its_kernel_though_the_context_ends_with_it() -> None:
+    assert said("memcheck", "test_trap") == [
+        "memcheck: Trace/breakpoint trap in trap_kernel (+0x20) by thread (0,0,0) in block (0,0,0)\n"
+        "32 of this kind at this place"
+    ]
+    assert "Target application returned an error" in assigned("memcheck").words
+
+
+def test_a_race_is_told_once_for_each_pair_of_places() -> None:
+    first, second = said("racecheck", "test_race")
+    assert first == (
+        "racecheck: Potential RAW hazard in __shared__ memory in racing_kernel (+0xe0, +0xf0) by threads "
+        "(31,0,0) and (224,0,0) in block (0,0,0)\n"
+        "address 0x47c, Current Value : 0\n"
+        "1,664 of this kind at this place"
+    )
+    assert "hazard in __shared__ memory in racing_kernel" in second
+
+
+def test_a_read_of_what_nobody_wrote_names_its_line() -> None:
+    assert said("initcheck", "test_unwritten") == [
+        "initcheck: Uninitialized __global__ memory read of size 4 bytes in scale_kernel (test_k.py:7) by "
+        "thread (96,0,0) in block (4,0,0)\n"
+        "address 0x7f0b10810980\n"
+        "1,000 of this kind at this place"
+    ]
+
+
+def test_a_barrier_that_half_a_warp_reaches_names_a_thread() -> None:
+    assert said("synccheck", "test_divergent") == [
+        "synccheck: Barrier error detected. Divergent thread(s) in warp in divergent_kernel (+0x80) by "
+        "thread (33,0,0) in block (0,0,0)\n"
+        "256 of this kind at this place"
+    ]

@@ -1,0 +1,182 @@
+"""What compute-sanitizer writes, in the spellings of its releases since 2021."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.measure.sanitizer.log_reader import Report, Said, read_log
+
+OUT_OF_BOUNDS = """
+========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 16 bytes
+=========     at matmul_kernel+0xec0 in matmul.py:43
+=========     by thread (18,0,0) in block (1,2,3)
+=========     Access to 0x74505bcccca0 is out of bounds
+=========     and is 161 bytes after the nearest allocation at 0x74505bccc800 of size 1,024 bytes
+=========
+========= ERROR SUMMARY: 1 error
+"""
+RACE = """
+========= ERROR: Potential WAW hazard detected at __shared__ 0x8c in block (0,0,1) :
+=========     Write Thread (35,0,0) at sum(int *, int *)+0x90 in /home/me/sum.cu:44
+=========     Write Thread (1,0,0) at sum(int *, int *)+0x120 in /home/me/sum.cu:56
+=========     Current Value : 1, Incoming Value : 2
+=========
+"""
+
+
+def entries(log: str) -> list[Report | Said]:
+    return list(read_log(log.splitlines()))
+
+
+def report(log: str) -> Report:
+    (found,) = entries(log)
+    assert isinstance(found, Report)
+    return found
+
+
+def test_an_access_out_of_bounds_has_kernel_thread_and_address() -> None:
+    assert report(OUT_OF_BOUNDS) == Report(
+        kind="Invalid __global__ read of size 16 bytes",
+        kernel="matmul_kernel",
+        places=("matmul.py:43",),
+        block=(1, 2, 3),
+        threads=((18, 0, 0),),
+        address="0x74505bcccca0",
+        detail="is out of bounds and is 161 bytes after the nearest allocation at 0x74505bccc800 of size "
+        "1,024 bytes",
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "kernel", "shown"),
+    [
+        ("matmul_kernel+0xec0 in matmul.py:43", "matmul_kernel", "matmul.py:43"),
+        ("matmul_kernel+0xec0 in /home/me/matmul.py:43", "matmul_kernel", "matmul.py:43"),
+        ("matmul_kernel+0xec0", "matmul_kernel", "+0xec0"),
+        ("unaligned_kernel():0x160 in demo.cu:6", "unaligned_kernel", "demo.cu:6"),
+        ("0xda0 in /opt/x/fused_moe.py:175:fused_moe_kernel", "fused_moe_kernel", "fused_moe.py:175"),
+        ("0x00000780 in my_kernel(float*, int)", "my_kernel(float*, int)", "+0x00000780"),
+        ("void at::f<at::g<(int)4>>(int *)+0x70", "void at::f<at::g<(int)4>>(int *)", "+0x70"),
+        ("0x20 in void at::f<at::g<(int)4>>(int *)", "void at::f<at::g<(int)4>>(int *)", "+0x20"),
+    ],
+)
+def test_a_place_is_read_however_the_release_spells_it(place: str, kernel: str, shown: str) -> None:
+    found = report(OUT_OF_BOUNDS.replace("matmul_kernel+0xec0 in matmul.py:43", place))
+    assert (found.kernel, found.places) == (kernel, (shown,))
+
+
+@pytest.mark.parametrize("address", ["Address 0x7c", "Access to 0x7c", "Access at 0x7c"])
+def test_an_address_is_read_however_the_release_spells_it(address: str) -> None:
+    found = report(OUT_OF_BOUNDS.replace("Access to 0x74505bcccca0", address))
+    assert found.address == "0x7c"
+    assert found.detail.startswith("is out of bounds and is 161 bytes after")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "    Device Frame: out_of_bounds_kernel()+0x30 in demo.cu:44",
+        "Device Frame:out_of_bounds_kernel()+0x30 in /home/me/demo.cu:44",
+        "Device Frame:/home/me/demo.cu:44:out_of_bounds_kernel() [0x30]",
+    ],
+)
+def test_the_kernel_is_the_outermost_function_and_the_place_that_of_the_access(frame: str) -> None:
+    log = OUT_OF_BOUNDS.replace(
+        "1,024 bytes\n", f"1,024 bytes\n=========     Device Frame: f+0x10 in a.cu:1\n=========     {frame}\n"
+    )
+    found = report(log)
+    assert (found.kernel, found.places) == ("out_of_bounds_kernel", ("matmul.py:43",))
+
+
+def test_a_race_has_both_threads_and_the_offset_in_shared_memory() -> None:
+    assert report(RACE) == Report(
+        kind="Potential WAW hazard in __shared__ memory",
+        kernel="sum(int *, int *)",
+        places=("sum.cu:44", "sum.cu:56"),
+        block=(0, 0, 1),
+        threads=((35, 0, 0), (1, 0, 0)),
+        address="0x8c",
+        detail="Current Value : 1, Incoming Value : 2",
+    )
+
+
+def test_a_race_within_a_warp_is_called_a_warning() -> None:
+    found = report(RACE.replace("ERROR: ", "Warning: (Warp Level Programming) "))
+    assert found.kind == "Potential WAW hazard in __shared__ memory (warning)"
+    assert found.detail == "Warp Level Programming; Current Value : 1, Incoming Value : 2"
+
+
+def test_a_read_of_what_nobody_wrote_has_its_address() -> None:
+    found = report(
+        """
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at vectorAdd(int *)+0x70 in memset_error.cu:41
+=========     by thread (31,0,0) in block (1,0,0)
+=========     Address 0x7f3c7ec000fc
+"""
+    )
+    assert found.kind == "Uninitialized __global__ memory read of size 4 bytes"
+    assert (found.kernel, found.address, found.detail) == ("vectorAdd(int *)", "0x7f3c7ec000fc", "")
+
+
+def test_a_barrier_has_its_thread() -> None:
+    found = report(
+        """
+========= Barrier error detected. Missing wait.
+=========     at launch_tma_load+0xbb10 in b200_matmul.cu:98
+=========     by thread (128,0,0) in block (0,0,0)
+=========     Barrier is located at shared address 0x30408
+=========         Device Frame: gemm+0x10 in b200_matmul.cu:462
+"""
+    )
+    assert found.kind == "Barrier error detected. Missing wait"
+    assert (found.kernel, found.threads, found.address) == ("gemm", ((128, 0, 0),), "0x30408")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "========= Host API memory access error at host access to 0x13 of size 25600 bytes\n"
+        "=========     Uninitialized access at 0x14 on access by cudaMemcpy source.\n",
+        "========= Internal Sanitizer Error: The Sanitizer encountered an error while launching f and didn't "
+        "track the launch. Errors might go undetected. (Unable to allocate enough memory)\n",
+    ],
+)
+def test_what_has_no_kernel_is_an_error_all_the_same(log: str) -> None:
+    assert report(log).kernel == ""
+
+
+def test_errors_of_an_interface_call_are_none_of_a_kernel() -> None:
+    log = (
+        '========= Program hit cudaErrorMemoryAllocation (error 2) due to "out of memory" on CUDA API call.\n'
+    )
+    assert entries(log + "=========     Saved host backtrace up to driver entry point at error\n") == []
+
+
+def test_what_the_tool_says_of_itself_is_kept_on_one_line() -> None:
+    log = """
+========= COMPUTE-SANITIZER
+hello from the program
+========= Error: process didn't terminate successfully
+=========     The application may have hit an error
+========= Target application returned an error
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
+    assert entries(log) == [
+        Said("Error: process didn't terminate successfully The application may have hit an error"),
+        Said("Target application returned an error"),
+    ]
+
+
+@given(st.integers(0, len(OUT_OF_BOUNDS)))
+def test_a_log_that_was_cut_off_can_be_read(length: int) -> None:
+    for found in entries(OUT_OF_BOUNDS[:length]):
+        assert isinstance(found, Report | Said)
+
+
+@given(st.text(alphabet="= \n()0x9af,:+abyitnWrTehd./<>", max_size=300))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    entries("\n".join(f"========= {line}" for line in text.split("\n")))

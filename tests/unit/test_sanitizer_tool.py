@@ -1,0 +1,138 @@
+"""Finding compute-sanitizer and calling it; what its marks are made of, and what it says when it fails."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import fake_sanitizer
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.sanitizer.markers import BODIES, is_marker, marker_name, marker_ptx
+from pytest_gpuperf.measure.sanitizer.messages import explain
+from pytest_gpuperf.measure.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
+
+LOG = Path("/tmp/50%/sanitizer.log")
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without it."""
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def test_that_of_the_path_is_taken(nowhere: Path) -> None:
+    path = fake_sanitizer.install(nowhere / "bin")
+    assert find_sanitizer() == Sanitizer(path, "2025.3.1.0")
+
+
+@pytest.mark.parametrize("place", ["bin", "compute-sanitizer"])
+def test_else_that_of_the_toolkit(nowhere: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    toolkit = nowhere / "toolkit"
+    (toolkit / place).mkdir(parents=True)
+    path = fake_sanitizer.install(toolkit / place)
+    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    assert find_sanitizer().path == path
+
+
+def test_of_several_toolkits_the_linked_one_comes_first_and_then_the_newest(nowhere: Path) -> None:
+    for name in ("cuda-12.9", "cuda-13.0", "cuda-9.2"):
+        (nowhere / name).mkdir()
+    found = [Path(path).relative_to(nowhere).parts for path in list(_candidates(nowhere))[1:]]
+    assert [toolkit for toolkit, place, _ in found if place == "bin"] == [
+        *("cuda", "cuda-13.0", "cuda-12.9", "cuda-9.2"),
+    ]
+
+
+def test_one_that_does_not_answer_is_named(nowhere: Path) -> None:
+    (nowhere / "bin" / "compute-sanitizer").write_text("#!/bin/sh\necho hello\n")
+    (nowhere / "bin" / "compute-sanitizer").chmod(0o755)
+    with pytest.raises(GpuperfError, match="does not answer --version like compute-sanitizer"):
+        find_sanitizer()
+
+
+def test_where_there_is_none_the_error_says_what_to_install(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "pytest_gpuperf.measure.sanitizer.tool._candidates", lambda: iter(["compute-sanitizer"])
+    )
+    with pytest.raises(
+        GpuperfError, match=r"found neither on PATH .* part of the CUDA toolkit; .* CUDA_HOME"
+    ):
+        find_sanitizer()
+
+
+@pytest.mark.parametrize("tool", BODIES)
+def test_a_wrong_kernel_ends_alone_and_all_errors_are_printed(tool: str) -> None:
+    command = Sanitizer(Path("cs"), "1").command(tool, LOG)
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert options["--tool"] == tool
+    assert options["--destroy-on-device-error"] == "kernel"
+    assert options["--print-limit"] == "0"
+    assert options["--log-file"] == "/tmp/50%%/sanitizer.log"
+    assert ("--padding" in options) == (tool == "memcheck")
+    assert options.get("--racecheck-report", "") == ("hazard" if tool == "racecheck" else "")
+
+
+def test_the_rest_of_the_environment_is_kept() -> None:
+    environ = {"HOME": "/root", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert environment(environ, "initcheck") == {
+        "HOME": "/root",
+        "LC_ALL": "C",
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+    }
+    assert environment(environ, "synccheck") == {**environ, "LC_ALL": "C"}
+
+
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("tool", BODIES)
+def test_a_mark_compiles_for_every_gpu(tool: str, architecture: str, tmp_path: Path) -> None:
+    triton = pytest.importorskip("triton")
+    folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    ptxas = folder / "ptxas"
+    if not ptxas.exists():
+        pytest.skip("this triton has no ptxas")
+    source = tmp_path / "marker.ptx"
+    source.write_text(marker_ptx(tool, marker_name(7)))
+    output = tmp_path / "marker.cubin"
+    command = [str(ptxas), "-arch", architecture, str(source), "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode and (folder / "ptxas-blackwell").exists():
+        command[0] = str(folder / "ptxas-blackwell")
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert b"gpuperf_marker_7" in output.read_bytes()
+
+
+def test_marks_are_told_from_kernels_by_their_names() -> None:
+    assert is_marker(marker_name(12))
+    assert not is_marker("matmul_kernel")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Error: Device not supported. Please refer to the"], "compute-sanitizer cannot watch this GPU"),
+        (
+            ["Unable to find injection library libsanitizer-collection.so"],
+            "is not complete; reinstall the CUDA",
+        ),
+        (["Error: No attachable process found. compute-sanitizer timed-out."], "could not connect"),
+        (
+            ["Error: first", "Error: second", "Target application returned an error"],
+            "says: Error: second Target",
+        ),
+    ],
+)
+def test_what_it_says_when_it_fails_is_explained_or_quoted(words: list[str], said: str) -> None:
+    assert said in explain(words)
+
+
+def test_without_a_word_there_is_nothing_to_explain() -> None:
+    assert explain([]) == ""

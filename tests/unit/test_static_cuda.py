@@ -1,0 +1,193 @@
+"""CUDA source: nvcc and NVRTC where they are installed, and an nvcc of files that a real one has made."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static import nvcc, nvrtc
+from pytest_gpuperf.measure.static.compile import compile_static
+from pytest_gpuperf.measure.static.kernel import NoCompilerError
+from pytest_gpuperf.records import StaticKernel
+
+DATA = Path(__file__).parents[1] / "data" / "static"
+SOURCE = (DATA / "spill.cu").read_text()
+
+FAKE_NVCC = """#!{python}
+import gzip, pathlib, shutil, sys
+if "--version" in sys.argv:
+    sys.exit(print("Cuda compilation tools, release 13.0, V13.0.88"))
+here, data = pathlib.Path(__file__).parent, pathlib.Path({data!r})
+with (here / "calls").open("a") as calls:
+    print(*sys.argv[1:], file=calls)
+if "-DBROKEN" in sys.argv:
+    sys.exit(print("kernel.cu(1): error: this is broken") or 1)
+source = pathlib.Path(sys.argv[sys.argv.index("-x") + 2])
+folder = pathlib.Path(sys.argv[sys.argv.index("--keep-dir") + 1])
+(folder / f"{{source.stem}}.ptx").write_bytes(gzip.decompress((data / "spill.ptx.gz").read_bytes()))
+cubin = sys.argv[sys.argv.index("-o") + 1]
+pathlib.Path(cubin).write_bytes(gzip.decompress((data / "spill.cubin.gz").read_bytes()))
+included = sys.argv[sys.argv.index("-MF") + 1]
+pathlib.Path(included).write_text(f"{{cubin}} : {{source}} \\\\\\n    {{here / 'included.cuh'}}\\n")
+print((data / "spill.log").read_text(), file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Any:
+    def compile_for(source: str | Path, archs: Any = ("sm_90",), **given: Any) -> dict[str, StaticKernel]:
+        known = {name: given.pop(name, None) for name in ("signature", "args", "constexprs")}
+        return compile_static(source, archs, **known, state=tmp_path / "state", options=given)
+
+    return compile_for
+
+
+@pytest.fixture
+def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an nvcc that answers everything with the files in `data/static`."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "nvcc"
+    script.write_text(FAKE_NVCC.format(python=sys.executable, data=str(DATA)))
+    script.chmod(0o755)
+    (folder / "included.cuh").write_text("#define N 64\n")
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def calls(folder: Path) -> list[str]:
+    path = folder / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_one_kernel_of_a_source_is_read_from_what_nvcc_leaves(compiled: Any, fake_nvcc: Path) -> None:
+    made = compiled(SOURCE, entry="staged", shared_memory=1024, flags=("-O3",))["sm_90"]
+    assert made == StaticKernel(
+        name="staged",
+        arch="sm_90",
+        compiler="nvcc 13.0.88",
+        block_size=256,
+        registers_per_thread=16,
+        spills=0,
+        stack_bytes=0,
+        shared_memory_bytes=4096 + 1024,
+        code_bytes=640,
+        widest_load_bits=128,
+        tensor_instructions=(),
+        copy_instructions=(),
+        theoretical_occupancy=100.0,
+        blocks_per_sm=8,
+        occupancy_limiter="warps",
+    )
+    assert calls(fake_nvcc)[0].startswith("-arch=sm_90 -cubin -Xptxas=-v -O3 ")
+
+
+def test_the_block_size_is_asked_for_where_the_code_does_not_say(compiled: Any, fake_nvcc: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"block size of .*spilling.* not known; expected block_size="):
+        compiled(SOURCE, entry="spilling")
+    made = compiled(SOURCE, entry="spilling", block_size=128)["sm_90"]
+    assert (made.block_size, made.spills, made.stack_bytes) == (128, 2932, 1376)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("", r"2 kernels of the source match entry=''; expected exactly one; .*: staged, _Z8spilling"),
+        ("no_such", r"no kernels of the source match entry='no_such'; .*: staged, _Z8spilling"),
+        ("(", r"entry='\(' is a broken regex"),
+    ],
+)
+def test_exactly_one_kernel_is_chosen(compiled: Any, fake_nvcc: Path, entry: str, said: str) -> None:
+    with pytest.raises(GpuperfError, match=said):
+        compiled(SOURCE, entry=entry, block_size=64)
+
+
+def test_nvcc_runs_once_for_each_source_architecture_and_set_of_flags(compiled: Any, fake_nvcc: Path) -> None:
+    for _ in range(2):
+        compiled(SOURCE, ("sm_90", "sm_120"), entry="staged")
+        compiled(SOURCE, ("sm_90",), entry="spilling", block_size=32)
+        compiled(SOURCE, ("sm_90",), entry="staged", flags=("-lineinfo",))
+        compiled(f"{SOURCE}\n", ("sm_90",), entry="staged")
+    assert len(calls(fake_nvcc)) == 4
+
+
+def test_a_changed_or_missing_include_makes_it_run_again(compiled: Any, fake_nvcc: Path) -> None:
+    compiled(SOURCE, entry="staged")
+    (fake_nvcc / "included.cuh").write_text("#define N 32\n")
+    compiled(SOURCE, entry="staged")
+    assert len(calls(fake_nvcc)) == 2
+    (fake_nvcc / "included.cuh").unlink()
+    compiled(SOURCE, entry="staged")
+    compiled(SOURCE, entry="staged")
+    assert len(calls(fake_nvcc)) == 4
+
+
+def test_a_file_is_compiled_where_it_is(compiled: Any, fake_nvcc: Path) -> None:
+    assert compiled(DATA / "spill.cu", entry="staged")["sm_90"].name == "staged"
+    assert compiled(str(DATA / "spill.cu"), entry="staged", flags=("-O1",))["sm_90"].name == "staged"
+    assert all(str(DATA / "spill.cu") in call for call in calls(fake_nvcc))
+
+
+def test_what_nvcc_refuses_is_told(compiled: Any, fake_nvcc: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"nvcc does not compile the source for sm_90: .*this is broken"):
+        compiled(SOURCE, entry="staged", flags=("-DBROKEN",))
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "said"),
+    [
+        ("no_such_file.cu", {}, "no_such_file.cu cannot be read: No such file"),
+        (SOURCE, {"archs": ("sm_91",)}, "not in the table of occupancy"),
+        (SOURCE, {"signature": {"x": "*fp32"}}, "signature= for CUDA source; expected keyword arguments"),
+        (SOURCE, {"num_warps": 4}, "num_warps= for CUDA source; expected .*entry, block_size"),
+    ],
+)
+def test_what_cannot_be_compiled_is_one_clear_error(
+    compiled: Any, fake_nvcc: Path, source: str, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(GpuperfError, match=said):
+        compiled(source, **given)
+    assert calls(fake_nvcc) == []
+
+
+def test_a_machine_without_a_compiler_says_what_to_install(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    monkeypatch.setattr(nvrtc, "find", lambda: None)
+    with pytest.raises(NoCompilerError, match="install the CUDA toolkit, or pip install nvidia-cuda-nvrtc"):
+        compiled(SOURCE)
+
+
+def test_an_nvcc_that_does_not_run_is_none(fake_nvcc: Path) -> None:
+    (fake_nvcc / "nvcc").write_text("#!/bin/sh\nexit 1\n")
+    assert nvcc.find() is None
+
+
+def test_the_nvcc_of_this_machine_makes_the_kernel_of_the_files(compiled: Any) -> None:
+    if nvcc.find() is None:
+        pytest.skip("no nvcc on this machine")
+    made = compiled(DATA / "spill.cu", ("sm_90",), entry="staged")["sm_90"]
+    assert (made.block_size, made.shared_memory_bytes, made.widest_load_bits) == (256, 4096, 128)
+    assert made.compiler.startswith("nvcc ")
+    spilled = compiled(
+        DATA / "spill.cu", ("sm_80",), entry="spilling", block_size=32, flags=("-maxrregcount=32",)
+    )
+    assert spilled["sm_80"].spills > 0
+
+
+def test_nvrtc_makes_the_same_of_it(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if nvrtc.find() is None:
+        pytest.skip("no NVRTC on this machine (pip install nvidia-cuda-nvrtc)")
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    made = compiled(SOURCE, ("sm_90", "sm_120"), entry="staged")
+    assert made.keys() == {"sm_90", "sm_120"}
+    assert made["sm_90"].compiler.startswith("nvrtc ")
+    assert (made["sm_90"].block_size, made["sm_90"].shared_memory_bytes) == (256, 4096)
+    assert made["sm_90"].code_bytes > 0
+    with pytest.raises(GpuperfError, match=r"NVRTC does not compile the source for sm_90: .*nothing"):
+        compiled("__global__ void k() { nothing(); }", block_size=32)

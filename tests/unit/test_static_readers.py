@@ -1,0 +1,225 @@
+"""What PTX, ptxas's log and a cubin say of a kernel."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static.cubin import CubinTools, code_bytes, read_cubin, spilled_bytes
+from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
+from pytest_gpuperf.measure.static.ptxas_log import Usage, read_log
+
+DATA = Path(__file__).parents[1] / "data" / "static"
+SPILLING = "_Z8spillingILi64EEvPf"
+
+
+def unpacked(name: str) -> bytes:
+    return gzip.decompress((DATA / f"{name}.gz").read_bytes())
+
+
+def ptx(*lines: str, before: str = "", head: str = "") -> str:
+    code = "\n".join(f"\t{line}" for line in lines)
+    entry = f".visible .entry k(\n\t.param .u64 p\n)\n{head}\n{{\n{code}\n}}\n"
+    return f".version 8.7\n.target sm_90a\n{before}\n{entry}"
+
+
+def test_every_kernel_of_a_module_is_found_with_what_is_its_own() -> None:
+    text = unpacked("spill.ptx").decode()
+    assert isa_version(text) == "9.0"
+    spilling, staged = sorted(read_ptx(text), key=lambda kernel: kernel.name)
+    assert (spilling.name, spilling.threads, spilling.widest_load_bits) == (SPILLING, 0, 32)
+    assert (staged.name, staged.threads, staged.widest_load_bits) == ("staged", 256, 128)
+    assert {kernel.barriers for kernel in (spilling, staged)} == {1}
+    assert {kernel.tensor_instructions for kernel in (spilling, staged)} == {()}
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2};", ("mma.sync",)),
+        ("@%p1 mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%r1};", ("mma.sync",)),
+        ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%f1};", ("wmma",)),
+        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%r1};", ("wgmma",)),
+        ("tcgen05.mma.cta_group::1.kind::f16 [ %r1 + 0 ], %rd1;", ("tcgen05",)),
+        ("tcgen05.ld.sync.aligned.16x256b.x32.b32 {%r1}, [%r2];", ()),
+        ("wgmma.fence.sync.aligned;", ()),
+        ("// mma.sync is what this is not", ()),
+    ],
+)
+def test_multiplications_of_tensor_cores_are_known(line: str, names: tuple[str, ...]) -> None:
+    [kernel] = read_ptx(ptx(line))
+    assert kernel.tensor_instructions == names
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("cp.async.cg.shared.global [ %r35 + 0 ], [ %rd55 + 0 ], 0x10, %r37;", ("cp.async",)),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", ("cp.async",)),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];",
+            ("cp.async.bulk",),
+        ),
+        (
+            "@%p1 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1];",
+            ("cp.async.bulk.tensor",),
+        ),
+        ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1], [%r1];", ("cp.async.bulk.tensor",)),
+        ("cp.async.bulk.commit_group;", ()),
+        ("cp.async.wait_group 0;", ()),
+        ("ld.global.b32 \t%r1, [%rd1];", ()),
+    ],
+)
+def test_copies_past_the_registers_are_known(line: str, names: tuple[str, ...]) -> None:
+    [kernel] = read_ptx(ptx(line))
+    assert kernel.copy_instructions == names
+
+
+@pytest.mark.parametrize(
+    ("line", "bits"),
+    [
+        ("ld.global.b32 \t%r1, [%rd1];", 32),
+        ("@%p3 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];", 128),
+        ("ld.global.nc.L1::evict_last.v2.f64 {%fd1, %fd2}, [%rd1];", 128),
+        ("ld.global.v8.f32 {%f1}, [%rd1];", 256),
+        ("ld.v2.f16x2 {%r1, %r2}, [%rd1];", 64),
+        ("ld.param.b64 \t%rd1, [p];", 0),
+        ("ld.shared.v4.b32 {%r1}, [%r2];", 0),
+        ("ld.local.v4.b32 {%r1}, [%r2];", 0),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2];", 0),
+        ("st.global.v4.b32 [%rd1], {%r1};", 0),
+        ("cp.async.cg.shared.global [ %r35 + 0 ], [ %rd55 + 0 ], 0x10, %r37;", 128),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", 32),
+        ("cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1];", 128),
+        ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1], [%r1];", 0),
+    ],
+)
+def test_the_widest_load_is_from_global_memory(line: str, bits: int) -> None:
+    [kernel] = read_ptx(ptx(line))
+    assert kernel.widest_load_bits == bits
+
+
+@pytest.mark.parametrize(
+    ("line", "barriers"),
+    [
+        ("bar.sync \t0;", 1),
+        ("barrier.cta.sync.aligned 3, 128;", 4),
+        ("bar.red.popc.u32 %r1, 2, %p1;", 3),
+        ("barrier.sync %r7;", 16),
+        ("bar.warp.sync -1;", 0),
+        ("mbarrier.init.shared::cta.b64 [%r1], 1;", 0),
+    ],
+)
+def test_barriers_are_counted_up_to_the_highest(line: str, barriers: int) -> None:
+    [kernel] = read_ptx(ptx(line))
+    assert kernel.barriers == barriers
+
+
+@pytest.mark.parametrize(
+    ("head", "threads"),
+    [(".reqntid 128", 128), (".maxntid 128, 1, 1", 128), (".reqntid 32, 4, 2\n.maxnreg 96", 256), ("", 0)],
+)
+def test_the_threads_of_a_block_are_those_that_the_code_asks_for(head: str, threads: int) -> None:
+    [kernel] = read_ptx(ptx(head=head))
+    assert kernel.threads == threads
+
+
+def test_functions_that_a_kernel_may_call_count_for_it() -> None:
+    helper = ".func (.param .b32 r) helper(.param .b32 a)\n{\n\tld.global.v4.b32 {%r1}, [%rd1];\n}\n"
+    [kernel] = read_ptx(ptx("call.uni (r), helper, (a);", before=helper))
+    assert kernel.widest_load_bits == 128
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    read_ptx(text)
+    read_ptx(f".entry k({text}")
+    read_log(text)
+    spilled_bytes(text)
+
+
+def test_the_log_tells_kernels_apart_and_from_the_functions_that_they_call() -> None:
+    assert read_log((DATA / "spill.log").read_text()) == {
+        SPILLING: Usage(
+            registers=32, barriers=1, shared_memory_bytes=0, stack_bytes=1376, spills=1376 + 1556
+        ),
+        "staged": Usage(registers=16, barriers=1, shared_memory_bytes=4096, stack_bytes=0, spills=0),
+    }
+
+
+def test_the_log_of_nvrtc_is_read_too() -> None:
+    log = (
+        "ptxas info    : Compiling entry function 'k' for 'sm_80'\n"
+        "ptxas info    : Function properties for k\n"
+        "ptxas         .     8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
+        "ptxas info    : Used 255 registers, 8 bytes cumulative stack size, 368 bytes cmem[0]\n"
+    )
+    assert read_log(log) == {"k": Usage(255, 0, 0, 8, 20)}
+
+
+def test_code_is_measured_in_the_cubin() -> None:
+    cubin = unpacked("spill.cubin")
+    assert (code_bytes(cubin, SPILLING), code_bytes(cubin, "staged")) == (14208, 640)
+    assert code_bytes(cubin, "missing") == 0
+
+
+@pytest.mark.parametrize(
+    ("instruction", "bytes"),
+    [
+        ("/*0010*/  LDL R4, [R1+0x8] ;", 4),
+        ("@!P0 STL.64 [R1], R2 ;", 8),
+        ("LDL.LU.128 R4, [R1] ;", 16),
+        ("STL.S16 [R1+0x2], R9 ;", 2),
+        ("LDL.U8 R4, [R1] ;", 1),
+        ("LDG.E.128 R4, desc[UR4][R2.64] ;", 0),
+        ("STS.128 [R1], R4 ;", 0),
+    ],
+)
+def test_a_spill_is_what_local_memory_takes_or_gives(instruction: str, bytes: int) -> None:
+    assert spilled_bytes(f"  {instruction}\n") == bytes
+
+
+@pytest.fixture
+def tools() -> CubinTools:
+    from pytest_gpuperf.measure.static.triton_kernel import cubin_tools
+
+    pytest.importorskip("triton")
+    return cubin_tools()
+
+
+def test_tools_and_log_say_the_same_of_one_cubin(tools: CubinTools, tmp_path: Path) -> None:
+    found = read_cubin(unpacked("spill.cubin"), SPILLING, tools, tmp_path)
+    said = read_log((DATA / "spill.log").read_text())[SPILLING]
+    assert (found.registers, found.stack_bytes, found.spills) == (
+        said.registers,
+        said.stack_bytes,
+        said.spills,
+    )
+
+
+def test_what_was_read_of_a_cubin_is_kept(tools: CubinTools, tmp_path: Path) -> None:
+    first = read_cubin(unpacked("spill.cubin"), SPILLING, tools, tmp_path)
+    gone = CubinTools(tmp_path / "cuobjdump", tmp_path / "nvdisasm")
+    assert read_cubin(unpacked("spill.cubin"), SPILLING, gone, tmp_path) == first
+    with pytest.raises(GpuperfError, match="cuobjdump cannot be run"):
+        read_cubin(unpacked("spill.cubin"), "staged", gone, tmp_path)
+
+
+@pytest.mark.parametrize("kept", [b"", b"{}", b"[1]", b"\xff"])
+def test_a_kept_file_that_cannot_be_read_is_made_anew(tools: CubinTools, tmp_path: Path, kept: bytes) -> None:
+    first = read_cubin(unpacked("spill.cubin"), "staged", tools, tmp_path)
+    [path] = (tmp_path / "static").glob("*.json")
+    good = path.read_bytes()
+    path.write_bytes(kept)
+    assert read_cubin(unpacked("spill.cubin"), "staged", tools, tmp_path) == first
+    assert path.read_bytes() == good
+
+
+def test_tools_that_cannot_read_a_cubin_say_so(tools: CubinTools, tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"cuobjdump cannot read the cubin: .*; install a newer"):
+        read_cubin(b"\x7fELF no cubin", "k", tools, tmp_path)

@@ -1,0 +1,217 @@
+"""Triton kernels, compiled for real for GPUs that are not there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+from triton.runtime.driver import driver  # noqa: E402
+
+from pytest_gpuperf.errors import GpuperfError  # noqa: E402
+from pytest_gpuperf.measure.static import triton_kernel  # noqa: E402
+from pytest_gpuperf.measure.static.compile import compile_static  # noqa: E402
+from pytest_gpuperf.measure.static.kernel import ARCHITECTURES  # noqa: E402
+from suites.kernels.gemm import matmul_kernel  # noqa: E402
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import StaticKernel
+
+MATMUL = {
+    **dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*bf16:16"),
+    **dict.fromkeys(("M", "N", "K", "stride_am", "stride_bk", "stride_cm"), "i32:16"),
+    **dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), "i32:1"),
+}
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8}
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def scale(x_ptr, factor, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(x_ptr + offsets, x * factor, mask=offsets < n)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def annotated(x_ptr, n: tl.int8, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    offsets = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, tl.load(x_ptr + offsets) + n)
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 512})], key=["n"])  # type: ignore[untyped-decorator]
+@triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator]
+def tuned(x_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 1.0, mask=True if EVEN else offsets < n)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def broken(x_ptr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Any:
+    def compile_for(kernel: Any, archs: Any = ("sm_90",), **given: Any) -> dict[str, StaticKernel]:
+        known = {name: given.pop(name, None) for name in ("signature", "args", "constexprs")}
+        return compile_static(kernel, archs, **known, state=tmp_path, options=given)
+
+    return compile_for
+
+
+def test_each_architecture_multiplies_with_tensor_cores_of_its_own(compiled: Any) -> None:
+    kernels = compiled(matmul_kernel, ARCHITECTURES, signature=MATMUL, constexprs=TILE)
+    assert {arch: kernel.tensor_instructions for arch, kernel in kernels.items()} == {
+        "sm_80": ("mma.sync",),
+        "sm_90": ("wgmma",),
+        "sm_100": ("tcgen05",),
+        "sm_120": ("mma.sync",),
+    }
+    for arch, kernel in kernels.items():
+        assert (kernel.name, kernel.arch, kernel.block_size) == ("matmul_kernel", arch, 128)
+        assert 16 < kernel.registers_per_thread <= 255
+        assert kernel.shared_memory_bytes > 0
+        assert kernel.widest_load_bits == 128
+        assert kernel.code_bytes > 1000
+        assert re.fullmatch(rf"triton {re.escape(triton.__version__)}, PTX \d+\.\d", kernel.compiler)
+
+
+def test_arguments_and_their_types_make_the_same_kernel(compiled: Any) -> None:
+    x = torch.empty(1024, device="meta")
+    of_arguments = compiled(scale, args=(x, 0.5, 1024), constexprs={"BLOCK": 1024})
+    by_name = compiled(scale, args={"n": 1024, "x_ptr": x, "factor": 0.5}, constexprs={"BLOCK": 1024})
+    types = {"x_ptr": "*fp32:16", "factor": "fp32", "n": "i32:16", "BLOCK": "constexpr"}
+    assert of_arguments == by_name == compiled(scale, signature=types, constexprs={"BLOCK": 1024})
+
+
+@pytest.mark.parametrize(
+    ("args", "bits"),
+    [
+        ((torch.empty(1024, device="meta"), 0.5, 1024), 128),
+        # A view that begins behind the first element begins at no multiple of 16 bytes.
+        ((torch.empty(1025, device="meta")[1:], 0.5, 1024), 32),
+        ((torch.empty(1024, device="meta"), 0.5, 1023), 32),
+        ((torch.empty(1024, device="meta", dtype=torch.float16), 0.5, 1024), 128),
+    ],
+)
+def test_alignment_is_seen_in_the_arguments_as_in_a_launch(compiled: Any, args: Any, bits: int) -> None:
+    assert compiled(scale, args=args, constexprs={"BLOCK": 1024})["sm_90"].widest_load_bits == bits
+
+
+def test_an_annotated_argument_can_be_of_any_type(compiled: Any) -> None:
+    types = {"x_ptr": "*i8:16", "n": "i8"}
+    assert compiled(annotated, signature=types, constexprs={"BLOCK": 128})["sm_90"].name == "annotated"
+
+
+def test_autotuning_and_heuristics_are_left_to_the_caller(compiled: Any) -> None:
+    types = {"x_ptr": "*fp32", "n": "i32"}
+    made = compiled(tuned, signature=types, constexprs={"BLOCK": 256, "EVEN": True}, num_warps=8)
+    assert made["sm_90"].block_size == 256
+    with pytest.raises(GpuperfError, match=r"no value for BLOCK, EVEN; .*constexprs=.*autotuning"):
+        compiled(tuned, signature=types)
+
+
+def test_spills_are_those_that_ptxas_counts(compiled: Any, tmp_path: Path) -> None:
+    tile = {**TILE, "BLOCK_M": 128, "BLOCK_N": 128}
+    made = compiled(matmul_kernel, ("sm_80",), signature=MATMUL, constexprs=tile, maxnreg=64)["sm_80"]
+    assert made.registers_per_thread == 64
+    with triton_kernel.elsewhere(), triton_kernel.pretend(triton_kernel.target_of("sm_80")):
+        values = triton_kernel.arguments(matmul_kernel, MATMUL, None, tile)
+        ptx = matmul_kernel.warmup(grid=(1,), **values, maxnreg=64).asm["ptx"]
+    (tmp_path / "kernel.ptx").write_text(ptx)
+    ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    source, cubin = str(tmp_path / "kernel.ptx"), str(tmp_path / "kernel.cubin")
+    command = [str(ptxas), "-v", "--gpu-name=sm_80", source, "-o", cubin]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    counts = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", said)
+    assert counts is not None
+    assert made.spills == int(counts[2]) + int(counts[3]) > 0
+    assert made.stack_bytes == int(counts[1])
+
+
+def test_a_block_that_no_sm_can_hold_is_an_error(compiled: Any) -> None:
+    tile = {**TILE, "BLOCK_M": 128, "BLOCK_N": 128}
+    with pytest.raises(
+        GpuperfError,
+        match=r"matmul_kernel cannot be launched on sm_120: a block of [\d,]+ bytes of shared memory "
+        r"fits on no SM of compute capability 12\.0; expected at most 101,376",
+    ):
+        compiled(matmul_kernel, ("sm_120",), signature=MATMUL, constexprs=tile, num_stages=8)
+
+
+def test_a_kernel_that_does_not_compile_says_why_and_for_what(compiled: Any) -> None:
+    with pytest.raises(GpuperfError, match=r"(?s)broken does not compile for sm_90: .*no_such_name"):
+        compiled(broken, signature={"x_ptr": "*fp32"}, constexprs={"BLOCK": 128})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "scale has no arguments; expected signature=.* or args="),
+        ({"signature": {"x_ptr": "*fp32"}, "args": ()}, "scale has both signature= and args="),
+        ({"signature": {"x_ptr": "*fp32", "n": "i32"}, "constexprs": {"BLOCK": 64}}, "no value for factor"),
+        ({"args": (1, 2, 3, 4), "constexprs": {"BLOCK": 64}}, "4 arguments for scale; expected 3: x_ptr"),
+        ({"args": (1, 2, 3), "constexprs": {"BLOK": 64}}, "scale has no argument 'BLOK'; expected"),
+        ({"signature": {"x_ptr": "*fp32", "factor": "fp17", "n": "i32"}}, "type of factor is 'fp17'"),
+        ({"signature": {"x_ptr": "*fp32:8", "factor": "fp32", "n": "i32"}}, "the type of x_ptr is '.fp32:8'"),
+        ({"archs": ("sm90",)}, "the architecture 'sm90'; expected one such as 'sm_90'"),
+        ({"archs": ("sm_61",)}, "not in the table of occupancy"),
+        ({"archs": "sm_90"}, "archs='sm_90'; expected a tuple"),
+        ({"num_warp": 8}, "scale does not compile for sm_90: .*num_warp"),
+    ],
+)
+def test_what_cannot_be_compiled_is_one_clear_error(compiled: Any, given: dict[str, Any], said: str) -> None:
+    whole = given
+    if not {"signature", "args"} & given.keys() and given:
+        types = {"x_ptr": "*fp32", "factor": "fp32", "n": "i32"}
+        whole = {"signature": types, "constexprs": {"BLOCK": 64}, **given}
+    with pytest.raises(GpuperfError, match=f"(?s){said}"):
+        compiled(scale, **whole)
+
+
+@pytest.mark.parametrize("kernel", [print, 3, lambda x: x])
+def test_what_is_no_kernel_is_refused(compiled: Any, kernel: Any) -> None:
+    with pytest.raises(GpuperfError, match=r"expected a function with @triton\.jit, or CUDA source"):
+        compiled(kernel, args=())
+
+
+def test_an_interpreted_kernel_is_not_compiled(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(GpuperfError, match="unset TRITON_INTERPRET"):
+        compiled(triton.jit(scale.fn), args=())
+
+
+def test_an_old_triton_is_not_asked_for_what_would_abort_the_process(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton, "__version__", "3.2.0")
+    with pytest.raises(GpuperfError, match=r"triton 3\.2\.0 cannot compile for sm_100; expected triton 3\.3"):
+        compiled(matmul_kernel, ("sm_100",), signature=MATMUL, constexprs=TILE)
+
+
+def test_the_driver_is_left_as_it_was(compiled: Any) -> None:
+    before = dict(vars(driver))
+    compiled(scale, args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128})
+    with pytest.raises(GpuperfError):
+        compiled(broken, signature={"x_ptr": "*fp32"}, constexprs={"BLOCK": 128})
+    assert vars(driver) == before
+
+
+def test_a_second_time_costs_next_to_nothing(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compiled(matmul_kernel, signature=MATMUL, constexprs=TILE)
+
+    def nothing(*_: Any, **__: Any) -> None:
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr(subprocess, "run", nothing)
+    # As in another process: nothing compiled is in memory any more.
+    matmul_kernel.device_caches.clear()
+    assert compiled(matmul_kernel, signature=MATMUL, constexprs=TILE) == first

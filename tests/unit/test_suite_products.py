@@ -1,0 +1,59 @@
+"""What the suites' matrix products compute, and what their formats mean, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton", minversion="3.9")  # older interpreters cannot run the loops
+
+from suites.kernels.microscaling import E8M0_BIAS, MXFP4, MXFP8, NVFP4, dequantise
+from suites.kernels.stream_k_gemm import slots_of
+
+FLOAT16_ERROR = 2**-10
+"""Rounding is off by up to 2^-11 of a value; twice that."""
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, float]:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.interpreted_products"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("product", ["tiled", "persistent", "tma", "stream_k", "mxfp8", "mxfp4"])
+def test_products_of_even_and_odd_shapes_are_right(errors: dict[str, float], product: str) -> None:
+    of_this = {name: error for name, error in errors.items() if name.startswith(product)}
+    assert len(of_this) >= 2
+    assert {name: error for name, error in of_this.items() if not error <= FLOAT16_ERROR} == {}
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+@pytest.mark.parametrize("share", range(1, 20))
+def test_a_share_has_a_slot_for_every_tile_that_it_touches(share: int, steps: int) -> None:
+    touched = [
+        (begin + share - 1) // steps - begin // steps + 1 for begin in range(0, share * steps * 3, share)
+    ]
+    assert max(touched) <= slots_of(share, steps)
+
+
+def test_bytes_mean_what_the_specifications_say() -> None:
+    every_code = torch.tensor([[0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]], dtype=torch.uint8)
+    positive = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    values = torch.tensor([[*positive, *(-value for value in positive)]], dtype=torch.float64)
+    twice = every_code.repeat(1, 2)
+    scales = torch.tensor([[E8M0_BIAS + 2]], dtype=torch.uint8)
+    assert dequantise(twice, scales, MXFP4).equal(4 * values.repeat(1, 2))
+    scales = torch.tensor([[0.75, 2.0]]).to(torch.float8_e4m3fn)
+    assert dequantise(twice, scales, NVFP4).equal(torch.cat((0.75 * values, 2 * values), dim=1))
+    numbers = torch.linspace(-240, 240, 31)[None].repeat(1, 2)[:, :32].to(torch.float8_e4m3fn)
+    scales = torch.tensor([[E8M0_BIAS - 3]], dtype=torch.uint8)
+    assert dequantise(numbers.view(torch.uint8), scales, MXFP8).equal(numbers.double() / 8)

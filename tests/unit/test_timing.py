@@ -1,0 +1,315 @@
+"""What of the timing can be tested without a GPU: when it ends, and what blocks come to."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.timing import timer
+from pytest_gpuperf.measure.timing.batch import Block
+from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.timing.warm_up import until_steady
+from pytest_gpuperf.records import Conditions
+from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_gpuperf.records import Timing, TimingMode
+
+times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
+
+
+class Blocks:
+    """A batch whose blocks take what a function of time says, on a clock of its own."""
+
+    calls = 10
+
+    def __init__(
+        self,
+        time_us: Callable[[float], float],
+        block_s: float = 0.005,
+        mhz: Callable[[float], float] = lambda _: 0.0,
+        recorded_us: float | None = None,
+    ) -> None:
+        self.now = 0.0
+        self._recorded_us = recorded_us
+        self._time_us = time_us
+        self._mhz = mhz
+        self._block_s = block_s
+
+    def run(self) -> Block:
+        self.now += self._block_s
+        return Block(self._time_us(self.now), self._mhz(self.now))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        if self._recorded_us is None:
+            raise CuptiError("there is no GPU")
+        return [Block(self._recorded_us)] * blocks
+
+    def clock(self) -> float:
+        return self.now
+
+
+def test_a_steady_time_ends_the_warm_up_after_two_windows() -> None:
+    batch = Blocks(lambda _: 5.0)
+    warm_up = until_steady(batch, 3.0, batch.clock)
+    assert warm_up.steady
+    assert warm_up.seconds == pytest.approx(0.2, abs=0.011)
+    assert warm_up.launches == pytest.approx(10 * 0.2 / 0.005, abs=20)
+
+
+def test_a_time_that_drifts_by_eight_per_cent_over_a_second_is_waited_for() -> None:
+    batch = Blocks(lambda now: 5.0 * (1 + 0.08 * min(now, 1.0)))
+    warm_up = until_steady(batch, 3.0, batch.clock)
+    assert warm_up.steady
+    assert warm_up.seconds > 1
+
+
+def test_noise_that_evens_out_within_a_window_is_steady() -> None:
+    noise = itertools.cycle([4.9, 5.1])
+    batch = Blocks(lambda _: next(noise))
+    assert until_steady(batch, 3.0, batch.clock).seconds < 0.5
+
+
+def test_blocks_longer_than_a_window_are_compared_one_by_one() -> None:
+    batch = Blocks(lambda _: 5.0, block_s=0.7)
+    warm_up = until_steady(batch, 3.0, batch.clock)
+    assert (warm_up.steady, warm_up.launches) == (True, 20)
+
+
+def test_a_time_that_falls_for_a_second_is_waited_for() -> None:
+    batch = Blocks(lambda now: 5.0 if now > 1 else 7.0 - 2 * now)
+    warm_up = until_steady(batch, 3.0, batch.clock)
+    assert warm_up.steady
+    assert warm_up.seconds > 1
+
+
+def test_a_time_that_never_settles_stops_at_the_cap_and_says_so() -> None:
+    batch = Blocks(lambda now: 5.0 * 2**now)
+    warm_up = until_steady(batch, 3.0, batch.clock)
+    assert not warm_up.steady
+    assert warm_up.seconds == pytest.approx(3.0, abs=0.01)
+    assert warm_up.launches == pytest.approx(10 * 3.0 / 0.005, abs=10)
+
+
+@given(times)
+def test_the_trimmed_mean_is_scipys(values: list[float]) -> None:
+    assert trimmed_mean(values) == pytest.approx(stats.trim_mean(values, 0.2))
+
+
+@given(times)
+def test_the_interquartile_range_is_numpys(values: list[float]) -> None:
+    low, high = np.quantile(values, [0.25, 0.75])
+    assert interquartile_range(values) == pytest.approx(high - low, rel=1e-9, abs=1e-6)
+
+
+def test_one_slow_block_in_ten_does_not_move_the_mean() -> None:
+    assert trimmed_mean([5.0] * 9 + [50.0]) == 5.0
+
+
+def test_the_standard_error_is_scipys() -> None:
+    values = [5.0, 5.1, 4.9, 5.3, 5.0, 7.0, 4.8, 5.2, 5.1, 5.0]
+    assert standard_error(values) == pytest.approx(
+        float(stats.mstats.trimmed_stde(np.array(values), (0.2, 0.2)))
+    )
+
+
+class Burner:
+    """Drives the clock of a batch down for the next blocks."""
+
+    def __init__(self) -> None:
+        self.burns = 0
+
+    def __call__(self, seconds: float) -> None:
+        self.burns += 1
+
+
+class Bench:
+    """A timer on blocks that take what is given, with a launch gap of 0.5 µs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.burn = Burner()
+        monkeypatch.setattr(timer, "launch_gap_us", lambda: 0.5)
+        monkeypatch.setattr(timer, "stamps", lambda: None)
+        monkeypatch.setattr(timer, "Burn", lambda: self.burn)
+        monkeypatch.setattr(Prepared, "warm_up", lambda _: None)
+
+    def timer(
+        self, batch: Blocks, mode: TimingMode, budget_s: float, conditions: Sequence[Conditions] = ()
+    ) -> timer.Timer:
+        self._monkeypatch.setattr(timer, "prepare", lambda *_, **__: Prepared(batch, mode))
+        self._monkeypatch.setattr(timer, "time", SimpleNamespace(perf_counter=batch.clock))
+        states = iter(conditions)
+        return timer.Timer(1, budget_s, lambda: next(states, None))
+
+    def time(
+        self,
+        batch: Blocks,
+        mode: TimingMode = "hot",
+        budget_s: float = 1e-9,
+        conditions: Sequence[Conditions] = (),
+    ) -> Timing:
+        return self.timer(batch, mode, budget_s, conditions).time(lambda: None, mode=mode)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def repeating(values: Sequence[float], recorded_us: float | None = None) -> Blocks:
+    times = itertools.cycle(values)
+    return Blocks(lambda _: next(times), recorded_us=recorded_us)
+
+
+@pytest.mark.parametrize(
+    "blocks", [[-0.01], [0.0], [-0.3, 0.2], [0.4, -0.3]], ids=["below 0", "0", "noise below 0", "noise"]
+)
+def test_a_cold_time_that_is_lost_in_the_flushes_is_refused(bench: Bench, blocks: list[float]) -> None:
+    with pytest.raises(GpuperfError, match=r"too short to be timed cold.*use mode='hot'"):
+        bench.time(repeating(blocks), "cold")
+
+
+def test_a_cold_time_that_cupti_knows_is_not_lost(bench: Bench) -> None:
+    timing = bench.time(repeating([-0.3, 0.2], recorded_us=1.4), "cold")
+    assert (timing.figure, timing.time_us) == ("cupti", 1.4)
+
+
+def test_single_cold_blocks_below_0_are_kept(bench: Bench) -> None:
+    timing = bench.time(repeating([1.0] * 9 + [-0.5]), "cold")
+    assert (timing.time_us, min(timing.blocks_us)) == (1.0, -0.5)
+
+
+def test_a_restless_hot_time_is_a_time(bench: Bench) -> None:
+    assert bench.time(repeating([1.0, 9.0])).spread_pct == pytest.approx(160)
+
+
+def test_ten_blocks_are_measured_however_short_the_budget_is(bench: Bench) -> None:
+    assert len(bench.time(repeating([1.0])).blocks_us) == 10
+
+
+def test_a_precise_time_ends_before_the_budget(bench: Bench) -> None:
+    assert len(bench.time(repeating([1.0]), budget_s=10).blocks_us) == 20
+
+
+def test_a_restless_time_takes_half_the_budget(bench: Bench) -> None:
+    """The other half is for CUPTI and for other clocks."""
+    assert len(bench.time(repeating([1.0, 1.2]), budget_s=0.4).blocks_us) == pytest.approx(40, abs=1)
+
+
+def test_a_first_timing_builds_its_tools_on_a_warm_gpu_and_warms_up_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def step(name: str, value: float) -> float:
+        steps.append(name)
+        return value
+
+    monkeypatch.setattr(Prepared, "warm_up", lambda _: steps.append("warm-up"))
+    monkeypatch.setattr(timer, "launch_gap_us", lambda: step("gap", 0.5))
+    timed = bench.timer(Blocks(lambda _: step("block", 1.1)), "hot", 1e-9)
+    timed.time(lambda: None, mode="hot")
+    assert steps[:4] == ["warm-up", "gap", "warm-up", "block"]
+    steps.clear()
+    timed.time(lambda: None, mode="hot")
+    assert steps[:2] == ["warm-up", "block"]
+    assert "gap" not in steps
+
+
+def test_a_time_of_few_launch_gaps_is_cuptis(bench: Bench) -> None:
+    timing = bench.time(repeating([1.1], recorded_us=0.9))
+    assert (timing.figure, timing.time_us) == ("cupti", 0.9)
+    assert (timing.events_us, timing.cupti_us, timing.launch_gap_us) == (1.1, 0.9, 0.5)
+
+
+def test_a_time_of_many_launch_gaps_is_the_events(bench: Bench) -> None:
+    timing = bench.time(repeating([200.0], recorded_us=199.0))
+    assert (timing.figure, timing.time_us, timing.cupti_us) == ("events", 200.0, 0)
+
+
+def test_a_time_near_the_border_has_both_figures(bench: Bench) -> None:
+    timing = bench.time(repeating([25.0], recorded_us=24.7))
+    assert (timing.figure, timing.time_us, timing.cupti_us) == ("events", 25.0, 24.7)
+
+
+def test_where_cupti_refuses_the_events_stay_and_the_reason_is_kept(bench: Bench) -> None:
+    timing = bench.time(repeating([1.1]))
+    assert (timing.figure, timing.time_us, timing.not_recorded) == ("events", 1.1, "there is no GPU")
+
+
+def test_the_hosts_time_is_never_cuptis(bench: Bench) -> None:
+    timing = bench.time(repeating([9.0], recorded_us=0.9), "host")
+    assert (timing.figure, timing.time_us, timing.cupti_us, timing.events_us) == ("host", 9.0, 0.9, 0)
+
+
+def with_clock(bench: Bench, low_mhz: float) -> Blocks:
+    """100 µs at 2000 MHz, three quarters of it SM cycles; after a burn the clock is low."""
+
+    def mhz(_: float) -> float:
+        return low_mhz if bench.burn.burns else 2000.0
+
+    return Blocks(lambda now: 25 + 75 * 2000 / mhz(now), mhz=mhz)
+
+
+def test_the_share_that_hangs_on_the_sm_clock_is_found(bench: Bench) -> None:
+    model = bench.time(with_clock(bench, 1400.0), budget_s=1).clock_model
+    assert model is not None
+    assert model.sm_clock_share == pytest.approx(0.75, abs=0.01)
+    assert model.reference_mhz == 2000
+
+
+def test_a_locked_clock_is_tried_twice_and_then_left_alone(bench: Bench) -> None:
+    one = bench.timer(with_clock(bench, 2000.0), "hot", 1)
+    assert [one.time(lambda: None, mode="hot").clock_model for _ in range(4)] == [None] * 4
+    assert bench.burn.burns == 2
+
+
+def test_a_budget_too_small_for_a_burn_has_no_model(bench: Bench) -> None:
+    assert bench.time(with_clock(bench, 1400.0), budget_s=0.1).clock_model is None
+    assert bench.burn.burns == 0
+
+
+HOT_GPU = Conditions(throttle_reasons=("hw_thermal_slowdown",))
+
+
+def test_what_heat_has_throttled_is_measured_again(bench: Bench) -> None:
+    timing = bench.time(repeating([1.0]), conditions=[HOT_GPU, Conditions()])
+    assert timing.measured_again == ("the clocks were held back (hw_thermal_slowdown)",)
+    assert timing.conditions == Conditions()
+
+
+def test_a_gpu_that_stays_hot_is_measured_three_times(bench: Bench) -> None:
+    timing = bench.time(repeating([1.0]), conditions=[HOT_GPU] * 5)
+    assert len(timing.measured_again) == 2
+
+
+@pytest.mark.parametrize(("blocks", "again"), [([1.0], 0), ([1.0, 1.1], 1)], ids=["idles", "disturbs"])
+def test_a_neighbour_on_the_gpu_counts_where_it_disturbs(
+    bench: Bench, blocks: list[float], again: int
+) -> None:
+    timing = bench.time(repeating(blocks), conditions=[Conditions(other_processes=1), Conditions()])
+    assert len(timing.measured_again) == again
+
+
+def test_the_power_limit_is_the_kernels_own_doing(bench: Bench) -> None:
+    at_limit = Conditions(throttle_reasons=("sw_power_cap",))
+    assert bench.time(repeating([1.0]), conditions=[at_limit]).measured_again == ()
+
+
+def test_a_clock_that_drifts_is_waited_for() -> None:
+    batch = Blocks(lambda _: 5.0, mhz=lambda now: 1980 - 300 * min(now, 1.0))
+    warm_up = until_steady(batch, 3.0, batch.clock)
+    assert warm_up.steady
+    assert warm_up.seconds > 1

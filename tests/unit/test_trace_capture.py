@@ -1,0 +1,167 @@
+"""What of the live capture needs no GPU."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.trace import capture, chrome
+from pytest_gpuperf.measure.trace.capture import CALLS, Span, median_call, with_shortest
+from pytest_gpuperf.measure.trace.summary import summarise
+from pytest_gpuperf.measure.trace.triton_code import TritonCode
+from pytest_gpuperf.session.live_instruments import trace_file_name
+from trace_builders import TraceBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import NoReturn
+
+    import pytest
+
+    from pytest_gpuperf.records import Trace
+
+
+def profiled() -> Trace:
+    trace = TraceBuilder()
+    for start in (100.0, 120.0, 140.0):
+        trace.kernel("k", start, 5.0)
+    return summarise(trace.read())
+
+
+def test_the_shortest_span_counts() -> None:
+    found = with_shortest(profiled(), Span(30.0, 15.0, "cupti"), 36.0)
+    assert (found.span_by, found.span_us, found.gpu_busy_pct) == ("cupti", 30.0, 50.0)
+    assert found.launch_gap_us == 7.5
+    found = with_shortest(profiled(), Span(30.0, 15.0, "cupti"), 20.0)
+    assert (found.span_by, found.gpu_busy_pct, found.launch_gap_us) == ("events", 75.0, 2.5)
+
+
+def test_without_cupti_the_profiler_and_the_events_are_left() -> None:
+    assert with_shortest(profiled(), None, 60.0).span_by == "profiler"
+    assert with_shortest(profiled(), None, 25.0).span_by == "events"
+
+
+def test_events_do_not_count_where_work_runs_on_another_stream() -> None:
+    trace = TraceBuilder()
+    trace.kernel("k", 100.0, 5.0)
+    trace.kernel("k", 150.0, 50.0, stream=8)
+    found = with_shortest(summarise(trace.read()), Span(90.0, 55.0, "cupti"), 10.0)
+    assert (found.span_by, found.span_us) == ("cupti", 90.0)
+
+
+def test_events_never_make_the_gpu_busy_for_longer_than_the_span() -> None:
+    assert with_shortest(profiled(), None, 14.9).gpu_busy_pct == 100.0
+
+
+def calls(*spans_ns: int, name: str = "k") -> list[Activity]:
+    made = []
+    for number, span in enumerate(spans_ns):
+        start = 1_000_000 * number
+        made += [Activity(start, start + 1000, name), Activity(start + span - 1000, start + span, "b")]
+    return made
+
+
+def test_the_median_call_is_taken_of_cuptis_records() -> None:
+    assert median_call(calls(9000, 4000, 5000, 3000, 6000)) == Span(5.0, 2.0, "cupti")
+
+
+def test_calls_that_differ_cannot_be_told_apart() -> None:
+    assert median_call([]) is None
+    assert median_call(calls(*[5000] * CALLS)[1:]) is None
+    assert median_call(calls(*[5000] * (CALLS - 1)) + calls(5000, name="other")) is None
+
+
+def test_a_call_is_recorded_by_all_three_and_its_trace_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    doing = ["warm-up"]
+
+    def by_events(fn: Callable[[], object]) -> float:
+        doing.append("events")
+        fn()
+        return 30.0
+
+    def by_cupti() -> NoReturn:
+        raise CuptiError("another profiler holds it")
+
+    def profile(fn: Callable[[], object], file: Path) -> None:
+        doing.append("profiler")
+        fn()
+        trace = TraceBuilder()
+        for start in (100.0, 120.0, 140.0):
+            trace.kernel("k", start, 5.0)
+        file.write_bytes(gzip.compress(trace.data()))
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(capture, "_by_events", by_events)
+    monkeypatch.setattr("pytest_gpuperf.measure.cupti.activity.recorded", by_cupti)
+    monkeypatch.setattr(capture, "_profile", profile)
+    found = capture.capture(lambda: calls.append(doing[-1]), tmp_path / "traces" / "x.json.gz")
+    # What was compiled and tuned in the warm-up is in none of the three, and the profiler comes last.
+    assert calls == ["warm-up"] * 3 + ["events", "profiler"]
+    assert (found.file, found.launches) == ("traces/x.json.gz", 3)
+    assert (found.span_by, found.span_us) == ("events", 30.0)
+
+
+class CompiledKernel:
+    """As Triton has it."""
+
+    def __init__(self, name: str, ptx: str, shared: int = 0) -> None:
+        self.metadata = SimpleNamespace(name=name, shared=shared)
+        self.asm = {"ptx": ptx}
+
+
+CompiledKernel.__module__ = "triton.compiler.compiler"
+
+
+def kernel(name: str, shared: int = 0) -> chrome.Activity:
+    return chrome.Activity(0.0, 1.0, "kernel", name, shared_memory_bytes=shared)
+
+
+def code(name: str, instruction: str) -> str:
+    return f".version 8.4\n.visible .entry {name}(\n)\n{{\n{instruction};\nret;\n}}\n"
+
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2}, {%r3}, {%r4}"
+
+
+def test_tritons_kernels_are_known_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
+    kept = [
+        CompiledKernel("gemm_k", code("gemm_k", MMA)),
+        CompiledKernel("add_k", code("add_k", "add.f32 a, b, c")),
+    ]
+    knows = TritonCode()
+    assert (knows(kernel("gemm_k")), knows(kernel("add_k")), knows(kernel("cublas_k"))) == (True, False, None)
+    assert kept
+
+
+def test_variants_are_told_apart_by_shared_memory_else_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
+    kept = [
+        CompiledKernel("two_k", code("two_k", MMA), 4096),
+        CompiledKernel("two_k", code("two_k", "nop"), 512),
+    ]
+    knows = TritonCode()
+    assert (knows(kernel("two_k", 4096)), knows(kernel("two_k", 512)), knows(kernel("two_k"))) == (
+        True,
+        False,
+        None,
+    )
+    assert kept
+
+
+def test_files_of_two_labels_differ_and_are_plain_names() -> None:
+    names = {trace_file_name("t.py::test_x[a/b c]", label) for label in ("main", "ma/in")}
+    assert len(names) == 2
+    assert all(name.startswith("test-x-a-b-c-ma") and "/" not in name for name in names)

@@ -1,0 +1,131 @@
+"""Reading what torch.profiler has saved."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.trace.chrome import parse_chrome_trace, read_chrome_trace
+from pytest_gpuperf.measure.trace.summary import summarise
+from trace_builders import TraceBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def one_kernel() -> TraceBuilder:
+    trace = TraceBuilder()
+    trace.kernel("square_kernel", 10.5, 3.25, grid=(132, 2, 1), registers=40, shared=1024)
+    return trace
+
+
+def test_a_kernel_has_its_launch_facts() -> None:
+    [kernel] = one_kernel().read().activities
+    # The launch is the first event, 5 µs before.
+    assert (kernel.name, kernel.start_us, kernel.end_us) == ("square_kernel", 5.0, 8.25)
+    assert (kernel.grid, kernel.block) == ((132, 2, 1), (256, 1, 1))
+    assert (kernel.registers_per_thread, kernel.shared_memory_bytes) == (40, 1024)
+    assert kernel.blocks_per_sm == 2.0
+
+
+def test_the_gpu_is_known_by_name_capability_and_sms() -> None:
+    [(number, device)] = one_kernel().read().devices
+    assert (number, device.name, device.compute_capability) == (0, "NVIDIA H200", (9, 0))
+    assert device.multiprocessors == 132
+
+
+def test_durations_are_exact_where_times_are_counted_since_1970() -> None:
+    trace = one_kernel()
+    for event in trace.events:
+        event["ts"] += 1.7e15
+    [kernel] = trace.read().activities
+    assert kernel.end_us - kernel.start_us == pytest.approx(3.25, abs=1e-6)
+
+
+def test_gzipped_and_plain_files_say_the_same(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.json", tmp_path / "b.pt.trace.json.gz"
+    plain.write_bytes(one_kernel().data())
+    packed.write_bytes(gzip.compress(one_kernel().data()))
+    assert read_chrome_trace(plain) == read_chrome_trace(packed)
+
+
+def test_categories_as_torch_1_8_spelled_them() -> None:
+    trace = one_kernel()
+    for event in trace.events:
+        event["cat"] = {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(event.get("cat", ""), "Operator")
+    read = trace.read()
+    assert len(read.activities) == len(read.host_calls) == 1
+
+
+def test_numbers_of_amds_gpus_are_no_compute_capability() -> None:
+    amd = {"id": 0, "name": "AMD Instinct MI250X", "computeMajor": 9, "computeMinor": 0, "numSms": 104}
+    [kernel] = summarise(one_kernel().read(deviceProperties=[amd])).kernels
+    assert kernel.theoretical_occupancy_pct is None
+
+
+def test_a_trace_without_properties_of_the_gpu_keeps_kinetos_blocks_per_sm() -> None:
+    [kernel] = summarise(one_kernel().read(deviceProperties=[])).kernels
+    assert (kernel.blocks_per_sm, kernel.waves) == (2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (TraceBuilder().data(), "holds nothing that ran on a GPU"),
+        (b"{}", "is no trace of torch.profiler"),
+        (b"[1, 2]", "is no trace of torch.profiler"),
+        (b'{"traceEvents": [{"cat": "kernel", "ts": "soon"}]}', "is no trace of torch.profiler"),
+        (one_kernel().data()[:-40], "is no valid JSON"),
+        (b"", "is no valid JSON"),
+        (one_kernel().data(schemaVersion=2), "newer torch.profiler (schemaVersion 2)"),
+    ],
+    ids=["cpu only", "empty object", "list", "words for numbers", "cut", "empty", "newer"],
+)
+def test_what_is_no_trace_of_a_gpu_is_refused_in_one_sentence(data: bytes, said: str) -> None:
+    with pytest.raises(GpuperfError) as refused:
+        parse_chrome_trace(data, "x.json")
+    assert str(refused.value).startswith("x.json ")
+    assert said in str(refused.value)
+
+
+def test_a_cut_gzip_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.json.gz"
+    file.write_bytes(gzip.compress(one_kernel().data())[:-20])
+    with pytest.raises(GpuperfError, match="cannot be read"):
+        read_chrome_trace(file)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="No such file"):
+        read_chrome_trace(tmp_path / "x.json")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = st.sampled_from(["ph", "cat", "name", "ts", "dur", "pid", "tid", "args", "grid", "stream"])
+
+
+@given(st.dictionaries(FIELDS, JSON, max_size=6), st.sampled_from(["kernel", "gpu_memcpy", "cuda_runtime"]))
+def test_no_event_breaks_more_than_its_file(event: dict[str, object], cat: str) -> None:
+    trace = one_kernel()
+    trace.events.append({"cat": cat, **event})
+    try:
+        read = parse_chrome_trace(json.dumps(trace.content()).encode(), "x.json")
+    except GpuperfError:
+        return
+    assert summarise(read).launches >= 1
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_more_than_their_file(data: bytes) -> None:
+    with pytest.raises(GpuperfError):
+        parse_chrome_trace(data, "x.json")

@@ -1,0 +1,226 @@
+"""From events to the kernel table of a region."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.trace.summary import CALL_MARK, summarise, with_span
+from trace_builders import H200_PROPERTIES, TraceBuilder, attention_block
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.measure.trace.chrome import Activity
+    from pytest_gpuperf.records import Trace
+
+
+def table(trace: TraceBuilder, annotation: str | None = None) -> Trace:
+    return summarise(trace.read(), annotation=annotation)
+
+
+def test_idle_time_is_what_lies_between_activities() -> None:
+    trace = TraceBuilder()
+    for start in (100.0, 110.0, 130.0):
+        trace.kernel("k", start, 6.0)
+    found = table(trace)
+    assert (found.span_us, found.busy_us) == (36.0, 18.0)
+    assert found.gpu_busy_pct == 50.0
+    assert found.launch_gap_us == 9.0
+
+
+def test_what_overlaps_on_two_streams_is_busy_once_and_costs_twice() -> None:
+    trace = TraceBuilder()
+    trace.kernel("a", 100.0, 10.0, stream=7)
+    trace.kernel("b", 102.0, 10.0, stream=8)
+    found = table(trace)
+    assert (found.busy_us, found.gpu_time_us, found.gpu_busy_pct) == (12.0, 20.0, 100.0)
+    assert (found.streams, found.launch_gap_us) == (2, 0.0)
+
+
+def test_one_kernel_alone_keeps_the_gpu_busy_and_leaves_no_gap() -> None:
+    trace = TraceBuilder()
+    trace.kernel("k", 100.0, 6.0)
+    found = table(trace)
+    assert (found.gpu_busy_pct, found.launch_gap_us) == (100.0, 0.0)
+
+
+def test_nodes_of_a_graph_are_launches_of_which_the_host_made_one() -> None:
+    trace = TraceBuilder()
+    number = trace.call("cudaGraphLaunch", 90.0)
+    for start in (100.0, 103.0, 106.0):
+        trace.kernel("k", start, 2.0, correlation=number)
+    found = table(trace)
+    assert (found.launches, found.host_launches) == (3, 1)
+
+
+def test_copies_and_fills_are_counted_with_their_bytes_and_are_data_movement() -> None:
+    trace = TraceBuilder()
+    trace.kernel("square_kernel", 100.0, 5.0)
+    trace.copy(110.0, 2.0, 4096)
+    trace.copy(120.0, 2.0, 8192, "DtoH (Device -> Pinned)")
+    trace.copy(130.0, 1.0, 64, "memset")
+    found = table(trace)
+    assert (found.launches, found.copies, found.memsets) == (1, 2, 1)
+    assert (found.copy_bytes, found.copy_us, found.memset_us) == (12288, 4.0, 1.0)
+    assert found.copy_kinds == {"DtoH": 1, "HtoD": 1}
+    assert found.class_shares_pct["data_movement"] == 50.0
+
+
+def test_calls_in_which_the_host_waits_are_synchronizations() -> None:
+    trace = TraceBuilder()
+    trace.kernel("k", 100.0, 5.0)
+    for name in ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cuEventSynchronize"):
+        trace.call(name, 200.0)
+    for name in ("cudaStreamWaitEvent", "cudaEventRecord", "cudaStreamIsCapturing"):
+        trace.call(name, 200.0)
+    assert table(trace).synchronizations == 3
+
+
+def test_a_kernel_launched_with_another_grid_is_another_row() -> None:
+    trace = TraceBuilder()
+    trace.kernel("k", 100.0, 5.0, grid=(10, 1, 1))
+    trace.kernel("k", 110.0, 5.0, grid=(10, 1, 1))
+    trace.kernel("k", 120.0, 8.0, grid=(20, 1, 1))
+    assert [(row.grid[0], row.calls, row.total_us) for row in table(trace).kernels] == [
+        (10, 2, 10.0),
+        (20, 1, 8.0),
+    ]
+
+
+def test_occupancy_is_our_own_where_kineto_reads_zero() -> None:
+    trace = TraceBuilder()
+    # 168 registers and 1 block of 384 threads: the form of a warp-specialised GEMM on Hopper.
+    trace.kernel("nvjet_tst_128x256_64x4", 100.0, 50.0, grid=(132, 1, 1), block=(384, 1, 1), registers=168,
+                 shared=213000)  # fmt: skip
+    [row] = table(trace).kernels
+    assert row.theoretical_occupancy_pct == 18.75
+    assert (row.blocks_per_sm, row.waves) == (1.0, 1.0)
+
+
+def test_of_the_recorded_calls_the_median_one_is_the_table() -> None:
+    trace = TraceBuilder()
+    for call, dur in enumerate((30.0, 5.0, 7.0)):
+        trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
+        # The kernel runs long after the host has left the annotation.
+        trace.kernel("k", 1000.0 * call + 400, dur, launched=1000.0 * call + 10)
+    found = table(trace)
+    assert (found.gpu_time_us, found.occurrences, found.region) == (7.0, 3, CALL_MARK)
+
+
+def test_what_waits_between_the_recorded_calls_is_none_of_theirs() -> None:
+    trace = TraceBuilder()
+    for call in range(3):
+        trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
+        trace.kernel("k", 1000.0 * call + 30, 5.0, launched=1000.0 * call + 10)
+        trace.call("cudaStreamSynchronize", 1000.0 * call + 15)
+        trace.call("cudaDeviceSynchronize", 1000.0 * call + 500)
+    assert table(trace).synchronizations == 1
+
+
+def test_a_launch_that_was_not_recorded_is_of_the_call_before_which_none_began() -> None:
+    trace = TraceBuilder()
+    for call in range(3):
+        trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
+        trace.kernel("square_kernel", 1000.0 * call + 400, 5.0, correlation=7_000_000 + call)
+    assert table(trace).launches == 1
+
+
+def test_steps_of_the_profiler_can_be_asked_for() -> None:
+    trace = TraceBuilder()
+    for step in range(3):
+        trace.annotation(f"ProfilerStep#{step}", 1000.0 * step, 900.0)
+        for start in range(step + 1):
+            trace.kernel("k", 1000.0 * step + 100 + 20 * start, 10.0)
+    assert table(trace).launches == 6
+    found = table(trace, r"ProfilerStep#\d+")
+    assert (found.launches, found.region, found.occurrences) == (2, "ProfilerStep#1", 3)
+
+
+def test_an_annotation_that_encloses_nothing_is_refused_with_those_there_are() -> None:
+    trace = TraceBuilder()
+    trace.annotation("forward", 0.0, 50.0)
+    trace.kernel("k", 100.0, 5.0, launched=10.0)
+    with pytest.raises(GpuperfError, match=r"backward.*expected one of forward"):
+        table(trace, "backward")
+    with pytest.raises(GpuperfError, match="broken"):
+        table(trace, "(")
+
+
+def test_of_two_gpus_the_one_that_worked_more_counts() -> None:
+    trace = TraceBuilder()
+    trace.kernel("a", 100.0, 5.0, device=0)
+    trace.kernel("b", 100.0, 50.0, device=1)
+    other = {**H200_PROPERTIES, "id": 1, "name": "NVIDIA B200", "computeMajor": 10}
+    found = summarise(trace.read(deviceProperties=[H200_PROPERTIES, other]))
+    assert ([row.name for row in found.kernels], found.gpu) == (["b"], "NVIDIA B200")
+
+
+def test_tensor_cores_are_a_share_of_time_and_what_is_not_known_is_said() -> None:
+    trace = TraceBuilder()
+    trace.kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn", 100.0, 60.0)
+    trace.kernel("ampere_sgemm_128x64_nn", 200.0, 30.0)
+    trace.kernel("my_kernel", 300.0, 10.0)
+    found = table(trace)
+    assert (found.tensor_core_share_pct, found.tensor_cores_unknown_pct) == (60.0, 10.0)
+
+
+def test_code_says_more_of_tensor_cores_than_a_name() -> None:
+    trace = TraceBuilder()
+    trace.kernel("my_kernel", 100.0, 60.0)
+
+    def code(kernel: Activity) -> bool | None:
+        return kernel.name == "my_kernel"
+
+    assert summarise(trace.read(), tensor_cores=code).tensor_core_share_pct == 100.0
+
+
+def test_another_span_moves_busy_share_gap_and_what_fusing_saves() -> None:
+    trace = TraceBuilder()
+    for start in (100.0, 110.0, 120.0):
+        trace.kernel("void at::native::vectorized_elementwise_kernel<4, Add>", start, 5.0)
+    profiled = table(trace)
+    assert (profiled.launch_gap_us, profiled.fusion_candidates[0].saved_us) == (5.0, 10.0)
+    found = with_span(profiled, 17.0, 15.0, "events")
+    assert (found.span_by, found.span_us, found.profiled_span_us) == ("events", 17.0, 25.0)
+    assert found.gpu_busy_pct == pytest.approx(100 * 15 / 17)
+    assert found.launch_gap_us == pytest.approx(1.0)
+    assert found.fusion_candidates[0].saved_us == pytest.approx(2.0)
+    assert found.fusion_candidates[0].at_most_us == pytest.approx(12.0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(100, 1e5), st.floats(0, 500), st.integers(7, 9), st.sampled_from("abc")),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_whatever_ran_shares_are_a_whole_and_busy_is_within_the_span(
+    kernels: list[tuple[float, float, int, str]],
+) -> None:
+    trace = TraceBuilder()
+    for start, dur, stream, name in kernels:
+        trace.kernel(name, start, dur, stream=stream)
+    found = table(trace)
+    assert found.launches == sum(row.calls for row in found.kernels) == len(kernels)
+    if found.gpu_time_us:
+        assert sum(row.share_pct for row in found.kernels) == pytest.approx(100)
+        assert sum(found.class_shares_pct.values()) == pytest.approx(100)
+    assert found.busy_us <= found.span_us + 1e-6
+    assert found.busy_us <= found.gpu_time_us + 1e-6
+    assert 0 <= found.gpu_busy_pct <= 100
+
+
+def test_the_block_of_the_notes_has_its_three_classes() -> None:
+    found = table(attention_block())
+    classes = {row.name.partition("<")[0].rpartition(":")[2]: row.kernel_class for row in found.kernels}
+    assert classes == {
+        "ampere_sgemm_128x128_nn": "large_core",
+        "ampere_sgemm_32x32_sliced1x4_tn": "small_frequent",
+        "ampere_sgemm_64x64_nn": "medium_auxiliary",
+        "softmax_warp_forward": "reduction",
+    }
+    assert (found.tensor_core_share_pct, found.tensor_cores_unknown_pct) == (0.0, 0.0)
