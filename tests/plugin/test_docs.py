@@ -127,7 +127,7 @@ def test_the_calls_have_the_keywords_of_the_facade() -> None:
 def test_the_call_of_static_has_the_keywords_of_the_facade() -> None:
     [call] = [
         node
-        for node in ast.walk(ast.parse(fences(page("docs/how-to/static.md"), "python")[1]))
+        for node in ast.walk(ast.parse(fences(page("docs/how-to/compile_without_a_gpu.md"), "python")[1]))
         if isinstance(node, ast.Call)
     ]
     shown = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg}
@@ -140,7 +140,7 @@ def test_the_call_of_static_has_the_keywords_of_the_facade() -> None:
 
 
 def test_the_suite_is_the_one_that_init_writes() -> None:
-    assert fences(page("docs/how-to/init.md"), "python") == [packaged("test_perf_example.py.txt")]
+    assert fences(page("docs/how-to/start_a_suite.md"), "python") == [packaged("test_perf_example.py.txt")]
 
 
 def test_every_room_is_on_the_map() -> None:

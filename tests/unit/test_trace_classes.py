@@ -160,7 +160,7 @@ def test_classes_do_not_depend_on_how_fast_the_gpu_is() -> None:
 
 
 def test_the_page_has_the_thresholds_of_the_code() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "trace.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "trace_a_call.md").read_text(encoding="utf-8")
     told = {
         name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", page, re.MULTILINE)
     }

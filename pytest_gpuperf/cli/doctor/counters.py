@@ -23,7 +23,7 @@ PERFMON_DRIVER = 565
 
 ALLOW = (
     "echo options nvidia NVreg_RestrictProfilingToAdminUsers=0 | sudo tee /etc/modprobe.d/gpuperf.conf, then "
-    "reboot; in a container --cap-add=SYS_ADMIN (see docs/how-to/ci.md for what each opens)"
+    "reboot; in a container --cap-add=SYS_ADMIN (see docs/how-to/run_in_ci.md for what each opens)"
 )
 
 NCU_NEEDS_CUDA = (((2025, 3), 13), ((2022, 4), 12))
