@@ -1,7 +1,7 @@
 """What was measured, as plain data: typed, immutable, serialisable, with units in the names.
 
 An instrument returns these, a verdict and a report read them, and a run file (`run.json`) is one
-[`Run`][pytest_gpuperf.records.Run] written as JSON. Nothing here touches a GPU.
+`Run` written as JSON. Nothing here touches a GPU.
 """
 
 from pytest_gpuperf.records.base import Record

@@ -68,7 +68,7 @@ def read_report(
         names: Raw metric names to read; None reads all, which are thousands after `--set full`.
         rules: Whether to read the results of ncu's rules, too.
         search: Folders to look for `ncu_report` in where the package is not installed, as
-            [`ncu_python_dirs`][pytest_gpuperf.measure.ncu.ncu_report_reader.ncu_python_dirs] gives them.
+            `ncu_python_dirs` gives them.
 
     Raises:
         GpuperfError: There is no such file, no kernel in it, a kernel in it is damaged, or there is no
