@@ -23,8 +23,8 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics import METRICS, ncu_metric_names
 from pytest_gpuperf.metrics.chips import CHIPS
 from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
-from pytest_gpuperf.processes.plan import PassFolder
 from pytest_gpuperf.records import SanitizerResult
+from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.settings.options import OPTIONS
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.static.kernel import SOURCE
-from pytest_gpuperf.processes.plan import PassFolder
 from pytest_gpuperf.records import (
     NO_GPU,
     RUN_SCHEMA,
@@ -32,10 +31,11 @@ from pytest_gpuperf.records import (
     TestRecord,
 )
 from pytest_gpuperf.records.baseline import Baseline
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.json_files import write_files
+from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.runs import RunStore, encode_run, newest_recordings, recording_path
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.session.base_instruments import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable

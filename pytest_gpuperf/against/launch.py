@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest_gpuperf
 from pytest_gpuperf.against import start
 from pytest_gpuperf.against.messages import Plan
 from pytest_gpuperf.errors import GpuperfError
@@ -151,6 +150,6 @@ def _program(folder: Path) -> Path:
     """
     if not folder.exists():
         folder.mkdir()
-        (folder / "pytest_gpuperf").symlink_to(Path(pytest_gpuperf.__file__).parent.resolve())
+        (folder / "pytest_gpuperf").symlink_to(Path(__file__).resolve().parents[1])
         shutil.copy(start.__file__, folder / "__main__.py")
     return folder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.against.messages import SessionEnd
-from pytest_gpuperf.processes.processes import end_group
+from pytest_gpuperf.processes.signals import end_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

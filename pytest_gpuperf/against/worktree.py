@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from pytest_gpuperf.against.git import Commit, GitError, Repository
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.processes.processes import signals_held_off
+from pytest_gpuperf.processes.signals import signals_held_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

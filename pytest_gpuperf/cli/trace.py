@@ -21,7 +21,7 @@ from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.records.file_kinds import kind_of
 from pytest_gpuperf.records.json_files import show_path, write_files
 from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.session.marker import check_regex
+from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from pytest_gpuperf.settings import options
 __all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "ncu"]
 
 FIRST_ON_PATH = sys.path[0] if sys.path else ""
-"""What Python has put there, before pytest adds folders of tests: the working directory for `python -m`."""
+"""The first import folder before pytest adds those of tests: the working directory for `python -m`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if options.is_enabled(config):
         from pytest_gpuperf.plugin.hooks import activate
 
-        activate(config)
+        activate(config, FIRST_ON_PATH)
     else:
         options.refuse_without_gpuperf(config)
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.plugin.kernel_facade import KernelFacade
-from pytest_gpuperf.session.base_instruments import Reference
+from pytest_gpuperf.records.call import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -22,8 +22,13 @@ SESSION = pytest.StashKey[Session]()
 FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
 
 
-def activate(config: pytest.Config) -> None:
-    """Check the options, and wait for tests that measure."""
+def activate(config: pytest.Config, first_on_path: str) -> None:
+    """Check the options, and wait for tests that measure.
+
+    Args:
+        config: pytest's.
+        first_on_path: The first import folder before pytest added those of tests.
+    """
     option = config.option
     spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
     if spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput"):
@@ -31,7 +36,7 @@ def activate(config: pytest.Config) -> None:
             "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
             "run --gpuperf without -n (or with -n 0)"
         )
-    settings = Settings.from_config(config)
+    settings = Settings.from_config(config, first_on_path)
     child = settings.profiling_pass or settings.sanitizing_pass
     if child is not None:
         from pytest_gpuperf.session.profiling import prepare_child

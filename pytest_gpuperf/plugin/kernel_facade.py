@@ -11,9 +11,9 @@ from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.measure.static.compile import compile_static
 from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
 from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_launches
-from pytest_gpuperf.session.base_instruments import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest_gpuperf
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,7 +21,7 @@ def ask_apart(module: str, question: bytes) -> subprocess.CompletedProcess[bytes
     # The package, which has to be this one and no other version, may be on the path only through pytest's
     # `pythonpath`. Once it is found its folder comes last, and the working directory not at all, for either
     # may hold modules named as those of the standard library.
-    package = str(Path(pytest_gpuperf.__file__).parent.parent)
+    package = str(Path(__file__).parents[2])
     search_path = (
         "import sys, typing; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; import pytest_gpuperf; "
         "sys.path.append(sys.path.pop(0))"

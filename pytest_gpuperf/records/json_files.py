@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.processes.processes import signals_held_off
+from pytest_gpuperf.processes.signals import signals_held_off
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
@@ -10,7 +11,7 @@ from pytest_gpuperf.errors import GpuperfError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.session.base_instruments import Call
+    from pytest_gpuperf.records.call import Call
 
 Launch = TypeVar("Launch")
 
@@ -70,3 +71,15 @@ def check_launches(value: object, where: str) -> Launches:
         f"launches={value!r} {where}",
         expected="'all', 'first', 'last', or the index of a launch: from 0 on, or from -1 back",
     )
+
+
+def check_regex(regex: str, where: str) -> None:
+    """Refuse a broken regex before anything runs."""
+    try:
+        re.compile(regex)
+    except re.error as error:
+        raise GpuperfError(
+            f"the kernel regex {regex!r} {where} is broken: {error}",
+            expected="a Python regex",
+            next_step="escape characters such as ( [ * + with a backslash",
+        ) from None

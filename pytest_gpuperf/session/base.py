@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.judge.result import TestVerdict
     from pytest_gpuperf.records import Environment, Run, SanitizerResult
+    from pytest_gpuperf.report.publish import Summary
     from pytest_gpuperf.session.base_instruments import Instruments
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
@@ -258,13 +259,28 @@ class Session:
         """
         from pytest_gpuperf.report.publish import write_markdown
 
-        write_markdown(self)
+        write_markdown(self._summary(), self.settings.markdown)
 
     def report(self, terminal: TerminalReporter) -> None:
         """Write the summary to the terminal, and GitHub's annotations."""
         from pytest_gpuperf.report.publish import publish
 
-        publish(self, terminal)
+        publish(self._summary(), terminal)
+
+    def _summary(self) -> Summary:
+        from pytest_gpuperf.report.publish import Summary
+
+        return Summary(
+            results=self.results,
+            environment=self.environment,
+            replayed_from=self.replayed_from,
+            counters_unavailable=self.counters_unavailable,
+            updated=self.updated,
+            notices=self.notices,
+            expected_failures=self.expected_failures,
+            lines=self.lines,
+            root=self.settings.root,
+        )
 
     def _hints(self, nodeid: str) -> Hints:
         quoted = shlex.quote(nodeid)

@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     import torch
 
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
+    from pytest_gpuperf.records.call import Call, Reference
     from pytest_gpuperf.records.selection import Selection
-
-
-@dataclass(frozen=True)
-class Call:
-    """A callable with its arguments, and the place in a run that its measurements have."""
-
-    nodeid: str
-    label: str
-    fn: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-
-    def __call__(self) -> Any:
-        """Call it."""
-        return self.fn(*self.args, **self.kwargs)
-
-    def __str__(self) -> str:
-        """How messages name it."""
-        name = getattr(self.fn, "__name__", type(self.fn).__name__)
-        return name if self.label == "main" else f"{name} ({self.label})"
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What a callable's output is compared with, and how strictly."""
-
-    expected: Any
-    """A callable that takes the same arguments, or tensors."""
-    rtol: float | None = None
-    atol: float | None = None
-    equal_nan: bool = False
-    mutates: bool | Collection[int | str] = ()
-    """Positions or names of the arguments that the callable may write."""
 
 
 class Instruments(Protocol):

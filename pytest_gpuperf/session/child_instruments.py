@@ -21,8 +21,8 @@ from pytest_gpuperf.records.trace import KERNEL_CLASSES
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import StaticKernel, TimingMode
+    from pytest_gpuperf.records.call import Call, Reference
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call, Reference
 
 WARM_UP_CALLS = 3
 """Compilation and autotuning happen in the first, lazy initialisation in the next."""

@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.ncu.ncu import NO_NCU, find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
-from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingSession, timestamp
 from pytest_gpuperf.session.progress import Progress, WaitingLine
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.ncu.ncu import Ncu
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import Environment, GpuInfo, Timing
-    from pytest_gpuperf.session.base_instruments import Call
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
@@ -206,10 +206,11 @@ class LiveSession(KeepingSession):
             return
         from pytest_gpuperf.against.candidate import Candidate
         from pytest_gpuperf.against.launch import Invocation
-        from pytest_gpuperf.plugin.entry import FIRST_ON_PATH
 
         tests = [Candidate(state.nodeid, paths[state.nodeid], self.tolerance_pct(state)) for state in states]
-        invocation = Invocation(arguments, cwd, self.settings.root, self.settings.mode, FIRST_ON_PATH)
+        invocation = Invocation(
+            arguments, cwd, self.settings.root, self.settings.mode, self.settings.first_on_path
+        )
         make_state_folder(self.runs.folder.parent)
         what = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'} against {self._paired.commit}"
         with Progress(reporter, what) as progress:

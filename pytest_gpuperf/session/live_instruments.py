@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.measure import correctness
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.session.marker import check_regex
+from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
+    from pytest_gpuperf.records.call import Call, Reference
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call, Reference
 
 LOOKS = 3
 """Of a time that differs from its baseline: a disturbance is gone by then, a change is not."""

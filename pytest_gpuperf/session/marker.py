@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
-from pytest_gpuperf.records.selection import check_launches
+from pytest_gpuperf.records.selection import check_launches, check_regex
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.limits import Limit
@@ -74,18 +73,6 @@ class Marker:
             preset=_preset(values.get("preset"), item.nodeid),
             metrics=tuple(dict.fromkeys(metrics)),
         )
-
-
-def check_regex(regex: str, where: str) -> None:
-    """Refuse a broken regex before anything runs."""
-    try:
-        re.compile(regex)
-    except re.error as error:
-        raise GpuperfError(
-            f"the kernel regex {regex!r} {where} is broken: {error}",
-            expected="a Python regex",
-            next_step="escape characters such as ( [ * + with a backslash",
-        ) from None
 
 
 def _regex(kernels: object, nodeid: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.processes.plan import Event, PassFolder
+from pytest_gpuperf.records.passes import Event, PassFolder
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildSession
 
 if TYPE_CHECKING:

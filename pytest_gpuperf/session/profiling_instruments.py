@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.processes.plan import Event, PassFolder
+from pytest_gpuperf.records.passes import Event, PassFolder
 from pytest_gpuperf.session.child_instruments import ChildInstruments
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Profile, Timing
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call
 
 NOT_IN_RANGE_NAMES = re.compile(r'[^ -~]|"')
 """Not ASCII, or what ncu's CSV puts around a name."""

@@ -12,7 +12,7 @@ from pytest_gpuperf.measure.ncu.combine import combine
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.static.kernel import kernels_of
 from pytest_gpuperf.records import Correctness, Profile, Timing, Trace, WarmUp
-from pytest_gpuperf.session.marker import check_regex
+from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_gpuperf.records import KernelProfile, Run, StaticKernel, TestRecord
+    from pytest_gpuperf.records.call import Call, Reference
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call, Reference
 
 Part = TypeVar("Part")
 

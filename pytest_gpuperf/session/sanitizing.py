@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.session.child import ChildSession
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ import pytest
 
 from pytest_gpuperf.measure.sanitizer.marker_launcher import MarkerLauncher
 from pytest_gpuperf.measure.sanitizer.markers import marker_name
-from pytest_gpuperf.processes.plan import Event, PassFolder
 from pytest_gpuperf.records import WarmUp
+from pytest_gpuperf.records.passes import Event, PassFolder
 from pytest_gpuperf.session.child_instruments import ANY_NUMBER, ChildInstruments
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Correctness, Profile, Timing, Trace
+    from pytest_gpuperf.records.call import Call, Reference
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call, Reference
 
 
 class Marks:

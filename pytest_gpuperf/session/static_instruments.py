@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.records import Correctness, Profile, StaticKernel, Timing, Trace, WarmUp
+    from pytest_gpuperf.records.call import Call, Reference
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call, Reference
 
 
 class StaticInstruments:

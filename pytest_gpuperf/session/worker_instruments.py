@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.messages import Answer, Command
     from pytest_gpuperf.records import Timing, TimingMode, WarmUp
-    from pytest_gpuperf.session.base_instruments import Call
+    from pytest_gpuperf.records.call import Call
 
 
 class Block(Protocol):

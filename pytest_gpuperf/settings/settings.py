@@ -56,6 +56,8 @@ class Settings:
     markdown: Path | None
     root: Path
     """pytest's rootdir; run files go below it."""
+    first_on_path: str
+    """The first import folder before pytest added those of tests; the working directory under `python -m`."""
     profiling_pass: Path | None
     """In the child under ncu: the folder of its plan."""
     worker: Path | None
@@ -66,8 +68,12 @@ class Settings:
     """All options of the command line, also pytest's and other plugins', by `dest`."""
 
     @classmethod
-    def from_config(cls, config: pytest.Config) -> Settings:
+    def from_config(cls, config: pytest.Config, first_on_path: str = "") -> Settings:
         """Read and check the options of this run.
+
+        Args:
+            config: pytest's.
+            first_on_path: The first import folder before pytest added those of tests.
 
         Raises:
             pytest.UsageError: An option has a value it cannot have.
@@ -104,6 +110,7 @@ class Settings:
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
             markdown=Path(markdown) if markdown else None,
             root=config.rootpath,
+            first_on_path=first_on_path,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
             worker=Path(worker) if worker else None,
             sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,

@@ -20,9 +20,9 @@ from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.ncu.ncu import find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import PRESETS
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.session.base_instruments import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,7 +160,7 @@ from pytest_gpuperf.measure.counters.in_process import InProcessCounters
 from pytest_gpuperf.records.selection import Selection
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.session.base_instruments import Call
+from pytest_gpuperf.records.call import Call
 x = torch.randn(64, 64, device="cuda")
 try:
     print(InProcessCounters(gpu_info(), "gh100").lookup(
@@ -186,7 +186,7 @@ from pytest_gpuperf.records.selection import Selection
 from pytest_gpuperf.measure.cupti.binding import cupti
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.session.base_instruments import Call
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.measure.timing.timer import Timer
 DRIVER_API = 1
 gpu, seen, subscriber = gpu_info(), [], ctypes.c_void_p()

@@ -18,7 +18,7 @@ import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
 import pytest_gpuperf.session.live_instruments as instruments
 import pytest_gpuperf.measure.counters.profiling_pass as profiling_pass
 from fake_cupti import activity, recording
-from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.records import GpuInfo
 

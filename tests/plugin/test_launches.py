@@ -11,8 +11,8 @@ from pytest_gpuperf.measure.counters.choosing import choose
 from pytest_gpuperf.measure.ncu.combine import combine
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.selection import Launches, Selection, check_launches
-from pytest_gpuperf.session.base_instruments import Call
 from run_builders import record, run, timing
 
 if TYPE_CHECKING:

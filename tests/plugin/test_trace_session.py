@@ -14,9 +14,9 @@ from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.runs import encode_run, load_run
 from pytest_gpuperf.report.junit import properties
-from pytest_gpuperf.session.base_instruments import Call
 from pytest_gpuperf.session.child_instruments import ChildInstruments
 from run_builders import NODEID, gate_of, profile, record, run, timing
 from trace_builders import BLOCK

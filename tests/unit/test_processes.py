@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from pytest_gpuperf.processes.processes import end_group, ended_in_order, signals_held_off
+from pytest_gpuperf.processes.signals import end_group, ended_in_order, signals_held_off
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     program = (
         "import os, signal, time\n"
-        f"from pytest_gpuperf.processes.processes import ended_in_order, signals_held_off\n{program}"
+        f"from pytest_gpuperf.processes.signals import ended_in_order, signals_held_off\n{program}"
     )
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
 

@@ -15,9 +15,9 @@ from pytest_gpuperf.measure.counters.choosing import Wanted
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.ncu import find_ncu
 from pytest_gpuperf.metrics.presets import PRESETS
-from pytest_gpuperf.processes.plan import PassFolder
+from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.session.base_instruments import Call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

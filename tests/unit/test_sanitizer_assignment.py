@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.measure.sanitizer.log_reader import Report, Said
 from pytest_gpuperf.measure.sanitizer.markers import marker_name
-from pytest_gpuperf.processes.plan import Event
+from pytest_gpuperf.records.passes import Event
 
 A, B, C = "t.py::a", "t.py::b", "t.py::c"
 

@@ -10,8 +10,8 @@ import pytest
 from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
-from pytest_gpuperf.processes.plan import PassFolder
 from pytest_gpuperf.records import SanitizerResult
+from pytest_gpuperf.records.passes import PassFolder
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures" / "sanitizer"
 

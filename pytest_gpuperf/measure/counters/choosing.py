@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call
 
 
 @dataclass(frozen=True)

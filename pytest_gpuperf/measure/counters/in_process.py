@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.choosing import Wanted
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import GpuInfo
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call
 
 BY_CUPTI = (
     f"{NO_NCU}: CUPTI has read the counters, in the process of the tests and with the caches as they were"

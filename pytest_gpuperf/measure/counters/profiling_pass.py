@@ -17,8 +17,8 @@ from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
 from pytest_gpuperf.measure.ncu.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
 from pytest_gpuperf.measure.ncu.ncu_messages import explain
 from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
-from pytest_gpuperf.processes.plan import PassFolder, Plan
 from pytest_gpuperf.records import Profile
+from pytest_gpuperf.records.passes import PassFolder, Plan
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, KeptTest
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base_instruments import Call
 
 
 class ProfilingPass:

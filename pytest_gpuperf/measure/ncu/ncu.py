@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.processes.processes import end_group
+from pytest_gpuperf.processes.signals import end_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -21,7 +21,7 @@ from pytest_gpuperf.measure.ncu.weights import weight_names
 from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
-from pytest_gpuperf.session.marker import check_regex
+from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
     import os

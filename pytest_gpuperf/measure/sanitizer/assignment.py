@@ -14,7 +14,7 @@ from pytest_gpuperf.records import SanitizerHit
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from pytest_gpuperf.processes.plan import Event
+    from pytest_gpuperf.records.passes import Event
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 

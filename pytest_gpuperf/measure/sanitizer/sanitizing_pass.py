@@ -16,8 +16,8 @@ from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.messages import explain
 from pytest_gpuperf.measure.sanitizer.tool import environment
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
-from pytest_gpuperf.processes.plan import PassFolder, Plan
 from pytest_gpuperf.records import SanitizerResult
+from pytest_gpuperf.records.passes import PassFolder, Plan
 from pytest_gpuperf.settings.settings import SANITIZING_PASS_ENV
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.sanitizer.assignment import Hits
     from pytest_gpuperf.measure.sanitizer.tool import Sanitizer
-    from pytest_gpuperf.processes.plan import Event
+    from pytest_gpuperf.records.passes import Event
 
 PROCESSES = 10
 """At the most: each costs the import of torch and the start of CUDA."""

@@ -16,7 +16,7 @@ from pytest_gpuperf.measure.trace.classes import class_shares_pct, classify
 from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.measure.trace.kernel_names import tensor_cores_of
 from pytest_gpuperf.records import Trace, TracedKernel
-from pytest_gpuperf.session.marker import check_regex
+from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
