@@ -23,7 +23,9 @@ def test_without_the_flag_nothing_heavy_is_imported(pytester: pytest.Pytester) -
             assert [name for name in {HEAVY!r} if name in sys.modules] == []
         """
     )
-    pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:hypothesispytest").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(
+        "-p", "no:xdist", "-p", "no:hypothesispytest", "-p", "no:inline_snapshot"
+    ).assert_outcomes(passed=1)
 
 
 START = """
