@@ -14,8 +14,8 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing.graph import SLEEP_CYCLES_PER_US
-from pytest_gpuperf.plugin.benchmark_timer import gpu_clock
 from pytest_gpuperf.plugin import benchmark_timer
+from pytest_gpuperf.plugin.benchmark_timer import gpu_clock
 
 EVENT_US = 1.0
 
