@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TracedKernel,
         WarmUp,
     )
+    from pytest_gpuperf.report.frame import to_frame
 
 __all__ = [
     "BreakEven",
@@ -48,6 +49,7 @@ __all__ = [
     "combine",
     "occupancy",
     "read_report",
+    "to_frame",
 ]
 
 _HOMES = {
@@ -60,6 +62,7 @@ _HOMES = {
     "combine": "measure.ncu.combine",
     "occupancy": "measure.device.occupancy",
     "read_report": "measure.ncu.report_file",
+    "to_frame": "report.frame",
 }
 
 

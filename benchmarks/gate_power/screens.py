@@ -219,7 +219,7 @@ def _gate(
 def _at(timing: Timing, mhz: float) -> float:
     if not mhz or timing.clock_model is None:
         return timing.time_us
-    return trimmed_mean(normalise_blocks(timing, timing.clock_model, mhz))
+    return trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, timing.clock_model, mhz))
 
 
 def _run(process: int) -> Run:

@@ -14,8 +14,8 @@ from pytest_gpuperf.against.messages import Collected, Compare, Started
 from pytest_gpuperf.against.turns import Turns
 from pytest_gpuperf.against.worker import PATIENCE_S, LostError, Worker
 from pytest_gpuperf.against.worktree import old_tree
-from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.processes.signals import ended_in_order, signals_held_off
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.statistics.decision import Thresholds
 

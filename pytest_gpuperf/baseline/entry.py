@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.judge.compare import chosen_otherwise, is_exact
-from pytest_gpuperf.judge.result import show_pair, show_value
 from pytest_gpuperf.records.baseline import same_quantity
+from pytest_gpuperf.records.change import show_pair, show_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

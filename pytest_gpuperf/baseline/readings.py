@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.baseline.rounding import round_counter
 from pytest_gpuperf.judge.compare import chosen_otherwise, distinct_kernels, is_near_exact
-from pytest_gpuperf.records.baseline import round_counter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

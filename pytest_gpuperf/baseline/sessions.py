@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_gpuperf.records.baseline import TIME_DIGITS, TimeSession, round_to_digits
+from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
+from pytest_gpuperf.records.baseline import TimeSession
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
@@ -110,7 +111,7 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
         return session
     session["clock_model"] = _as_json(model)
     if clock:
-        normalised = trimmed_mean(normalise_blocks(timing, model, reference_mhz))
+        normalised = trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, reference_mhz))
         session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
     return session
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
+from pytest_gpuperf.baseline.rounding import round_counter
 from pytest_gpuperf.baseline.sessions import merged_time, told
 from pytest_gpuperf.judge.compare import chosen_otherwise, compare, distinct_kernels
 from pytest_gpuperf.measure.static.kernel import SOURCE
-from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, round_counter, same_quantity
+from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, same_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

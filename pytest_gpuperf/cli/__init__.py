@@ -20,7 +20,7 @@ from pytest_gpuperf.cli.plot import plot
 from pytest_gpuperf.cli.recording import recording
 from pytest_gpuperf.cli.trace import trace
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.change import printable
 
 
 class _UserError(click.ClickException):

@@ -11,6 +11,7 @@ import click
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.report.frame import to_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def _csv(run: Run) -> bytes:
-    return run.to_frame().to_csv(index=False, lineterminator="\n").encode()
+    return to_frame(run).to_csv(index=False, lineterminator="\n").encode()
 
 
 def _json(run: Run) -> bytes:
     # Fifteen digits are the most that pandas writes.
-    text = run.to_frame().to_json(orient="records", date_format="iso", double_precision=15, indent=1)
+    text = to_frame(run).to_json(orient="records", date_format="iso", double_precision=15, indent=1)
     return text.encode() + b"\n"
 
 
 def _parquet(run: Run) -> bytes:
     if importlib.util.find_spec("pyarrow") is None:
         raise GpuperfError("parquet needs pyarrow, which is not installed", next_step="pip install pyarrow")
-    return run.to_frame().to_parquet(index=False, engine="pyarrow")
+    return to_frame(run).to_parquet(index=False, engine="pyarrow")
 
 
 def _pytest_benchmark(run: Run) -> bytes:

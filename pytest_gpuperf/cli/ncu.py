@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.cli.output import terminal
-from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.presets import PRESETS
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,8 @@ import click
 
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.measure.trace.recorded import classify_again
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.settings.pytest_config import find_config
 
@@ -54,7 +55,7 @@ class Project:
 
     def load(self, ref: str | None) -> Run:
         """The run or recording that `ref` names, the newest for None."""
-        return load_run(self.find(ref))
+        return classify_again(load_run(self.find(ref)))
 
 
 def echo(text: str) -> None:

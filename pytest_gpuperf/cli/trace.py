@@ -17,7 +17,8 @@ from pytest_gpuperf.cli.output import terminal
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.measure.trace.recorded import classify_again
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.file_kinds import kind_of
 from pytest_gpuperf.records.json_files import show_path, write_files
 from pytest_gpuperf.records.runs import load_run
@@ -138,7 +139,7 @@ def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
     def load(run_ref: str | None) -> Run:
         nonlocal path
         path = project.find(run_ref)
-        return load_run(path)
+        return classify_again(load_run(path))
 
     choice = choose(ref, load)
     found = [

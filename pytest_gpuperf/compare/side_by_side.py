@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.compare.choosing import Choice, Entry
     from pytest_gpuperf.compare.names import Name
-    from pytest_gpuperf.judge.result import Change
     from pytest_gpuperf.records import MetricValue
+    from pytest_gpuperf.records.change import Change
 
 USUAL = (
     "time_us",

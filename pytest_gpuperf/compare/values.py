@@ -13,9 +13,9 @@ from pytest_gpuperf.records.trace import TRACE_UNITS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.judge.result import Change
     from pytest_gpuperf.metrics.metric import Better
     from pytest_gpuperf.records import Measurement, MetricValue
+    from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
 """The row that says how times were taken."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf import metrics as catalogue
-from pytest_gpuperf.judge.result import Change
 from pytest_gpuperf.metrics import Tier
+from pytest_gpuperf.records.change import Change
 from pytest_gpuperf.records.trace import EXACT_FIGURES
 
 if TYPE_CHECKING:

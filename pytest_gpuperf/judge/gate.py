@@ -161,7 +161,7 @@ class Gate:
         time_us, error = timing.time_us, 0.0
         blocks: Sequence[float] = timing.blocks_us
         if model is not None:
-            blocks = normalise_blocks(timing, model, at_mhz)
+            blocks = normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, at_mhz)
             time_us = trimmed_mean(blocks)
             error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
         if len(blocks) >= ENOUGH_BLOCKS:

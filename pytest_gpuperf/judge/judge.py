@@ -9,7 +9,7 @@ from pytest_gpuperf.judge.compare import compare
 from pytest_gpuperf.judge.explain import explain_lines
 from pytest_gpuperf.judge.limits import check_limit, parse_limits
 from pytest_gpuperf.judge.paired_time import compare_paired
-from pytest_gpuperf.judge.result import Finding, Status, TestVerdict, show_pair
+from pytest_gpuperf.judge.result import Finding, Status, TestVerdict
 from pytest_gpuperf.judge.wording import (
     autotuned_otherwise,
     explanation,
@@ -18,6 +18,7 @@ from pytest_gpuperf.judge.wording import (
     time_line,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline
+from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.compare import Comparison
     from pytest_gpuperf.judge.gate import Gate, TimeComparison
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.judge.result import Change
     from pytest_gpuperf.records import Measurement, MetricValue, TestRecord, TimingMode
     from pytest_gpuperf.records.baseline import TestBaseline
+    from pytest_gpuperf.records.change import Change
 
 EXPLAINED = (Status.REGRESSED, Status.LIMIT)
 """What the diagnosis is shown below."""

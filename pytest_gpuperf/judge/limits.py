@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import Status, show_pair, show_value
+from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics.presets import metrics_of
+from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.gate import TimeComparison
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.judge.result import Change
     from pytest_gpuperf.records import Measurement, Run, TestRecord
     from pytest_gpuperf.records.baseline import TestBaseline
+    from pytest_gpuperf.records.change import Change
 
 
 def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | None]:

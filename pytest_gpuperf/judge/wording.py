@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.compare import negligible
-from pytest_gpuperf.judge.result import show_pair, show_value
+from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.compare import Comparison
     from pytest_gpuperf.judge.gate import TimeComparison
-    from pytest_gpuperf.judge.result import Change
     from pytest_gpuperf.records import Measurement, Timing, TimingMode
     from pytest_gpuperf.records.baseline import TimeBaseline
+    from pytest_gpuperf.records.change import Change
 
 MOVED_PCT = 1.0
 """A raw time that moves by more, while the normalised one and the work do not, shows that the machine did."""

@@ -13,6 +13,7 @@ from pytest_gpuperf.metrics.metric import Combining, Metric, Source, Tier
 from pytest_gpuperf.metrics.occupancy import OCCUPANCY
 from pytest_gpuperf.metrics.speed import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
+from pytest_gpuperf.records.counters import WORDS, is_raw_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,18 +45,11 @@ METRICS: Mapping[str, Metric] = {
 """All short metrics by name. `kernels` is in combined rows only."""
 COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
 """What a compiler knows and ncu does not tell."""
-WORDS = frozenset({"occupancy_limiter", "tensor_instructions", "copy_instructions"})
-"""Metrics whose values are words."""
 
 
 def get(name: str) -> Metric | None:
     """The metric of this short name, None where the catalogue has none."""
     return METRICS.get(name)
-
-
-def is_raw_name(name: str) -> bool:
-    """Whether a name is spelled as ncu spells its own (`dram__bytes.sum`)."""
-    return "__" in name
 
 
 def nearest(name: str, extra: Iterable[str] = ()) -> list[str]:

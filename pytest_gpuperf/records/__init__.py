@@ -11,7 +11,6 @@ from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Too
 from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
 from pytest_gpuperf.records.timing import (
     HELD_BACK,
-    ClockModel,
     Conditions,
     PairedTiming,
     Timing,
@@ -20,6 +19,7 @@ from pytest_gpuperf.records.timing import (
     WarmUp,
 )
 from pytest_gpuperf.records.trace import FusionCandidate, KernelClass, Trace, TracedKernel
+from pytest_gpuperf.statistics.clock_model import ClockModel
 
 __all__ = [
     "HELD_BACK",

@@ -1,4 +1,4 @@
-"""What a baseline file says, as typed records; how its numbers are rounded.
+"""What a baseline file says, as typed records.
 
 These types are for reading. A writer changes the JSON object itself, so that whatever a person added
 to the file stays in it.
@@ -6,13 +6,11 @@ to the file stays in it.
 
 from __future__ import annotations
 
-import math
 from pathlib import PurePosixPath
 from typing import Annotated
 
 import msgspec
 
-from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import (
     ClockModel,
@@ -26,12 +24,6 @@ from pytest_gpuperf.records import (
 
 BASELINE_SCHEMA = 1
 """Version of the baseline file. A reader refuses a newer one and leaves the file as it is."""
-
-TIME_DIGITS = 5
-"""Sessions of one code agree to some 0.02 %; four digits would be as coarse as that."""
-_RAW_DIGITS = 4
-_STATE_DIGITS = 3
-_COUNT_DIGITS = 6
 
 
 class BaselineGpu(Record, frozen=True, kw_only=True):
@@ -175,26 +167,3 @@ def suite_of(nodeid: str) -> str:
     if not suite or suite.startswith(".") or not suite.isprintable() or "\\" in suite:
         raise GpuperfError(f"the node id {nodeid!r} names no test file", expected="tests/test_x.py::test_y")
     return suite
-
-
-def round_to_digits(value: float, digits: int) -> float | int:
-    """Round to significant digits; a whole number comes back as an int, which JSON writes shorter."""
-    if value == 0:
-        return 0
-    rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
-    return int(rounded) if rounded == int(rounded) else rounded
-
-
-def round_counter(name: str, value: MetricValue) -> MetricValue | int:
-    """Round a counter as far as its tier bears: what moves from run to run keeps few digits."""
-    if isinstance(value, str):
-        return value
-    metric = catalogue.get(name)
-    if metric is None:
-        return round_to_digits(value, _RAW_DIGITS)
-    if metric.tier is catalogue.Tier.STATE:
-        rounded = round_to_digits(value, _STATE_DIGITS)
-        return round_to_digits(round(rounded, 2), _STATE_DIGITS) if metric.unit == "%" else rounded
-    if metric.tier is catalogue.Tier.EXACT and value == int(value):
-        return int(value)
-    return round_to_digits(value, _COUNT_DIGITS)

@@ -9,6 +9,14 @@ from pytest_gpuperf.records.base import Record
 MetricValue: TypeAlias = float | str
 """A counter's value: a number in the catalogue's unit, or a word (`occupancy_limiter`)."""
 
+WORDS = frozenset({"occupancy_limiter", "tensor_instructions", "copy_instructions", "compiler"})
+"""Short names of the metrics whose values are words."""
+
+
+def is_raw_name(name: str) -> bool:
+    """Return True if a name is spelled as ncu spells its own (`dram__bytes.sum`)."""
+    return "__" in name
+
 
 class KernelProfile(Record, frozen=True, kw_only=True):
     """Counters of one launch of one kernel."""

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.timing import PairedTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 RUN_SCHEMA = 1
 """Version of the run file. A reader refuses a newer one and leaves the file as it is."""
@@ -61,9 +55,3 @@ class Run(Record, frozen=True, kw_only=True):
     counters_unavailable: str = ""
     """Why the whole session has no counters; empty where it has, or where none were asked for."""
     tests: tuple[TestRecord, ...] = ()
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row for each test, label, kernel launch and metric; see `pytest_gpuperf.report.frame`."""
-        from pytest_gpuperf.report.frame import to_frame
-
-        return to_frame(self)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.counters import WORDS, is_raw_name
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
@@ -62,7 +62,7 @@ def _check_clocks(timing: Timing, nodeid: str, shown: str) -> None:
                     expected="a time above 0",
                 )
         if clocks:
-            blocks.append(tuple(normalise_blocks(timing, model)))
+            blocks.append(tuple(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model)))
     for mean_us in map(trimmed_mean, blocks if clocks else ()):
         if not 0 < mean_us < math.inf:
             raise GpuperfError(
@@ -91,5 +91,5 @@ def _numbers(test: TestRecord) -> Iterator[tuple[str, MetricValue]]:
 def _counters(metrics: Mapping[str, MetricValue]) -> Iterator[tuple[str, MetricValue]]:
     """Those that are known to be numbers; of a raw metric nothing is known."""
     for name, value in metrics.items():
-        if name not in catalogue.WORDS and catalogue.get(name) is not None:
+        if name not in WORDS and not is_raw_name(name):
             yield name, value

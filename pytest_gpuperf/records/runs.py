@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.trace.recorded import run_judged_anew
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_trace
 from pytest_gpuperf.records.json_files import decode_versioned, show_path, write_files
@@ -197,7 +196,7 @@ def _spelled(value: Any) -> Any:
 
 
 def load_run(path: Path) -> Run:
-    """Read a run file, gzipped or not; kernels of its traces have the classes that they have today.
+    """Read a run file, gzipped or not.
 
     Raises:
         GpuperfError: The file cannot be read, is no run, was written by a newer version, or holds a number
@@ -229,7 +228,7 @@ def load_run(path: Path) -> Run:
             raise GpuperfError(f"{shown} has two records of {test.nodeid}", expected="one record a test")
         seen.add(test.nodeid)
         check_numbers(test, shown)
-    return run_judged_anew(run)
+    return run
 
 
 def recording_path(baselines: Path, run: Run) -> Path:

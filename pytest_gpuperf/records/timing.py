@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.statistics.clock_model import ClockModel
 
 HELD_BACK = 0.97
 """Of the highest SM clock: what settles below this is held back by the power limit, or by heat."""
@@ -47,35 +48,6 @@ class WarmUp(Record, frozen=True, kw_only=True):
     launches: int
     steady: bool
     """False: the cap was reached before the time stopped moving."""
-
-
-class ClockModel(Record, frozen=True, kw_only=True):
-    """How the time of a call hangs on the SM clock: `t = cycles / f + fixed_us`.
-
-    The line holds for kernels bound by arithmetic, by memory and by both, where neither time nor cycles
-    hold still (fitted by `pytest_gpuperf.statistics.clock_model.fit`).
-    """
-
-    cycles: float
-    """SM cycles (microseconds times MHz) that a call spends at the SM clock."""
-    fixed_us: float
-    """Microseconds that do not hang on the SM clock: memory, mostly."""
-    reference_mhz: float
-    """The SM clock that normalised times are brought to."""
-    share_error: float = 0.0
-    """Standard error of `sm_clock_share` at the reference clock."""
-
-    def time_us(self, sm_clock_mhz: float) -> float:
-        """Microseconds a call at an SM clock in MHz."""
-        return self.cycles / sm_clock_mhz + self.fixed_us
-
-    @property
-    def sm_clock_share(self) -> float:
-        """Share of the time, from 0 to 1, that hangs on the SM clock.
-
-        Near 1 where compute or latency bounds the kernel, near 0 where memory does.
-        """
-        return self.cycles / self.reference_mhz / self.time_us(self.reference_mhz)
 
 
 class Timing(Record, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.kernel_data import csv_text, json_text
 from pytest_gpuperf.report.layout import Column, lay_out, wrapped
 from pytest_gpuperf.report.markup import as_code, document, literal, table

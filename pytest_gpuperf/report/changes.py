@@ -8,8 +8,8 @@ import msgspec
 
 from pytest_gpuperf.judge.compare import compare
 from pytest_gpuperf.judge.explain.explain import diagnose_kernel
-from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.judge.wording import time_line
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

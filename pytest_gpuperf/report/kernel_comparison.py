@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.result import printable, show_pair
 from pytest_gpuperf.measure.ncu.combine import combine_both
 from pytest_gpuperf.measure.ncu.comparison import changes, pair_up, visibly_worse
 from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records.change import printable, show_pair
 from pytest_gpuperf.report.kernel_table import NAME_COLUMNS, launch_name, show_duration, show_metric
 from pytest_gpuperf.report.layout import INDENT, Column, cut_middle, lay_out, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.judge.result import Change
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel
     from pytest_gpuperf.records import MetricValue
+    from pytest_gpuperf.records.change import Change
 
 MOVERS_SHOWN = 8
 """So many metrics of a pair are shown unless a preset asks for its own."""

@@ -15,9 +15,9 @@ from pytest_gpuperf.measure.ncu.ncu_rules import by_speedup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_gpuperf.judge.result import Change
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel
     from pytest_gpuperf.records import MetricValue
+    from pytest_gpuperf.records.change import Change
 
 EFFECTS = {True: "worse", False: "better", None: ""}
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

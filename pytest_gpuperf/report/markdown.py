@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_gpuperf.judge.result import Status, printable
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.markup import as_code, literal
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (

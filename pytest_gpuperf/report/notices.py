@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.result import Status, printable
+from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.static.kernel import is_static
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.rows import split_names
 
 if TYPE_CHECKING:

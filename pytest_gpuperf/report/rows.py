@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.result import Status, printable
+from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.static.kernel import NO_INSTRUCTIONS, is_static
 from pytest_gpuperf.metrics import top_stall
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.measure.ncu.ncu_rules import by_speedup
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.kernel_table import launch_name
 from pytest_gpuperf.report.layout import wrapped
 from pytest_gpuperf.report.rows import show_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.kernel_comparison import STYLES, show_movement
 from pytest_gpuperf.report.kernel_data import EFFECTS, csv_text, json_text
 from pytest_gpuperf.report.kernel_table import show_metric

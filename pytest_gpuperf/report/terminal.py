@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.result import Status, printable
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.layout import INDENT, Column, lay_out, wrapped
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.result import printable
 from pytest_gpuperf.measure.trace.kernel_names import RETURNS
 from pytest_gpuperf.records import TracedKernel
+from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.kernel_table import show_extent
 from pytest_gpuperf.report.layout import Column, cut_middle, lay_out, wrapped
 from pytest_gpuperf.report.rows import show_time, three_digits

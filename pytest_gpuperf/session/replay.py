@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.measure.static.kernel import is_static
+from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
 from pytest_gpuperf.session.base import Session
@@ -109,7 +110,7 @@ def recorded(settings: Settings, reason: str) -> list[Run]:
         # The newest of this machine, of which a recording is none.
         recordings = None if settings.replay == "latest" else settings.baselines
         store = RunStore(settings.root / STATE_FOLDER, recordings)
-        return [load_run(store.resolve(settings.replay))]
+        return [classify_again(load_run(store.resolve(settings.replay)))]
     runs = newest_recordings(settings.baselines)
     if not runs:
         raise NoGpuError(
@@ -118,4 +119,4 @@ def recorded(settings: Settings, reason: str) -> list[Run]:
             f"{settings.baselines.name}/",
         )
     slug = runs[0].environment.gpu.slug
-    return [run for run in runs if run.environment.gpu.slug == slug]
+    return [classify_again(run) for run in runs if run.environment.gpu.slug == slug]

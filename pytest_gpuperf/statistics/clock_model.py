@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.records import ClockModel
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pytest_gpuperf.records import Timing
 
 LEAST_BLOCKS = 6
 """A line has two parameters; fewer blocks say too little of the noise around it."""
@@ -26,6 +24,35 @@ LEAST_BURSTS = 2
 MOST_SHARE_ERROR = 0.15
 """Beyond this, a clock that differs by 10 % leaves over 1.5 % of a time uncertain, more than what is looked
 for."""
+
+
+class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Time of a call as a function of the SM clock: `t = cycles / f + fixed_us`.
+
+    The line holds for kernels bound by arithmetic, by memory and by both, where neither time nor cycles
+    hold still (see `fit`).
+    """
+
+    cycles: float
+    """SM cycles (microseconds times MHz) that a call spends at the SM clock."""
+    fixed_us: float
+    """Microseconds that do not depend on the SM clock: memory, mostly."""
+    reference_mhz: float
+    """The SM clock that normalised times are brought to."""
+    share_error: float = 0.0
+    """Standard error of `sm_clock_share` at the reference clock."""
+
+    def time_us(self, sm_clock_mhz: float) -> float:
+        """Microseconds a call at an SM clock in MHz."""
+        return self.cycles / sm_clock_mhz + self.fixed_us
+
+    @property
+    def sm_clock_share(self) -> float:
+        """Share of the time, from 0 to 1, that depends on the SM clock.
+
+        Near 1 where compute or latency bounds the kernel, near 0 where memory does.
+        """
+        return self.cycles / self.reference_mhz / self.time_us(self.reference_mhz)
 
 
 def fit(
@@ -88,13 +115,18 @@ def normalise(time_us: float, mhz: float, model: ClockModel, reference_mhz: floa
     return time_us * model.time_us(_reference(model, reference_mhz)) / model.time_us(mhz)
 
 
-def normalise_blocks(timing: Timing, model: ClockModel, reference_mhz: float | None = None) -> list[float]:
-    """Each block of a timing brought to the reference clock, in microseconds.
+def normalise_blocks(
+    blocks_us: Sequence[float],
+    blocks_mhz: Sequence[float],
+    model: ClockModel,
+    reference_mhz: float | None = None,
+) -> list[float]:
+    """Bring each block of a timing to the reference clock, in microseconds.
 
     Of a timing whose blocks ran at many clocks, the mean time and the mean clock do not belong together: the
     slowest blocks are left out of the one and count in the other.
     """
-    blocks = zip(timing.blocks_us, timing.blocks_mhz, strict=True)
+    blocks = zip(blocks_us, blocks_mhz, strict=True)
     return [normalise(time_us, mhz, model, reference_mhz) for time_us, mhz in blocks]
 
 

@@ -9,10 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pytest_gpuperf.records import TimingMode
 
 
 class Outcome(str, Enum):
@@ -86,8 +82,8 @@ class Thresholds:
     """Restarts after which a paired comparison may end. Even numbers, as the sides go ahead in turn. Two
     would tell nothing: hardly any of the level may be spent that early."""
 
-    def of(self, mode: TimingMode) -> Thresholds:
-        """Those for times of a mode."""
+    def of(self, mode: str) -> Thresholds:
+        """Return the thresholds for times of a mode."""
         if mode != "host":
             return self
         return replace(self, session_sd_pct=self.host_sd_pct, widest_loss_pct=self.host_widest_loss_pct)

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.baseline import store as store_module
+from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits
 from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.baseline import round_counter, round_to_digits, suite_of
+from pytest_gpuperf.records.baseline import suite_of
 
 SLUG = "nvidia-h200"
 

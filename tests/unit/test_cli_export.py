@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import Measurement, Timing
 from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.report.frame import to_frame
 from run_builders import NODEID, measured, one_test, record, run
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def test_csv_on_standard_output_is_the_frame(project: Path) -> None:
     one = one_test(counters={"occupancy_limiter": "registers"})
     result = export(project, one, "--format", "csv")
     read = pd.read_csv(io.StringIO(result.stdout), keep_default_na=False, na_values={"value": [""]})
-    frame = one.to_frame()
+    frame = to_frame(one)
     assert list(read.columns) == list(frame.columns)
     for column in ("nodeid", "metric", "mode", "value", "unit", "text"):
         assert read[column].equals(frame[column].astype(read[column].dtype))
@@ -90,7 +91,7 @@ def test_parquet_reads_back_as_the_frame(project: Path) -> None:
     pytest.importorskip("pyarrow")
     one = one_test(counters={"occupancy_limiter": "registers", "waves": 2.0})
     assert export(project, one, "--format", "parquet", "-o", "run.parquet").exit_code == 0
-    pd.testing.assert_frame_equal(pd.read_parquet("run.parquet"), one.to_frame(), check_dtype=False)
+    pd.testing.assert_frame_equal(pd.read_parquet("run.parquet"), to_frame(one), check_dtype=False)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`Run.to_frame()`."""
+"""A run as a table: `to_frame`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.records import Conditions, Correctness, KernelProfile, Measurement, Profile, Timing
+from pytest_gpuperf.report.frame import to_frame
 from run_builders import NODEID, measured, one_test, profile, record, run, timing
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def row(frame: pd.DataFrame, metric: str, kernel: str = "") -> dict[str, object]
 
 
 def test_each_metric_of_a_test_has_a_row_with_its_unit() -> None:
-    frame = one_test(counters={"registers_per_thread": 32.0, "dram__bytes_read.sum": 7.0}).to_frame()
+    frame = to_frame(one_test(counters={"registers_per_thread": 32.0, "dram__bytes_read.sum": 7.0}))
     assert set(frame.nodeid) == {NODEID}
     units = {name: row(frame, name)["unit"] for name in ("time_us", "spread_pct", "registers_per_thread")}
     assert units == {"time_us": "us", "spread_pct": "%", "registers_per_thread": "register"}
@@ -33,7 +34,7 @@ def test_each_metric_of_a_test_has_a_row_with_its_unit() -> None:
 
 
 def test_every_row_says_which_run_it_is_from() -> None:
-    frame = one_test().to_frame()
+    frame = to_frame(one_test())
     assert set(frame.run) == {"20261120-173012-3f9a"}
     assert set(frame.gpu) == {"NVIDIA H200"}
     assert set(frame.commit) == {"c0ffee1234"}
@@ -42,13 +43,13 @@ def test_every_row_says_which_run_it_is_from() -> None:
 
 
 def test_a_time_carries_its_mode_and_a_counter_none() -> None:
-    frame = one_test(counters={"sm_throughput": 90.0}, mode="cold").to_frame()
+    frame = to_frame(one_test(counters={"sm_throughput": 90.0}, mode="cold"))
     assert row(frame, "time_us")["mode"] == "cold"
     assert row(frame, "sm_throughput")["mode"] == ""
 
 
 def test_rates_are_there_where_bytes_or_flops_were_said() -> None:
-    frame = run(record(main=Measurement(timing=timing(10.0, bytes=20_000)))).to_frame()
+    frame = to_frame(run(record(main=Measurement(timing=timing(10.0, bytes=20_000)))))
     assert row(frame, "gb_per_s")["value"] == pytest.approx(2.0)
     assert "tflop_per_s" not in set(frame.metric)
 
@@ -62,23 +63,21 @@ def test_the_state_of_the_gpu_stands_beside_the_time() -> None:
         calls_per_block=1,
         conditions=Conditions(sm_clock_mhz=1980, power_w=520.1),
     )
-    frame = run(record(main=Measurement(timing=timed))).to_frame()
+    frame = to_frame(run(record(main=Measurement(timing=timed))))
     assert row(frame, "sm_clock_mhz")["value"] == 1980
     assert row(frame, "power_w")["unit"] == "W"
 
 
 def test_launches_of_one_kernel_are_told_apart() -> None:
     kernels = tuple(KernelProfile(name="k", metrics={"waves": float(n)}) for n in range(2))
-    frame = run(
-        record(main=Measurement(profile=Profile(kernels=kernels, combined={"waves": 1.0})))
-    ).to_frame()
+    frame = to_frame(run(record(main=Measurement(profile=Profile(kernels=kernels, combined={"waves": 1.0})))))
     assert list(frame.kernel) == ["", "k", "k"]
     assert list(frame.launch.dropna()) == [0, 1]
     assert not frame.duplicated(["nodeid", "label", "kernel", "launch", "metric"]).any()
 
 
 def test_a_word_is_text_and_its_value_is_missing() -> None:
-    limiter = row(one_test(counters={"occupancy_limiter": "registers"}).to_frame(), "occupancy_limiter")
+    limiter = row(to_frame(one_test(counters={"occupancy_limiter": "registers"})), "occupancy_limiter")
     assert limiter["text"] == "registers"
     assert isinstance(limiter["value"], float)
     assert math.isnan(limiter["value"])
@@ -90,18 +89,18 @@ def test_a_word_is_text_and_its_value_is_missing() -> None:
     ids=["raised", "wrong"],
 )
 def test_what_a_failed_test_measured_is_marked(bad: Run) -> None:
-    assert bad.to_frame().failed.all()
-    assert not one_test().to_frame().failed.any()
+    assert to_frame(bad).failed.all()
+    assert not to_frame(one_test()).failed.any()
 
 
 def test_labels_of_one_test_are_kept_apart() -> None:
-    frame = run(record(old=measured(5.0), new=measured(4.0))).to_frame()
+    frame = to_frame(run(record(old=measured(5.0), new=measured(4.0))))
     times = frame[frame.metric == "time_us"].set_index("label").value
     assert times.to_dict() == {"old": 5.0, "new": 4.0}
 
 
 def test_an_empty_run_has_the_same_columns_and_types() -> None:
-    empty, full = run().to_frame(), one_test(counters={"sm_throughput": 90.0}).to_frame()
+    empty, full = to_frame(run()), to_frame(one_test(counters={"sm_throughput": 90.0}))
     assert len(empty) == 0
     assert list(empty.columns) == list(full.columns)
     numbers = ["value", "launch", "failed", "date", "dirty"]
@@ -111,12 +110,12 @@ def test_an_empty_run_has_the_same_columns_and_types() -> None:
 def test_a_difference_from_the_reference_may_be_infinite() -> None:
     wrong = Correctness(passed=False, max_abs_diff=math.inf)
     assert (
-        row(run(record(main=Measurement(correctness=wrong))).to_frame(), "max_abs_diff")["value"] == math.inf
+        row(to_frame(run(record(main=Measurement(correctness=wrong)))), "max_abs_diff")["value"] == math.inf
     )
 
 
 @given(st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text(min_size=1)))
 def test_no_counter_is_lost(counters: dict[str, MetricValue]) -> None:
-    frame = run(record(main=Measurement(profile=profile(counters)))).to_frame()
+    frame = to_frame(run(record(main=Measurement(profile=profile(counters)))))
     rows = zip(frame.metric, frame.value, frame.text, strict=True)
     assert {metric: text or value for metric, value, text in rows} == counters

@@ -9,7 +9,7 @@ import msgspec
 
 from pytest_gpuperf.cli.doctor.check import State
 from pytest_gpuperf.cli.project import Project, project_options
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

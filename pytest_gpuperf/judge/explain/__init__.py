@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from pytest_gpuperf.judge.explain.explain import diagnose_call, explain_lines
 from pytest_gpuperf.judge.explain.rules import RULES, Diagnosis, diagnose
-from pytest_gpuperf.report.changes import change_lines
 
-__all__ = ["RULES", "Diagnosis", "change_lines", "diagnose", "diagnose_call", "explain_lines"]
+__all__ = ["RULES", "Diagnosis", "diagnose", "diagnose_call", "explain_lines"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.explain.calls import evidence_of
 from pytest_gpuperf.judge.explain.rules import Diagnosis, diagnose
-from pytest_gpuperf.judge.result import printable
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.result import Change
 from pytest_gpuperf.metrics import get
+from pytest_gpuperf.records.change import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

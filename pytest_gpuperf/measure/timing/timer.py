@@ -263,7 +263,7 @@ def normalised_us(timing: Timing) -> float | None:
     model = timing.clock_model
     if model is None or not timing.sm_clock_mhz:
         return None
-    return round(trimmed_mean(normalise_blocks(timing, model)), 6)
+    return round(trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model)), 6)
 
 
 def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:

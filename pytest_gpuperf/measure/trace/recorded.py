@@ -1,7 +1,7 @@
-"""A recorded trace as the rules of today judge it.
+"""Present classes and fusion candidates for a recorded trace.
 
-What class a kernel has, and which kernels could be one, is a judgement and no measurement: like limits and
-baselines, these are the present ones in a replay. What was measured stays as it was recorded.
+Both are judgements, not measurements: like limits and baselines, a replay takes the present ones. What was
+measured stays as it was recorded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement, Run, TestRecord, Trace
 
 
-def judged_anew(trace: Trace) -> Trace:
-    """The trace with the present classes, their shares, and candidates that today could be one kernel."""
+def _classified(trace: Trace) -> Trace:
     classes = classify(trace.kernels)
     kernels = tuple(
         replace(kernel, kernel_class=found) for kernel, found in zip(trace.kernels, classes, strict=True)
@@ -34,8 +33,8 @@ def judged_anew(trace: Trace) -> Trace:
     )
 
 
-def run_judged_anew(run: Run) -> Run:
-    """The run with all of its traces so."""
+def classify_again(run: Run) -> Run:
+    """Return the run with the present kernel classes and fusion candidates in its traces."""
     return replace(run, tests=tuple(map(_test, run.tests)))
 
 
@@ -47,4 +46,4 @@ def _test(test: TestRecord) -> TestRecord:
 
 
 def _measurement(measured: Measurement) -> Measurement:
-    return measured if measured.trace is None else replace(measured, trace=judged_anew(measured.trace))
+    return measured if measured.trace is None else replace(measured, trace=_classified(measured.trace))

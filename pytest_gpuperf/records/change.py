@@ -1,0 +1,68 @@
+"""Two values of one metric and how they differ; values and names as text for a terminal or a CI log."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records.counters import MetricValue
+
+_COMMAND = re.compile(r"(?<!\S):{2,}|##\[")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One value beside its baseline."""
+
+    metric: str
+    baseline: MetricValue
+    actual: MetricValue
+    change_pct: float | None
+    """Relative change in per cent; None where the values are words or the baseline is 0."""
+    worse: bool | None
+    """None where neither direction is better."""
+
+    def __str__(self) -> str:
+        """`registers_per_thread 32 -> 40 (+25.0 %)`."""
+        change = ""
+        if self.change_pct is not None:
+            # A count of work may have moved by a thousandth of a per cent, and is shown.
+            form = "+.1f" if abs(self.change_pct) >= 0.05 else "+.1g"
+            change = f" ({self.change_pct:{form}} %)"
+        baseline, actual = show_pair(self.baseline, self.actual)
+        return f"{self.metric} {baseline} -> {actual}{change}"
+
+
+def printable(text: str) -> str:
+    """`text` on one line, without control characters and without commands for GitHub.
+
+    Names and messages come from pull requests and files. GitHub's runner takes a line that starts with `::`,
+    spaces before it left out, for a workflow command, and the older `##[` anywhere in a line.
+    """
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return _COMMAND.sub(lambda match: " ".join(match[0]), text)
+
+
+def show_value(value: MetricValue, digits: int = 3) -> str:
+    """A value with significant digits: `5.30`, `77.1`, `16777216`; whole numbers and words as they are."""
+    if isinstance(value, str):
+        return value
+    if not math.isfinite(value) or abs(value) >= 1e15 or 0 < abs(value) < 1e-4:
+        return f"{value:.{digits}g}"
+    if value == int(value):
+        return str(int(value))
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def show_pair(one: MetricValue, other: MetricValue) -> tuple[str, str]:
+    """Two values, numbers with as many digits as it takes to tell them apart."""
+    if isinstance(one, str) or isinstance(other, str):
+        return show_value(one), show_value(other)
+    digits = 3
+    while one != other and digits < 17 and float(show_value(one, digits)) == float(show_value(other, digits)):
+        digits += 1
+    return show_value(one, digits), show_value(other, digits)
