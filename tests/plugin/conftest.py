@@ -1,0 +1,36 @@
+"""Fixtures of tests that run pytest in their own process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import loaded_once
+from pytest_gpuperf.records.runs import encode_run, recording_path
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+loaded_once.load()
+
+
+@pytest.fixture
+def add_recording(pytester: pytest.Pytester) -> Callable[[Run], None]:
+    """Store a run as a recording of the project under test."""
+
+    def add(recorded: Run) -> None:
+        path = recording_path(pytester.path / "baselines", recorded)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_run(recorded))
+
+    return add
+
+
+@pytest.fixture
+def replay(add_recording: Callable[[Run], None]) -> None:
+    """A recording of `test_k.py::test_k`, so that a run without a GPU has something to replay."""
+    add_recording(run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0}))))

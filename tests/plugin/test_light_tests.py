@@ -1,0 +1,55 @@
+"""Unit tests start without the slow imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SLOW = ("torch", "triton", "scipy")
+NEED_THEM = {
+    "test_correctness.py",
+    "test_correctness_comparison.py",
+    "test_gpu_info.py",
+    "test_in_process_counters.py",
+    "test_interpreted_kernels.py",
+    "test_kept_counters.py",
+    "test_launch_facts.py",
+    "test_moderated.py",
+    "test_profiling_pass.py",
+    "test_range_profiler.py",
+    "test_recorded_blocks.py",
+    "test_static_triton.py",
+    "test_suite_encoder.py",
+    "test_suite_kernels.py",
+    "test_suite_products.py",
+    "test_timing.py",
+    "test_trace_capture.py",
+}
+"""Tests of modules that import torch, Triton or SciPy."""
+
+
+def slow_imports(*arguments: str) -> list[str]:
+    """Run pytest in a new process; return the slow modules that it has imported."""
+    code = (
+        f"import json, sys, pytest; code = pytest.main(sys.argv[1:]); "
+        f"print(json.dumps([name for name in {SLOW} if name in sys.modules])); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", code, "-q", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_test_of_limits_imports_nothing_slow() -> None:
+    assert slow_imports("tests/unit/test_limits.py") == []
+
+
+def test_unit_tests_import_torch_only_if_needed() -> None:
+    files = {path.name for path in ROOT.glob("tests/unit/test_*.py")}
+    assert files >= NEED_THEM
+    light = [f"tests/unit/{name}" for name in sorted(files - NEED_THEM)]
+    assert slow_imports("--collect-only", *light) == []
