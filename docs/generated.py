@@ -15,7 +15,6 @@ from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
 from pytest_gpuperf.judge.explain import RULES
 from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, passes_each
-from pytest_gpuperf.measure.device.occupancy import MULTIPROCESSORS
 from pytest_gpuperf.measure.sanitizer.assignment import assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.sanitizing_pass import HITS_KEPT
@@ -38,8 +37,6 @@ Found = TypeVar("Found")
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
 COUNTERS = "counter_agreement.json"
 NOT_YET = "Not measured yet.\n"
-EXAMPLE = "suites/test_square.py::test_square_triton[8192]"
-EXAMPLE_COUNTERS = ("achieved_occupancy", "duration_us", "memory_throughput", "registers_per_thread")
 
 
 def options(_: Path) -> str:
@@ -62,22 +59,24 @@ def options(_: Path) -> str:
 
 
 def metrics(_: Path) -> str:
-    """All metrics of the catalogue."""
+    """All metrics of the catalogue. The table of chips says which of them have none."""
     rows = [
         (
             f"`{metric.name}`",
             metric.unit.replace("us", "µs"),
-            metric.better,
-            metric.tier.value,
-            metric.combining.value,
-            metric.explanation,
-            f"`{metric.section}`" if metric.section else "",
+            ", ".join(filter(None, (metric.better, metric.tier.value, metric.combining.value))),
+            _explained(metric),
             _spellings(metric),
         )
         for metric in METRICS.values()
     ]
-    titles = ("name", "unit", "better", "tier", "several kernels", "what it is", "section", "read from")
-    return _table(titles, rows)
+    return _table(("name", "unit", "better, tier, several kernels", "meaning", "read from"), rows)
+
+
+def _explained(metric: Metric) -> str:
+    if metric.name.startswith("sampled."):
+        return ""  # as the stall of that name, which the page says once
+    return metric.explanation.removeprefix("share of all warp cycles spent ")
 
 
 def _spellings(metric: Metric) -> str:
@@ -87,9 +86,8 @@ def _spellings(metric: Metric) -> str:
     usual = max(filter(None, spellings), key=lambda names: len(spellings[names]), default=())
     shown = [", ".join(f"`{name}`" for name in usual)]
     for names, chips in spellings.items():
-        if names != usual:
-            instead = ", ".join(f"`{name}`" for name in names) or "unavailable"
-            shown.append(f"{instead} on {', '.join(chips)}")
+        if names and names != usual:
+            shown.append(f"{', '.join(f'`{name}`' for name in names)} on {', '.join(chips)}")
     return "; ".join(filter(None, shown))
 
 
@@ -134,19 +132,6 @@ def rules(_: Path) -> str:
     return _table(("code", "when", "threshold from"), rows)
 
 
-def baseline(root: Path) -> str:
-    """One test of a baseline file, with few of its counters."""
-    content = json.loads(
-        (root / "baselines" / "nvidia-h200" / "test_square.json").read_text(encoding="utf-8")
-    )
-    test = content["tests"][EXAMPLE]
-    measurement = test["measurements"]["main"]
-    measurement["counters"] = {name: measurement["counters"][name] for name in EXAMPLE_COUNTERS}
-    used = {measurement["counters_run"], *(session["run"] for session in measurement["time"]["sessions"])}
-    content |= {"runs": {run: content["runs"][run] for run in used}, "tests": {EXAMPLE: test}}
-    return f"```json\n{json.dumps(content, indent=2, sort_keys=True)}\n```\n"
-
-
 def _of_results(
     file: str, read: Callable[[Path], Found], show: Callable[[Found], str]
 ) -> Callable[[Path], str]:
@@ -157,30 +142,6 @@ def _of_results(
         return show(read(path)) if path.exists() else NOT_YET
 
     return text
-
-
-def multiprocessors(_: Path) -> str:
-    """What an SM of each compute capability holds."""
-    rows = [
-        (
-            f"{major}.{minor}",
-            str(sm.warps),
-            str(sm.blocks),
-            " ".join(map(str, sm.shared_memory_kib)),
-            f"{sm.block_shared_memory_bytes:,}",
-            str(sm.barriers_per_block * sm.blocks or ""),
-        )
-        for (major, minor), sm in MULTIPROCESSORS.items()
-    ]
-    titles = (
-        "compute capability",
-        "warps",
-        "blocks",
-        "shared memory, KiB",
-        "of one block at most, bytes",
-        "barriers",
-    )
-    return _table(titles, rows)
 
 
 def token_reduction(_: Path) -> str:
@@ -258,7 +219,6 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "presets": presets,
     "chips": chips,
     "rules": rules,
-    "baseline": baseline,
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
     "accuracy_hot": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "hot")),
     "accuracy_cold": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "cold")),
@@ -285,7 +245,6 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_tuned": _of_results(GATE, analysis.read, gate.tuned),
     "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
     "host_sessions": host_sessions,
-    "multiprocessors": multiprocessors,
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
 }

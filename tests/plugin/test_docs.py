@@ -12,7 +12,6 @@ import pytest
 # pytester unloads what a run has imported; Triton can be loaded only once.
 import suites.kernels.square  # noqa: F401
 from docs.update_output import Block, blocks, pages, present
-from pytest_gpuperf.cli.init.plan import packaged
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics import METRICS
@@ -101,7 +100,7 @@ def test_every_metric_is_explained() -> None:
 
 
 def test_every_verdict_is_explained() -> None:
-    verdicts = page("docs/reference/gpuperf.md").partition("## Verdicts\n")[2].partition("\n## ")[0]
+    verdicts = page("docs/reference/verdicts.md")
     assert re.findall(r"^\| `(\w+)`", verdicts, re.MULTILINE) == [status.value for status in Status]
 
 
@@ -122,25 +121,6 @@ def test_the_calls_have_the_keywords_of_the_facade() -> None:
         if "expected" in wanted:  # has no default
             wanted["expected"] = "reference"
         assert shown == wanted
-
-
-def test_the_call_of_static_has_the_keywords_of_the_facade() -> None:
-    [call] = [
-        node
-        for node in ast.walk(ast.parse(fences(page("docs/how-to/compile_without_a_gpu.md"), "python")[1]))
-        if isinstance(node, ast.Call)
-    ]
-    shown = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg}
-    parameters = inspect.signature(Gpuperf.static).parameters.values()
-    assert shown == {
-        parameter.name: repr(parameter.default)
-        for parameter in parameters
-        if parameter.default is not inspect.Parameter.empty
-    }
-
-
-def test_the_suite_is_the_one_that_init_writes() -> None:
-    assert fences(page("docs/how-to/start_a_suite.md"), "python") == [packaged("test_perf_example.py.txt")]
 
 
 def test_every_room_is_on_the_map() -> None:
