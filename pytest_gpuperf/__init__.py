@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.compare.break_even import BreakEven, break_even
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.measure.device.occupancy import Occupancy, occupancy
-    from pytest_gpuperf.measure.ncu.combine import combine
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
+    from pytest_gpuperf.metrics.combine import combine
     from pytest_gpuperf.plugin.facade import Gpuperf
     from pytest_gpuperf.records import (
         Correctness,
@@ -59,7 +59,7 @@ _HOMES = {
     "Occupancy": "measure.device.occupancy",
     "ReportKernel": "measure.ncu.report_file",
     "break_even": "compare.break_even",
-    "combine": "measure.ncu.combine",
+    "combine": "metrics.combine",
     "occupancy": "measure.device.occupancy",
     "read_report": "measure.ncu.report_file",
     "to_frame": "report.frame",

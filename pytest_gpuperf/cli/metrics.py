@@ -35,7 +35,9 @@ class _Passes:
 
 @click.command()
 @click.option("--chip", help="Names and passes on this chip: gh100, ga10x, or a compute capability, 9.0.")
-@click.option("--preset", help="Only the metrics of these presets, separated by commas.")
+@click.option(
+    "--preset", help=f"Only the metrics of these presets, separated by commas: {', '.join(PRESETS)}."
+)
 @click.option("--find", "word", help="Only metrics with this word in a name or in the explanation.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, a list of objects.")
 def metrics(chip: str | None, preset: str | None, word: str | None, as_json: bool) -> None:
@@ -152,11 +154,12 @@ def _row(metric: Metric, chip: Chip | None, passes: _Passes) -> dict[str, Any]:
         "better": metric.better,
         "tier": metric.tier.value,
         "combining": metric.combining.value,
+        "weight": metric.weight,
         "section": metric.section,
         "explanation": metric.explanation,
         "ncu": metric.requests(chip.name if chip else ""),
         "chips": _in_order(metric.chips),
-        "presets": [name for name, names in PRESETS.items() if metric.name in names],
+        "presets": metric.presets,
     }
     if chip is not None:
         row["available"] = chip.name in metric.chips

@@ -1,4 +1,4 @@
-"""The metrics that tests, limits and baselines speak of, by theme, and how ncu's raw names fill them."""
+"""The metrics that tests, limits and baselines can name, by theme, and how raw ncu values fill them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics.arithmetic import ARITHMETIC
 from pytest_gpuperf.metrics.compiled import COMPILED
-from pytest_gpuperf.metrics.fill import fill
 from pytest_gpuperf.metrics.memory import MEMORY
 from pytest_gpuperf.metrics.metric import Combining, Metric, Source, Tier
+from pytest_gpuperf.metrics.ncu_units import to_base
 from pytest_gpuperf.metrics.occupancy import OCCUPANCY
 from pytest_gpuperf.metrics.speed import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
@@ -37,60 +37,66 @@ __all__ = [
     "top_stall",
 ]
 
-_KERNELS = Metric("kernels", "", "lower", Tier.EXACT, Combining.SUM, "", "launches in the combined row", ())
+_KERNELS = Metric("kernels", "", "lower", Tier.EXACT, Combining.SUM, "", "launches in the combined row")
 
 METRICS: Mapping[str, Metric] = {
     metric.name: metric for metric in (_KERNELS, *SPEED, *MEMORY, *OCCUPANCY, *STALLS, *ARITHMETIC, *COMPILED)
 }
 """All short metrics by name. `kernels` is in combined rows only."""
 COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
-"""What a compiler knows and ncu does not tell."""
+"""Metrics that a compiler knows and ncu does not report."""
 
 
 def get(name: str) -> Metric | None:
-    """The metric of this short name, None where the catalogue has none."""
+    """Find the metric of a short name, None if there is none."""
     return METRICS.get(name)
 
 
 def nearest(name: str, extra: Iterable[str] = ()) -> list[str]:
-    """Up to three known names that look like a misspelled one, the most alike first.
+    """Find up to three known names that look like a misspelled one, the most alike first.
 
     Args:
-        name: What the user wrote.
-        extra: Names to look through beside the catalogue's, such as all raw ones of a report.
+        name: The name that the user wrote.
+        extra: More names to compare with, such as all raw ones of a report.
     """
     return difflib.get_close_matches(name, dict.fromkeys([*METRICS, *extra]))
 
 
 def ncu_metric_names(names: Iterable[str], chip: str = "") -> tuple[str, ...]:
-    """Raw names to ask ncu for, so that short metrics can be filled.
+    """List the raw names to ask ncu for to fill short metrics.
 
     Args:
         names: The short names.
-        chip: Name of the chip, which may spell some in its own way, and lack some; empty where it is not
-            known, for the spellings of all chips.
+        chip: Name of the chip, which may spell some in its own way and lack others; empty for the spellings
+            of all chips.
     """
     return tuple(dict.fromkeys(raw for name in names for raw in METRICS[name].requests(chip)))
 
 
 def source_names() -> tuple[str, ...]:
-    """Raw names that short metrics are read from in a report of anyone's: also what stands in for others."""
+    """List all raw names that short metrics can be read from, including those never asked of ncu."""
     sources = [source for metric in METRICS.values() for source in metric.sources]
     return tuple(dict.fromkeys(name for source in sources for name in source.names))
 
 
 def short_metrics(raw: Mapping[str, MetricValue], units: Mapping[str, str]) -> dict[str, MetricValue]:
-    """Fill the catalogue from raw values; what cannot be filled is left out, never 0.
+    """Compute the short metrics that raw values can fill; the others are left out, never 0.
 
     Args:
-        raw: By raw ncu name.
-        units: ncu's unit of each; ncu's base unit (`ns`, `byte`) is assumed where one is missing.
+        raw: Values by raw ncu name.
+        units: ncu's unit of each value; a missing one stands for ncu's base unit (`ns`, `byte`).
     """
-    return fill(METRICS.values(), raw, units)
+    numbers = {
+        name: to_base(value, units.get(name, ""))[0]
+        for name, value in raw.items()
+        if not isinstance(value, str)
+    }
+    values = {name: metric.read(numbers) for name, metric in METRICS.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def top_stall(metrics: Mapping[str, MetricValue]) -> tuple[str, float] | None:
-    """The largest `stall.*` of a row with its share in %, None where the row has none."""
+    """Find the largest `stall.*` of a row and its share in %, None if the row has none."""
     stalls = [
         (name, value)
         for name, value in metrics.items()

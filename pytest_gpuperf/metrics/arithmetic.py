@@ -1,4 +1,4 @@
-"""Floating-point operations, for a roofline: what the kernel did, by type."""
+"""Arithmetic operations of a kernel by type, for a roofline."""
 
 from __future__ import annotations
 
@@ -13,19 +13,29 @@ if TYPE_CHECKING:
 _ROOFLINE = "SpeedOfLight_RooflineChart"
 _TENSOR_ROOFLINE = "SpeedOfLight_HierarchicalTensorRooflineChart"
 
-# A multiply-add is two operations, and an instruction of half precision does two of everything.
+# A multiply-add is two operations; a half-precision instruction does two of each.
 _WEIGHTS = {"fp16": ("h", (2, 2, 4)), "fp32": ("f", (1, 1, 2)), "fp64": ("d", (1, 1, 2))}
 
 
 def _operations(name: str, section: str, explanation: str, *sources: Source) -> Metric:
-    return Metric(f"flops.{name}", "op", "", Tier.NEAR_EXACT, Combining.SUM, section, explanation, sources)
+    return Metric(
+        f"flops.{name}",
+        "op",
+        "",
+        Tier.NEAR_EXACT,
+        Combining.SUM,
+        section,
+        explanation,
+        sources,
+        presets=("tensor", "roofline") if name.startswith("tensor_") else ("roofline",),
+    )
 
 
 def _weighted(weights: tuple[int, ...]) -> Formula:
     return lambda values: sum(map(operator.mul, values, weights))
 
 
-def _rates_of(weights: tuple[int, ...]) -> Formula:
+def _from_rates(weights: tuple[int, ...]) -> Formula:
     return lambda values: values[-1] * sum(map(operator.mul, values[:-1], weights))
 
 
@@ -34,23 +44,23 @@ def _on_cores(kind: str) -> Metric:
     names = tuple(
         f"smsp__sass_thread_inst_executed_op_{letter}{op}_pred_on.sum" for op in ("add", "mul", "fma")
     )
-    # ncu's roofline sections collect rates: operations of all schedulers in each of their cycles.
+    # The roofline sections of ncu collect rates: operations of all schedulers per cycle.
     rates = tuple(f"{name}.per_cycle_elapsed" for name in names)
     return _operations(
         kind,
         _ROOFLINE,
         f"{kind} operations without tensor cores; a multiply-add is two",
         Source(names, _weighted(weights)),
-        Source((*rates, "smsp__cycles_elapsed.avg"), _rates_of(weights), requested=False),
+        Source((*rates, "smsp__cycles_elapsed.avg"), _from_rates(weights), requested=False),
     )
 
 
-def _on_tensor_cores(name: str, what: str, *spellings: tuple[frozenset[str], tuple[str, ...]]) -> Metric:
+def _on_tensor_cores(name: str, types: str, *spellings: tuple[frozenset[str], tuple[str, ...]]) -> Metric:
     sources = (
         Source(tuple(f"sm__ops_path_tensor_src_{part}.sum" for part in parts), total, chips)
         for chips, parts in spellings
     )
-    return _operations(f"tensor_{name}", _TENSOR_ROOFLINE, f"{what} operations of tensor cores", *sources)
+    return _operations(f"tensor_{name}", _TENSOR_ROOFLINE, f"{types} operations of tensor cores", *sources)
 
 
 _GH100, _TU102 = frozenset({"gh100"}), frozenset({"tu102"})

@@ -1,4 +1,4 @@
-"""What only a compiler knows: ncu does not tell it, and no GPU is needed for it."""
+"""Metrics that only a compiler knows: ncu does not report them, and they need no GPU."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ if TYPE_CHECKING:
 
 
 def _fact(name: str, unit: str, better: Better, explanation: str) -> Metric:
-    said = f"compiled only: {explanation}"
-    return Metric(name, unit, better, Tier.EXACT, Combining.SAME, "", said, ())
+    explanation = f"compiled only: {explanation}"
+    return Metric(name, unit, better, Tier.EXACT, Combining.SAME, "", explanation)
 
 
 COMPILED = (
-    _fact("spills", "byte", "lower", "stored and loaded by a thread's code because registers ran out"),
+    _fact("spills", "byte", "lower", "bytes that a thread stores and loads because registers ran out"),
     _fact("stack_bytes", "byte", "lower", "local memory of a thread"),
     _fact("shared_memory_bytes", "byte", "lower", "static and dynamic shared memory of a block"),
     _fact("blocks_per_sm", "block", "higher", "blocks that fit on an SM"),
     _fact("code_bytes", "byte", "", "machine code of the kernel"),
     _fact("widest_load_bits", "bit", "higher", "widest load of one thread from global memory"),
-    _fact("tensor_instructions", "", "", "which of mma.sync, wmma, wgmma and tcgen05 the code has, or none"),
+    _fact(
+        "tensor_instructions",
+        "",
+        "",
+        "which of mma.sync, wmma, wgmma and tcgen05 the code has, or none",
+    ),
     _fact(
         "copy_instructions",
         "",

@@ -1,4 +1,4 @@
-"""What moves between the levels of memory, and how well: hits, bytes, coalescing, bank conflicts, spills."""
+"""Traffic between the levels of memory: hits, bytes, coalescing, bank conflicts, spills."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pytest_gpuperf.metrics.metric import (
     Better,
     Combining,
     Metric,
+    Preset,
     Source,
     Tier,
     above_zero,
@@ -27,22 +28,49 @@ _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 
 def _hit_rate(name: str, raw: str, explanation: str) -> Metric:
     source = Source((raw,))
-    return Metric(name, "%", "higher", Tier.STATE, Combining.DURATION, _ANALYSIS, explanation, (source,))
+    return Metric(
+        name,
+        "%",
+        "higher",
+        Tier.STATE,
+        Combining.MEAN,
+        _ANALYSIS,
+        explanation,
+        (source,),
+        presets=("default", "memory"),
+    )
 
 
-def _bytes(name: str, explanation: str, *sources: Source) -> Metric:
-    return Metric(name, "byte", "lower", Tier.STATE, Combining.SUM, _TABLES, explanation, sources)
+def _bytes(name: str, explanation: str, *sources: Source, presets: tuple[Preset, ...]) -> Metric:
+    return Metric(
+        name, "byte", "lower", Tier.STATE, Combining.SUM, _TABLES, explanation, sources, presets=presets
+    )
 
 
-def _count(name: str, unit: str, raw: str, explanation: str, tier: Tier = Tier.NEAR_EXACT) -> Metric:
+def _count(
+    name: str,
+    unit: str,
+    raw: str,
+    explanation: str,
+    tier: Tier = Tier.NEAR_EXACT,
+    *,
+    presets: tuple[Preset, ...] = ("memory",),
+) -> Metric:
     # Fewer are not better by themselves: the same work can be done in other ways, such as copies by TMA.
-    return Metric(name, unit, "", tier, Combining.SUM, _TABLES, explanation, (Source((raw,)),))
+    sources = (Source((raw,)),)
+    return Metric(name, unit, "", tier, Combining.SUM, _TABLES, explanation, sources, presets=presets)
 
 
 def _mean(
-    name: str, unit: str, better: Better, explanation: str, *sources: Source, tier: Tier = Tier.NEAR_EXACT
+    name: str,
+    unit: str,
+    better: Better,
+    explanation: str,
+    *sources: Source,
+    tier: Tier = Tier.NEAR_EXACT,
+    presets: tuple[Preset, ...] = ("memory",),
 ) -> Metric:
-    return Metric(name, unit, better, tier, Combining.DURATION, _TABLES, explanation, sources)
+    return Metric(name, unit, better, tier, Combining.MEAN, _TABLES, explanation, sources, presets=presets)
 
 
 def _global_accesses(kind: str, op: str, sectors_tier: Tier) -> tuple[Metric, ...]:
@@ -54,23 +82,24 @@ def _global_accesses(kind: str, op: str, sectors_tier: Tier) -> tuple[Metric, ..
             f"global_{kind}_sectors",
             "sector",
             sectors,
-            f"sectors of 32 bytes that {kind}s of global memory touch",
+            f"32-byte sectors that {kind}s of global memory touch",
             sectors_tier,
         ),
         _mean(
             f"global_{kind}_sectors_per_request",
             "sector",
             "lower",
-            f"sectors that a warp's {kind} touches: at best 4 for 4 bytes a thread, 16 for 16",
+            f"sectors that a {kind} of one warp touches: at best 4 for 4 bytes a thread, 16 for 16",
             Source((f"l1tex__average_t_sectors_per_request_{where}.ratio",), above_zero),
             Source((sectors, requests), ratio, requested=False),
             tier=sectors_tier,
+            presets=("default", "memory"),
         ),
         _mean(
             f"global_{kind}_bytes_per_sector",
             "byte",
             "higher",
-            f"bytes used of each sector of 32 that a {kind} of global memory touches",
+            f"bytes used of each 32-byte sector that a {kind} of global memory touches",
             Source((f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.ratio",), above_zero),
         ),
     )
@@ -86,6 +115,7 @@ MEMORY = (
         # Full reports hold the two halves and not the whole.
         Source(_READ_WRITE, total, requested=False),
         Source(_OP_READ_WRITE, total, requested=False),
+        presets=("default", "memory", "roofline", "one-pass"),
     ),
     *(
         _bytes(
@@ -93,31 +123,42 @@ MEMORY = (
             f"bytes {direction} DRAM",
             Source((_READ_WRITE[i],), chips=OWN_MEMORY - _GB20X),
             Source((_OP_READ_WRITE[i],), chips=_GB20X),
+            presets=("memory",),
         )
         for i, (kind, direction) in enumerate({"read": "read from", "write": "written to"}.items())
     ),
-    _bytes("l2_bytes", "bytes asked of L2", Source(("lts__t_bytes.sum",))),
+    _bytes(
+        "l2_bytes", "bytes requested from L2", Source(("lts__t_bytes.sum",)), presets=("memory", "roofline")
+    ),
     _count(
         "l2_read_sectors",
         "sector",
         "lts__t_sectors_srcunit_tex_op_read.sum",
-        "sectors of 32 bytes that L1 reads from L2",
+        "32-byte sectors that L1 reads from L2",
         Tier.STATE,
     ),
     *_global_accesses("load", "ld", Tier.NEAR_EXACT),
     # How L1 gathers the sectors of stores differs from run to run of the same code.
     *_global_accesses("store", "st", Tier.STATE),
-    _count("shared_wavefronts", "", _WAVEFRONTS, "steps in which shared memory was served"),
-    _count("shared_bank_conflicts", "", _CONFLICTS, "steps more than without bank conflicts", Tier.STATE),
+    _count(
+        "shared_wavefronts",
+        "",
+        _WAVEFRONTS,
+        "steps of shared memory accesses",
+        presets=("default", "memory"),
+    ),
+    _count("shared_bank_conflicts", "", _CONFLICTS, "additional steps due to bank conflicts", Tier.STATE),
     Metric(
         "bank_conflict_pct",
         "%",
         "lower",
         Tier.STATE,
-        Combining.DURATION,
+        Combining.MEAN,
         _TABLES,
-        "share of shared memory's steps that bank conflicts cost",
+        "shared memory steps due to bank conflicts, of all its steps",
         (Source((_CONFLICTS, _WAVEFRONTS), share),),
+        weight=("shared_wavefronts",),
+        presets=("default", "memory"),
     ),
     Metric(
         "local_spill_instructions",
@@ -128,5 +169,6 @@ MEMORY = (
         _TABLES,
         "warp instructions that load or store local memory",
         (Source(_LOCAL, total),),
+        presets=("default", "memory"),
     ),
 )

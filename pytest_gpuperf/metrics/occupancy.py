@@ -1,4 +1,4 @@
-"""How many warps are there to hide latency, and what keeps others out; facts of the launch."""
+"""Warps available to hide latency, the limits on their number, and facts of the launch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.metrics.metric import (
     Better,
     Combining,
-    Formula,
     Metric,
+    Preset,
     Source,
     Tier,
-    as_it_is,
 )
 
 if TYPE_CHECKING:
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 _OCCUPANCY, _LAUNCH, _SCHEDULER = "Occupancy", "LaunchStats", "SchedulerStats"
 
-LIMITERS = ("warps", "blocks", "registers", "shared_mem", "barriers")
-"""In the order in which a tie is named: what the hardware fixes first, for that cannot be mended."""
+_LIMITERS = ("warps", "blocks", "registers", "shared_mem", "barriers")
+"""In the order for a tie: the limits that the hardware fixes come first, since code cannot change them."""
 
 
 def _limit(limiter: str) -> str:
@@ -28,7 +27,12 @@ def _limit(limiter: str) -> str:
 
 
 def _least(values: Sequence[float]) -> str:
-    return min(zip(LIMITERS, values, strict=False), key=lambda limit: limit[1])[0]
+    return min(zip(_LIMITERS, values, strict=False), key=lambda limit: limit[1])[0]
+
+
+# ncu makes these facts from the launch and the limits of the chip: they need no pass, and every chip has
+# them.
+_WITH_EVERY_LAUNCH: tuple[Preset, ...] = ("default", "sol", "occupancy", "launch", "one-pass")
 
 
 def _fact(
@@ -39,10 +43,11 @@ def _fact(
     section: str,
     raw: str,
     explanation: str,
-    formula: Formula = as_it_is,
+    *,
+    presets: tuple[Preset, ...] = _WITH_EVERY_LAUNCH,
 ) -> Metric:
-    # Made by ncu itself, from the launch and the chip's limits: on every chip, and in no pass.
-    return Metric(name, unit, better, Tier.EXACT, combining, section, explanation, (Source((raw,), formula),))
+    sources = (Source((raw,)),)
+    return Metric(name, unit, better, Tier.EXACT, combining, section, explanation, sources, presets=presets)
 
 
 def _warps(name: str, raw: str, explanation: str) -> Metric:
@@ -51,10 +56,11 @@ def _warps(name: str, raw: str, explanation: str) -> Metric:
         "warp",
         "higher",
         Tier.STATE,
-        Combining.DURATION,
+        Combining.MEAN,
         _SCHEDULER,
         explanation,
         (Source((f"smsp__{raw}.avg.per_cycle_active",)),),
+        presets=("occupancy",),
     )
 
 
@@ -66,12 +72,13 @@ OCCUPANCY = (
         "%",
         "higher",
         Tier.STATE,
-        Combining.DURATION,
+        Combining.MEAN,
         _OCCUPANCY,
-        "warps resident, of what an SM can hold",
+        "warps resident, of the most that an SM can hold",
         (Source(("sm__warps_active.avg.pct_of_peak_sustained_active",)),),
+        presets=("default", "occupancy", "one-pass"),
     ),
-    # In combined rows the least and not a mean: a weight that moves would make an exact fact move.
+    # The least of several launches, not a mean: with a weight that varies, an exact fact would vary too.
     _fact(
         "theoretical_occupancy",
         "%",
@@ -79,7 +86,7 @@ OCCUPANCY = (
         _MIN,
         _OCCUPANCY,
         "sm__maximum_warps_per_active_cycle_pct",
-        "warps that fit, of what an SM can hold",
+        "warps that fit, of the most that an SM can hold",
     ),
     Metric(
         "occupancy_limiter",
@@ -88,9 +95,10 @@ OCCUPANCY = (
         Tier.EXACT,
         Combining.SAME,
         _OCCUPANCY,
-        f"what allows the fewest blocks on an SM: {', '.join(LIMITERS)}",
-        # Before barriers were counted there were four.
-        tuple(Source(tuple(map(_limit, LIMITERS[:count])), _least) for count in (5, 4)),
+        f"limit that allows the fewest blocks on an SM: {', '.join(_LIMITERS)}",
+        # Older versions of ncu do not report barriers.
+        tuple(Source(tuple(map(_limit, _LIMITERS[:count])), _least) for count in (5, 4)),
+        presets=_WITH_EVERY_LAUNCH,
     ),
     *(
         _fact(
@@ -102,7 +110,7 @@ OCCUPANCY = (
             _limit(limiter),
             f"blocks on an SM that its {limiter} allow",
         )
-        for limiter in LIMITERS
+        for limiter in _LIMITERS
     ),
     _warps("warps_per_scheduler", "warps_active", "warps resident on a scheduler"),
     _warps("eligible_warps", "warps_eligible", "warps of a scheduler that could issue in a cycle"),
@@ -122,7 +130,7 @@ OCCUPANCY = (
         _MAX,
         _LAUNCH,
         "launch__shared_mem_per_block",
-        "static, dynamic and the driver's shared memory of a block",
+        "shared memory of a block: static, dynamic and of the driver",
     ),
     *(
         _fact(
@@ -133,6 +141,7 @@ OCCUPANCY = (
             _LAUNCH,
             f"launch__shared_mem_per_block_{part}",
             f"shared memory of a block {origin}",
+            presets=("launch",),
         )
         for part, origin in {
             "static": "that the code declares",
@@ -143,7 +152,14 @@ OCCUPANCY = (
     _fact("grid_size", "block", "", _SUM, _LAUNCH, "launch__grid_size", "blocks launched"),
     _fact("block_size", "thread", "", _MAX, _LAUNCH, "launch__block_size", "threads of a block"),
     _fact(
-        "cluster_size", "block", "", _MAX, _LAUNCH, "launch__cluster_size", "blocks of a cluster, 0 without"
+        "cluster_size",
+        "block",
+        "",
+        _MAX,
+        _LAUNCH,
+        "launch__cluster_size",
+        "blocks of a cluster, 0 without",
+        presets=("launch",),
     ),
     _fact(
         "waves",
@@ -154,5 +170,14 @@ OCCUPANCY = (
         "launch__waves_per_multiprocessor",
         "grid size over the blocks that the GPU holds at once",
     ),
-    _fact("sm_count", "SM", "", _MAX, _LAUNCH, "launch__sm_count", "multiprocessors that the launch may use"),
+    _fact(
+        "sm_count",
+        "SM",
+        "",
+        _MAX,
+        _LAUNCH,
+        "launch__sm_count",
+        "multiprocessors that the launch may use",
+        presets=("occupancy", "launch"),
+    ),
 )

@@ -1,4 +1,4 @@
-"""How near a kernel comes to what the GPU can do: speed of light, arithmetic pipes, issue slots."""
+"""How close a kernel comes to the limits of the GPU: speed of light, arithmetic pipes, issue slots."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pytest_gpuperf.metrics.metric import (
     EVERY_CHIP,
     Combining,
     Metric,
+    Preset,
     Source,
     Tier,
     but,
@@ -18,19 +19,44 @@ _SOL, _COMPUTE = "SpeedOfLight", "ComputeWorkloadAnalysis"
 _ELAPSED, _ACTIVE = "avg.pct_of_peak_sustained_elapsed", "avg.pct_of_peak_sustained_active"
 
 OWN_MEMORY = but("ga10b", "gb10b", "gb20b")
-"""The chips with DRAM of their own; the others use that of the computer, and have no counters of it."""
+"""Chips with DRAM of their own. The others use the memory of the computer and have no counters of it."""
 HAVE_TMA = since("gh100")
-"""The chips with the Tensor Memory Accelerator."""
+"""Chips with the Tensor Memory Accelerator."""
 
 
-def _share(name: str, section: str, raw: str, explanation: str, chips: frozenset[str] = EVERY_CHIP) -> Metric:
-    source = Source((raw,), chips=chips)
-    return Metric(name, "%", "higher", Tier.STATE, Combining.DURATION, section, explanation, (source,))
+def _share(
+    name: str,
+    section: str,
+    raw: str,
+    explanation: str,
+    chips: frozenset[str] = EVERY_CHIP,
+    *,
+    presets: tuple[Preset, ...] = (),
+) -> Metric:
+    sources = (Source((raw,), chips=chips),)
+    return Metric(
+        name, "%", "higher", Tier.STATE, Combining.MEAN, section, explanation, sources, presets=presets
+    )
 
 
-def _pipe(name: str, raw: str, work: str, chips: frozenset[str] = EVERY_CHIP) -> Metric:
-    return _share(
-        f"pipe.{name}", _COMPUTE, f"sm__{raw}.{_ELAPSED}", f"{name} pipe, of its peak: {work}", chips
+def _pipe(
+    name: str,
+    raw: str,
+    work: str,
+    chips: frozenset[str] = EVERY_CHIP,
+    *,
+    presets: tuple[Preset, ...] = (),
+) -> Metric:
+    explanation = f"{name} pipe, of its peak: {work}"
+    return _share(f"pipe.{name}", _COMPUTE, f"sm__{raw}.{_ELAPSED}", explanation, chips, presets=presets)
+
+
+def _instructions(
+    name: str, raw: str, explanation: str, chips: frozenset[str] = EVERY_CHIP, *, presets: tuple[Preset, ...]
+) -> Metric:
+    source = Source((f"sm__{raw}.sum",), chips=chips)
+    return Metric(
+        name, "inst", "", Tier.NEAR_EXACT, Combining.SUM, _COMPUTE, explanation, (source,), presets=presets
     )
 
 
@@ -44,15 +70,23 @@ SPEED = (
         _SOL,
         "time under the profiler",
         (Source(("gpu__time_duration.sum",), scaled(1e-3)),),
+        presets=(
+            *("default", "sol", "occupancy", "launch", "stalls", "memory", "tensor", "roofline", "one-pass"),
+        ),
     ),
     _share(
-        "sm_throughput", _SOL, f"sm__throughput.{_ELAPSED}", "compute speed of light: busiest unit of the SM"
+        "sm_throughput",
+        _SOL,
+        f"sm__throughput.{_ELAPSED}",
+        "compute speed of light: busiest unit of the SM",
+        presets=("default", "sol"),
     ),
     _share(
         "memory_throughput",
         _SOL,
         f"gpu__compute_memory_throughput.{_ELAPSED}",
         "memory speed of light: busiest unit from L1 to DRAM",
+        presets=("default", "sol", "memory"),
     ),
     _share(
         "dram_throughput",
@@ -60,20 +94,32 @@ SPEED = (
         f"gpu__dram_throughput.{_ELAPSED}",
         "busiest unit of DRAM, of its peak",
         OWN_MEMORY,
+        presets=("default", "sol", "memory"),
     ),
-    _share("l2_throughput", _SOL, f"lts__throughput.{_ELAPSED}", "busiest unit of L2, of its peak"),
     _share(
-        "l1_throughput", _SOL, f"l1tex__throughput.{_ACTIVE}", "busiest unit of L1, of its peak while active"
+        "l2_throughput",
+        _SOL,
+        f"lts__throughput.{_ELAPSED}",
+        "busiest unit of L2, of its peak",
+        presets=("default", "sol", "memory"),
+    ),
+    _share(
+        "l1_throughput",
+        _SOL,
+        f"l1tex__throughput.{_ACTIVE}",
+        "busiest unit of L1, of its peak while active",
+        presets=("default", "sol", "memory"),
     ),
     Metric(
         "sm_clock_mhz",
         "MHz",
         "",
         Tier.STATE,
-        Combining.DURATION,
+        Combining.MEAN,
         _SOL,
         "clock of the SMs under the profiler",
         (Source(("gpc__cycles_elapsed.avg.per_second",), scaled(1e-6)),),
+        presets=("sol", "roofline"),
     ),
     Metric(
         "elapsed_cycles",
@@ -82,27 +128,36 @@ SPEED = (
         Tier.STATE,
         Combining.SUM,
         _SOL,
-        "cycles of the SMs' clock from begin to end",
+        "cycles of the SM clock from start to end",
         (Source(("gpc__cycles_elapsed.max",)),),
+        presets=("sol",),
     ),
     _share(
         "tensor_active",
         _COMPUTE,
         f"sm__pipe_tensor_cycles_active.{_ACTIVE}",
         "cycles with the tensor pipe busy, of active cycles of the SM",
+        presets=("default", "sol", "tensor", "one-pass"),
     ),
     _share(
         "instruction_throughput",
         _COMPUTE,
         f"sm__inst_executed.{_ELAPSED}",
-        "instructions executed, of what the SMs could in the time",
+        "instructions executed, of the most that the SMs could execute in the time",
+        presets=("one-pass",),
     ),
-    _pipe("alu", "pipe_alu_cycles_active", "integers and comparisons"),
-    _pipe("fma", "pipe_fma_cycles_active", "float32, and half precision from GA102 on"),
+    # The speed of light is made of these pipes, so they come in the same passes.
+    _pipe("alu", "pipe_alu_cycles_active", "integers and comparisons", presets=("default", "sol")),
+    _pipe(
+        "fma",
+        "pipe_fma_cycles_active",
+        "float32, and half precision since GA102",
+        presets=("default", "sol"),
+    ),
     _pipe(
         "fmaheavy",
         "pipe_fmaheavy_cycles_active",
-        "the half of fma that multiplies integers too",
+        "the half of fma that also multiplies integers",
         but("gv100", "tu102", "ga100"),
     ),
     _pipe(
@@ -111,31 +166,30 @@ SPEED = (
         "half precision",
         frozenset(chip.name for chip in CHIPS[:3]),
     ),
-    _pipe("fp64", "pipe_fp64_cycles_active", "float64"),
-    _pipe("lsu", "inst_executed_pipe_lsu", "loads and stores"),
-    _pipe("tensor", "pipe_tensor_cycles_active", "tensor cores, of all cycles"),
-    _pipe("tma", "pipe_tma_cycles_active", "copies by the Tensor Memory Accelerator", HAVE_TMA),
-    _pipe("uniform", "inst_executed_pipe_uniform", "what is the same in a whole warp", but("gv100")),
-    _pipe("xu", "inst_executed_pipe_xu", "exp, sin, rsqrt and conversions"),
-    Metric(
-        "tensor_pipe_instructions",
-        "inst",
-        "",
-        Tier.NEAR_EXACT,
-        Combining.SUM,
-        _COMPUTE,
-        "warp instructions of the tensor pipe",
-        (Source(("sm__inst_executed_pipe_tensor.sum",)),),
+    _pipe("fp64", "pipe_fp64_cycles_active", "float64", presets=("default", "sol")),
+    _pipe("lsu", "inst_executed_pipe_lsu", "loads and stores", presets=("default", "sol")),
+    _pipe("tensor", "pipe_tensor_cycles_active", "tensor cores, of all cycles", presets=("tensor",)),
+    _pipe(
+        "tma",
+        "pipe_tma_cycles_active",
+        "copies by the Tensor Memory Accelerator",
+        HAVE_TMA,
+        presets=("memory", "tensor"),
     ),
-    Metric(
+    _pipe("uniform", "inst_executed_pipe_uniform", "operations that a whole warp shares", but("gv100")),
+    _pipe("xu", "inst_executed_pipe_xu", "exp, sin, rsqrt and conversions", presets=("default", "sol")),
+    _instructions(
+        "tensor_pipe_instructions",
+        "inst_executed_pipe_tensor",
+        "warp instructions of the tensor pipe",
+        presets=("tensor",),
+    ),
+    _instructions(
         "tma_instructions",
-        "inst",
-        "",
-        Tier.NEAR_EXACT,
-        Combining.SUM,
-        _COMPUTE,
-        "warp instructions that have the Tensor Memory Accelerator copy",
-        (Source(("sm__inst_executed_pipe_tma.sum",), chips=HAVE_TMA),),
+        "inst_executed_pipe_tma",
+        "warp instructions that start copies by the Tensor Memory Accelerator",
+        HAVE_TMA,
+        presets=("memory", "tensor"),
     ),
     Metric(
         "instructions",
@@ -146,11 +200,13 @@ SPEED = (
         "InstructionStats",
         "warp instructions executed",
         (Source(("smsp__inst_executed.sum",)),),
+        presets=("default", "stalls", "memory", "one-pass"),
     ),
     _share(
         "issue_active",
         "SchedulerStats",
         f"smsp__issue_active.{_ACTIVE}",
         "cycles that issued, of active cycles of a scheduler",
+        presets=("default", "sol", "occupancy", "stalls"),
     ),
 )

@@ -1,4 +1,4 @@
-"""What warps wait for: shares of all warp cycles, and the same reasons by program-counter sampling."""
+"""Reasons why warps wait: shares of all warp cycles, and the same reasons from program-counter sampling."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _SECTION = "WarpStateStats"
 
-REASONS: Mapping[str, str] = {
+_REASONS: Mapping[str, str] = {
     "barrier": "waiting for other warps at a block barrier",
     "branch_resolving": "waiting for a branch target",
     "dispatch_stall": "held back by the dispatcher",
     "drain": "waiting after exit for memory writes to drain",
     "gmma": "waiting for warpgroup matrix operations (GH100 only)",
-    "imc_miss": "waiting for a miss of the immediate constant cache (not from Blackwell on)",
+    "imc_miss": "waiting for a miss of the immediate constant cache (before Blackwell)",
     "lg_throttle": "waiting for room in the queue of local and global memory",
     "long_scoreboard": "waiting for data from L1, L2 or DRAM",
     "math_pipe_throttle": "waiting for a busy arithmetic pipe",
@@ -38,16 +38,16 @@ REASONS: Mapping[str, str] = {
     "short_scoreboard": "waiting for data from shared memory or special functions",
     "sleeping": "asleep in nanosleep",
     "tex_throttle": "waiting for room in the texture queue",
-    "wait": "waiting for a fixed latency of the instruction before",
+    "wait": "waiting for the fixed latency of the previous instruction",
 }
 """`selected` is left out: a warp that issues does not wait."""
 
 _ONLY_ON = {"gmma": frozenset({"gh100"}), "imc_miss": EVERY_CHIP - since("gb100")}
 _SAMPLED_SPELLING = {"no_instruction": "no_instructions", "gmma": "warpgroup_arrive"}
 
-WARP_LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
-_WHOLE = ("smsp__average_warps_active_per_issue_active.ratio", WARP_LATENCY)
-"""Warps per issued instruction over all reasons, under its two names; what the reasons are shares of."""
+_WARP_LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
+_WHOLE = ("smsp__average_warps_active_per_issue_active.ratio", _WARP_LATENCY)
+"""Warps per issued instruction over all reasons, under both of its names; each reason is a share of it."""
 _SAMPLES = "smsp__pcsamp_sample_count"
 
 
@@ -55,39 +55,42 @@ def _ratio(reason: str) -> str:
     return f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
 
 
-_COMMON = tuple(_ratio(reason) for reason in (*REASONS, "selected") if reason not in _ONLY_ON)
+_COMMON = tuple(_ratio(reason) for reason in (*_REASONS, "selected") if reason not in _ONLY_ON)
 _ALL = ((*_COMMON, _ratio("imc_miss"), _ratio("gmma")), (*_COMMON, _ratio("imc_miss")), _COMMON)
-"""The reasons that a chip may have. The sum over only some of them would make every share too large."""
+"""Sets of reasons that chips have. A sum over fewer reasons would make every share too large."""
 
 
-def _share_of_cycles(reason: str, what: str) -> Metric:
+def _share_of_cycles(reason: str, activity: str) -> Metric:
     name, chips = _ratio(reason), _ONLY_ON.get(reason, EVERY_CHIP)
     return Metric(
         f"stall.{reason}",
         "%",
         "",
         Tier.STATE,
-        Combining.WARP_CYCLES,
+        Combining.MEAN,
         _SECTION,
-        f"share of all warp cycles spent {what}",
+        f"share of all warp cycles spent {activity}",
         (
             *(Source((name, whole), share, chips) for whole in _WHOLE),
             *(Source((name, *names), share_of_sum, requested=False) for names in _ALL if name in names),
         ),
+        weight=("instructions", "warp_cycles_per_instruction"),
+        presets=("default", "stalls"),
     )
 
 
-def _share_of_samples(reason: str, what: str) -> Metric:
+def _share_of_samples(reason: str, activity: str) -> Metric:
     name = f"smsp__pcsamp_warps_issue_stalled_{_SAMPLED_SPELLING.get(reason, reason)}"
     return Metric(
         f"sampled.{reason}",
         "%",
         "",
         Tier.STATE,
-        Combining.DURATION,
+        Combining.MEAN,
         "SourceCounters",
-        f"share of all samples of warps {what}",
+        f"share of all samples of warps {activity}",
         (Source((name, _SAMPLES), share, _ONLY_ON.get(reason, EVERY_CHIP)),),
+        weight=("stall_samples",),
     )
 
 
@@ -97,12 +100,13 @@ STALLS = (
         "cycle",
         "lower",
         Tier.STATE,
-        Combining.INSTRUCTIONS,
+        Combining.MEAN,
         _SECTION,
         "cycles of a warp for each instruction issued",
-        (Source((WARP_LATENCY,)),),
+        (Source((_WARP_LATENCY,)),),
+        presets=("default", "stalls"),
     ),
-    *(_share_of_cycles(reason, what) for reason, what in REASONS.items()),
+    *(_share_of_cycles(reason, activity) for reason, activity in _REASONS.items()),
     Metric(
         "stall_samples",
         "sample",
@@ -110,8 +114,8 @@ STALLS = (
         Tier.STATE,
         Combining.SUM,
         "SourceCounters",
-        "samples of a warp's state",
+        "samples of the state of a warp",
         (Source((_SAMPLES,)),),
     ),
-    *(_share_of_samples(reason, what) for reason, what in REASONS.items()),
+    *(_share_of_samples(reason, activity) for reason, activity in _REASONS.items()),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.ncu.combine import combine_both
 from pytest_gpuperf.measure.ncu.comparison import changes, pair_up, visibly_worse
 from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.metrics.combine import combine_both
 from pytest_gpuperf.records.change import printable, show_pair
 from pytest_gpuperf.report.kernel_table import NAME_COLUMNS, launch_name, show_duration, show_metric
 from pytest_gpuperf.report.layout import INDENT, Column, cut_middle, lay_out, wrapped

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.measure.ncu.combine import combine_both
 from pytest_gpuperf.measure.ncu.comparison import changes, pair_up, visibly_worse
 from pytest_gpuperf.measure.ncu.ncu_rules import by_speedup
+from pytest_gpuperf.metrics.combine import combine_both
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

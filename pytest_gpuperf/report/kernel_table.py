@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.ncu.combine import combine, weights_used
+from pytest_gpuperf.metrics.combine import combine, weights_used
 from pytest_gpuperf.records.change import printable, show_value
 from pytest_gpuperf.report.layout import GAP, Column, cut_middle, groups, lay_out, wrapped
 from pytest_gpuperf.report.rows import show_occupancy, show_stall, show_time

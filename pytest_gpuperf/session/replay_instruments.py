@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.combine import combine
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.static.kernel import kernels_of
+from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import Correctness, Profile, Timing, Trace, WarmUp
 from pytest_gpuperf.records.selection import check_regex
 

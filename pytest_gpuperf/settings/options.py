@@ -127,8 +127,8 @@ OPTIONS = (
     Option(
         "preset",
         "default",
-        "sets of metrics to read unless a test says, separated by commas: default, sol, occupancy, launch, "
-        "stalls, memory, tensor, roofline, one-pass",
+        "presets of metrics to read, unless a test names its own, separated by commas; `gpuperf metrics "
+        "--help` lists them",
         metavar="NAMES",
     ),
     Option(

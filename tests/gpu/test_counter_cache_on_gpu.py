@@ -10,7 +10,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.ncu.combine import weights_used
+from pytest_gpuperf.metrics.combine import weights_used
 from pytest_gpuperf.records.runs import load_run
 
 if TYPE_CHECKING:
@@ -122,5 +122,5 @@ def test_one_launch_is_kept_and_several_are_weighted_by_what_they_are_shares_of(
     used = weights_used(both.kernels, both.combined)
     assert {"sm_throughput", "achieved_occupancy", "dram_throughput"} <= set(used["cycles"])
     assert "l2_hit_rate" in used["sectors"]
-    assert "stall.long_scoreboard" in used["warp cycles"]
+    assert "stall.long_scoreboard" in used["instructions * warp_cycles_per_instruction"]
     assert used.get("duration", []) == []

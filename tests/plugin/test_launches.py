@@ -8,8 +8,8 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.choosing import choose
-from pytest_gpuperf.measure.ncu.combine import combine
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.selection import Launches, Selection, check_launches

@@ -41,28 +41,28 @@ def test_every_metric_is_found_by_its_own_name() -> None:
     assert get("sm_throughputt") is None
 
 
-def test_all_names_that_metrics_are_read_from_are_asked_of_ncu() -> None:
+def test_every_raw_name_of_a_metric_is_requested() -> None:
     names = ncu_metric_names(METRICS)
     assert {metric.ncu for metric in METRICS.values() if metric.ncu} <= set(names)
     assert len(names) == len(set(names))
     assert all(is_raw_name(name) for name in names)
 
 
-def test_only_the_names_of_what_is_wanted_are_asked_of_ncu() -> None:
+def test_only_names_of_wanted_metrics_are_requested() -> None:
     assert ncu_metric_names(["waves", "duration_us"], "gh100") == (
         "launch__waves_per_multiprocessor",
         "gpu__time_duration.sum",
     )
 
 
-def test_a_chip_is_asked_by_its_own_names() -> None:
+def test_each_chip_has_its_own_raw_names() -> None:
     metric = METRICS["dram_read_bytes"]
     assert metric.requests("gh100") == ("dram__bytes_read.sum",)
     assert metric.requests("gb202") == ("dram__bytes_op_read.sum",)
     assert set(metric.requests()) == {"dram__bytes_read.sum", "dram__bytes_op_read.sum"}
 
 
-def test_a_chip_that_lacks_a_metric_is_not_asked_for_it() -> None:
+def test_metric_that_a_chip_lacks_is_not_requested() -> None:
     assert ncu_metric_names(["stall.gmma", "stall.imc_miss", "pipe.tma"], "gb202") == (
         "sm__pipe_tma_cycles_active.avg.pct_of_peak_sustained_elapsed",
     )
@@ -70,21 +70,21 @@ def test_a_chip_that_lacks_a_metric_is_not_asked_for_it() -> None:
     assert "gb20b" not in METRICS["dram_bytes"].chips
 
 
-def test_a_report_is_read_by_every_spelling() -> None:
+def test_reports_are_read_by_every_spelling() -> None:
     assert {"dram__bytes_read.sum", "dram__bytes_op_read.sum", "dram__bytes.sum"} <= set(source_names())
     assert short_metrics({"dram__bytes_op_read.sum": 5.0}, {}) == {"dram_read_bytes": 5.0}
 
 
-def test_every_metric_belongs_to_a_section_of_ncu() -> None:
+def test_section_of_every_metric_exists_in_ncu() -> None:
     sections = (Path(__file__).parents[1] / "data" / "captures" / "sections.txt").read_text().split()
     assert {metric.section for metric in METRICS.values()} - {""} <= set(sections)
 
 
-def test_short_names_are_no_raw_names() -> None:
+def test_short_names_differ_from_raw_names() -> None:
     assert not any(is_raw_name(name) for name in METRICS)
 
 
-def test_selected_is_not_offered_as_a_stall_but_part_of_the_whole() -> None:
+def test_selected_counts_in_the_whole_but_is_not_a_stall() -> None:
     assert get("stall.selected") is None
     assert stall("selected") in source_names()
 
@@ -95,7 +95,7 @@ def test_metric_without_a_raw_value_is_left_out() -> None:
     }
 
 
-def test_word_in_the_place_of_a_number_is_left_out() -> None:
+def test_word_instead_of_a_number_is_left_out() -> None:
     assert short_metrics({"launch__registers_per_thread": "n/a"}, {}) == {}
 
 
@@ -110,7 +110,7 @@ def test_word_in_the_place_of_a_number_is_left_out() -> None:
         (6.4544e-05, "s"),
     ],
 )
-def test_duration_is_in_microseconds_whatever_the_unit(value: float, unit: str) -> None:
+def test_duration_is_in_microseconds_for_every_unit(value: float, unit: str) -> None:
     short = short_metrics({"gpu__time_duration.sum": value}, {"gpu__time_duration.sum": unit})
     assert short["duration_us"] == pytest.approx(64.544)
 
@@ -127,27 +127,25 @@ def test_duration_is_in_microseconds_whatever_the_unit(value: float, unit: str) 
         (5.0, "%/Kbyte", (5.0, "%/Kbyte")),
     ],
 )
-def test_scaled_unit_comes_back_to_the_base_unit(
-    value: float, unit: str, expected: tuple[float, str]
-) -> None:
+def test_scaled_values_return_to_the_base_unit(value: float, unit: str, expected: tuple[float, str]) -> None:
     assert to_base(value, unit) == expected
 
 
-def test_dram_bytes_are_added_up_where_ncu_has_only_the_halves() -> None:
+def test_dram_bytes_are_the_sum_of_reads_and_writes() -> None:
     halves = {"dram__bytes_read.sum": 100.0, "dram__bytes_write.sum": 28.0}
     assert short_metrics(halves, {})["dram_bytes"] == 128.0
     assert short_metrics({**halves, "dram__bytes.sum": 130.0}, {})["dram_bytes"] == 130.0
 
 
 @pytest.mark.parametrize("gh100", [True, False])
-def test_reasons_that_only_some_chips_have_count_where_they_are(gh100: bool) -> None:
+def test_chip_specific_reasons_count_if_present(gh100: bool) -> None:
     here = [*EVERYWHERE, "imc_miss", *(["gmma"] if gh100 else [])]
     short = short_metrics(dict.fromkeys(map(stall, here), 1.0), {})
     assert short["stall.imc_miss"] == pytest.approx(100 / len(here))
     assert ("stall.gmma" in short) is gh100
 
 
-def test_a_sampled_reason_is_read_in_its_own_spelling() -> None:
+def test_sampled_reasons_have_their_own_spelling() -> None:
     raw = {
         "smsp__pcsamp_sample_count": 200.0,
         "smsp__pcsamp_warps_issue_stalled_no_instructions": 50.0,
@@ -157,19 +155,19 @@ def test_a_sampled_reason_is_read_in_its_own_spelling() -> None:
     assert (short["sampled.no_instruction"], short["sampled.gmma"]) == (25.0, 10.0)
 
 
-def test_bank_conflicts_are_a_share_of_the_steps_of_shared_memory() -> None:
+def test_bank_conflicts_are_a_share_of_shared_wavefronts() -> None:
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
     wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
     assert short_metrics({conflicts: 30.0, wavefronts: 120.0}, {})["bank_conflict_pct"] == 25.0
     assert "bank_conflict_pct" not in short_metrics({conflicts: 0.0, wavefronts: 0.0}, {})
 
 
-def test_the_mean_over_no_accesses_is_left_out() -> None:
+def test_mean_over_no_accesses_is_left_out() -> None:
     raw = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
     assert short_metrics({raw: 0.0}, {}) == {}
 
 
-def test_a_multiply_add_is_two_operations_and_half_precision_does_two_at_once() -> None:
+def test_multiply_add_counts_twice_and_half_precision_twice_again() -> None:
     def counted(letter: str) -> dict[str, float]:
         ops = ("add", "mul", "fma")
         return {f"smsp__sass_thread_inst_executed_op_{letter}{op}_pred_on.sum": 10.0 for op in ops}
@@ -183,7 +181,7 @@ def test_clock_is_in_megahertz() -> None:
     assert short_metrics({raw: 1.755}, {raw: "Ghz"}) == {"sm_clock_mhz": pytest.approx(1755)}
 
 
-def test_a_clock_is_a_condition_and_neither_direction_of_it_is_better() -> None:
+def test_neither_direction_of_the_clock_is_better() -> None:
     assert METRICS["sm_clock_mhz"].better == ""
 
 
@@ -204,7 +202,7 @@ def test_spills_are_loads_and_stores_of_local_memory() -> None:
         (limits(8, 9, 9, 9, 2), "barriers"),
     ],
 )
-def test_limiter_is_the_smallest_limit_and_a_tie_goes_to_what_the_hardware_fixes(
+def test_limiter_is_the_smallest_limit_with_hardware_limits_first(
     raw: dict[str, float], limiter: str
 ) -> None:
     assert short_metrics(raw, {})["occupancy_limiter"] == limiter
@@ -222,17 +220,17 @@ def test_stall_is_a_share_of_all_warps_per_issued_instruction() -> None:
     assert short_metrics(raw, {})["stall.barrier"] == 12.5
 
 
-def test_stalls_are_shares_of_their_sum_with_selected_where_ncu_gives_no_whole() -> None:
+def test_stalls_without_a_whole_are_shares_of_their_sum() -> None:
     raw = dict.fromkeys(map(stall, EVERYWHERE), 1.0)
     assert short_metrics(raw, {})["stall.barrier"] == pytest.approx(100 / 17)
 
 
-def test_a_few_stalls_without_their_whole_give_no_shares() -> None:
+def test_incomplete_stalls_without_a_whole_give_no_shares() -> None:
     assert short_metrics({stall("barrier"): 5.0, stall("long_scoreboard"): 20.0}, {}) == {}
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=17, max_size=17).filter(lambda values: sum(values) > 1e-3))
-def test_shares_of_all_stalls_and_selected_are_100_per_cent(values: list[float]) -> None:
+def test_shares_of_stalls_and_selected_add_up_to_100(values: list[float]) -> None:
     raw = dict(zip(map(stall, EVERYWHERE), values, strict=True))
     shares = [value for value in short_metrics(raw, {}).values() if not isinstance(value, str)]
     assert sum(shares) + 100 * raw[stall("selected")] / sum(values) == pytest.approx(100)
@@ -248,16 +246,16 @@ def test_shares_of_all_stalls_and_selected_are_100_per_cent(values: list[float])
         ("registers", "registers_per_thread"),
     ],
 )
-def test_misspelled_name_suggests_what_was_meant(written: str, meant: str) -> None:
+def test_misspelled_name_suggests_the_right_one(written: str, meant: str) -> None:
     assert meant in nearest(written)
 
 
-def test_names_of_the_chip_are_suggested_too() -> None:
+def test_raw_names_of_the_chip_are_suggested() -> None:
     assert nearest("dram__byte.sum", ["dram__bytes.sum", "lts__t_bytes.sum"])[0] == "dram__bytes.sum"
     assert nearest("qqqq") == []
 
 
-def test_a_name_of_both_is_suggested_once() -> None:
+def test_name_in_both_lists_is_suggested_once() -> None:
     found = nearest("occupancy_limit", ["occupancy_limit.warps"])
     assert found.count("occupancy_limit.warps") == 1
 

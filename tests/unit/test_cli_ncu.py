@@ -44,7 +44,7 @@ def test_a_report_is_a_line_for_each_launch_and_one_for_all() -> None:
 def test_the_way_the_row_of_all_was_made_is_said() -> None:
     assert " ".join(shown(FULL, "--rules=none")[7:]) == (
         "all 3, weighted means: sm_throughput, achieved_occupancy by cycles; memory_throughput by duration;"
-        "   stalls by warp cycles"
+        "   stalls by instructions * warp_cycles_per_instruction"
     )
     rates = ("--rules=none", "--metric=l1_hit_rate", "--metric=l2_hit_rate")
     for file, weight in ((FULL, "sectors"), (LONG, "duration")):

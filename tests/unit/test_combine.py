@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.ncu.combine import combine, combining_of, weights_used
-from pytest_gpuperf.measure.ncu.weights import weight_names
+from pytest_gpuperf.measure.ncu.report_file import read_report
 from pytest_gpuperf.metrics import METRICS, Combining
+from pytest_gpuperf.metrics.combine import combine, combining_of, weight_names, weights_used
 from pytest_gpuperf.records import KernelProfile
+from pytest_gpuperf.records.runs import load_run
 from run_builders import launches
 
 if TYPE_CHECKING:
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.records import MetricValue
+
+ROOT = Path(__file__).parents[2]
+CAPTURES = ROOT / "tests" / "data" / "captures"
+COMBINED = json.loads((CAPTURES / "combined.json").read_text())
 
 
 def test_no_launches_have_no_row() -> None:
@@ -55,7 +62,7 @@ def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]])
     return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]
 
 
-def test_percentages_of_a_peak_are_weighted_by_the_cycles_of_their_unit() -> None:
+def test_percentages_of_a_peak_are_weighted_by_cycles() -> None:
     # Both ran for as long, the second at a higher clock: 500 of 1000 cycles and 300 of 3000.
     kernels = weighted(
         (
@@ -74,7 +81,7 @@ def test_percentages_of_a_peak_are_weighted_by_the_cycles_of_their_unit() -> Non
     assert weights_used(kernels, combined) == {"cycles": ["achieved_occupancy", "sm_throughput"]}
 
 
-def test_mean_cycles_do_where_a_launch_has_no_total() -> None:
+def test_mean_cycles_replace_a_missing_total() -> None:
     row: dict[str, MetricValue] = {"duration_us": 1.0}
     kernels = weighted(
         ({**row, "tensor_active": 30.0}, {"sm__cycles_active.sum": 7.0, "sm__cycles_active.avg": 100.0}),
@@ -93,7 +100,7 @@ def test_hit_rates_are_weighted_by_sectors() -> None:
     assert weights_used(kernels, ["l2_hit_rate"]) == {"sectors": ["l2_hit_rate"]}
 
 
-def test_sectors_of_l1_are_those_of_all_ways_through_it() -> None:
+def test_l1_sectors_are_summed_over_all_paths() -> None:
     ways = [name for name in weight_names(METRICS) if name.startswith("l1tex__t_sectors_pipe")]
     assert len(ways) == 11
     sectors: dict[str, MetricValue] = dict.fromkeys(ways, 0.0)
@@ -105,7 +112,7 @@ def test_sectors_of_l1_are_those_of_all_ways_through_it() -> None:
     assert combine(kernels)["l1_hit_rate"] == 20.0  # (50 + 30) of (100 + 300)
 
 
-def test_no_sectors_at_all_leave_the_duration_to_weigh_by() -> None:
+def test_hit_rates_without_sectors_are_weighted_by_duration() -> None:
     kernels = weighted(
         ({"duration_us": 1.0, "l2_hit_rate": 0.0}, {"lts__t_sectors.sum": 0.0}),
         ({"duration_us": 3.0, "l2_hit_rate": 100.0}, {"lts__t_sectors.sum": 0.0}),
@@ -130,7 +137,7 @@ def test_shares_of_two_counts_are_weighted_by_the_second() -> None:
         ({"duration_us": 1.0, "bank_conflict_pct": 0.0}, {total: 300.0}),
     )
     assert combine(kernels)["bank_conflict_pct"] == 2.5
-    assert weights_used(kernels, ["bank_conflict_pct"]) == {"totals": ["bank_conflict_pct"]}
+    assert weights_used(kernels, ["bank_conflict_pct"]) == {"shared_wavefronts": ["bank_conflict_pct"]}
 
 
 def test_stall_ratios_are_weighted_by_instructions_issued() -> None:
@@ -142,7 +149,7 @@ def test_stall_ratios_are_weighted_by_instructions_issued() -> None:
     assert combine(kernels)[name] == 5.0  # (200 + 1800) / 400
 
 
-def test_cycles_that_issued_stand_for_instructions() -> None:
+def test_issue_cycles_replace_issued_instructions() -> None:
     # 0.5 * 200 = 100 instructions of 8 cycles and 0.25 * 1200 = 300 of 24: 800 and 7200 cycles.
     active, cycles = "smsp__issue_active.avg.per_cycle_active", "smsp__cycles_active.sum"
     kernels = weighted(
@@ -158,7 +165,10 @@ def test_cycles_that_issued_stand_for_instructions() -> None:
     combined = combine(kernels)
     assert combined["warp_cycles_per_instruction"] == 20.0  # 8000 / 400
     assert combined["stall.wait"] == 14.0  # (400 + 720) / 8000
-    used = {"instructions": ["warp_cycles_per_instruction"], "warp cycles": ["stall.wait"]}
+    used = {
+        "instructions": ["warp_cycles_per_instruction"],
+        "instructions * warp_cycles_per_instruction": ["stall.wait"],
+    }
     assert weights_used(kernels, combined) == used
 
 
@@ -169,20 +179,20 @@ def test_rates_are_weighted_by_time() -> None:
     assert combine(kernels)[name] == 40.0
 
 
-def test_mean_count_of_an_instance_adds_as_its_total_does() -> None:
+def test_mean_count_per_instance_adds_like_its_total() -> None:
     # 4 schedulers with 100 instructions in all, then with 60: 160 in all, 40 each.
     name = "smsp__inst_executed"
     kernels = weighted(({f"{name}.avg": 25.0}, {}), ({f"{name}.avg": 15.0}, {}))
     assert combine(kernels)[f"{name}.avg"] == 40.0
 
 
-def test_what_is_no_mean_and_what_does_not_differ_has_no_weight() -> None:
+def test_words_and_equal_values_have_no_weight() -> None:
     row: dict[str, MetricValue] = {"duration_us": 1.0, "sm_throughput": 5.0, "occupancy_limiter": "warps"}
     assert weights_used(launches(row, row), row) == {}
     assert weights_used([], row) == {}
 
 
-def test_percentages_are_weighted_by_duration_where_no_cycles_are_known() -> None:
+def test_percentages_without_cycles_are_weighted_by_duration() -> None:
     combined = combine(
         launches(
             {"duration_us": 10.0, "memory_throughput": 20.0, "l2_hit_rate": 100.0},
@@ -193,7 +203,7 @@ def test_percentages_are_weighted_by_duration_where_no_cycles_are_known() -> Non
     assert combined["l2_hit_rate"] == 25.0
 
 
-def test_resources_are_the_largest_and_limits_the_smallest() -> None:
+def test_resources_combine_to_maximum_and_limits_to_minimum() -> None:
     combined = combine(
         launches(
             {
@@ -213,7 +223,7 @@ def test_resources_are_the_largest_and_limits_the_smallest() -> None:
     assert combined["occupancy_limit.registers"] == 2.0
 
 
-def test_theoretical_occupancy_does_not_move_with_the_durations() -> None:
+def test_theoretical_occupancy_does_not_depend_on_durations() -> None:
     rows = [{"theoretical_occupancy": 100.0}, {"theoretical_occupancy": 25.0}]
     for first, second in ((1.0, 9.0), (9.0, 1.0)):
         combined = combine(
@@ -243,7 +253,7 @@ def test_stall_shares_are_weighted_by_warp_cycles() -> None:
     assert combined["warp_cycles_per_instruction"] == 17.5  # 7000 / 400
 
 
-def test_stall_shares_are_weighted_by_duration_where_warp_cycles_are_unknown() -> None:
+def test_stalls_without_warp_cycles_are_weighted_by_duration() -> None:
     combined = combine(
         launches(
             {"duration_us": 10.0, "stall.barrier": 30.0, "instructions": 100.0},
@@ -253,11 +263,44 @@ def test_stall_shares_are_weighted_by_duration_where_warp_cycles_are_unknown() -
     assert combined["stall.barrier"] == 9.0  # (10 * 30 + 30 * 2) / 40
 
 
+def test_a_mean_of_several_raw_names_has_a_weight_in_its_row() -> None:
+    means = [metric for metric in METRICS.values() if metric.combining is Combining.MEAN]
+    derived = [metric for metric in means if not metric.ncu]
+    assert {"bank_conflict_pct", "stall.barrier", "sampled.barrier"} <= {metric.name for metric in derived}
+    assert [metric.name for metric in derived if not metric.weight] == []
+
+
+def test_weights_are_short_names_of_metrics_that_every_launch_has() -> None:
+    for metric in METRICS.values():
+        assert set(metric.weight) <= set(METRICS)
+        assert all(metric.chips <= METRICS[name].chips for name in metric.weight)
+        assert metric.combining is Combining.MEAN or not metric.weight
+
+
+@pytest.mark.parametrize("name", sorted(COMBINED))
+def test_captures_combine_to_known_values(name: str) -> None:
+    """The values were computed with the weights that commit c3abdf6 kept apart from the metrics."""
+    if ".ncu-rep" in name:
+        pytest.importorskip("ncu_report")
+    assert combine(read_report(CAPTURES / name)) == COMBINED[name]
+
+
+def test_recorded_profiles_combine_to_their_recorded_rows() -> None:
+    runs = [load_run(path) for path in (ROOT / "baselines").glob("*/recordings/*.json")]
+    tests = [test for run in runs for test in run.tests]
+    profiles = [
+        found.profile for test in tests for found in test.measurements.values() if found.profile is not None
+    ]
+    assert any(len(profile.kernels) > 1 for profile in profiles)
+    for profile in profiles:
+        assert combine(profile.kernels) == profile.combined
+
+
 positive = st.floats(1e-3, 1e9)
 
 
 @given(st.lists(st.tuples(positive, st.floats(0, 100)), min_size=1))
-def test_combined_percentage_lies_between_the_least_and_the_largest(rows: list[tuple[float, float]]) -> None:
+def test_combined_percentage_is_between_minimum_and_maximum(rows: list[tuple[float, float]]) -> None:
     kernels = launches(*({"duration_us": time, "sm_throughput": value} for time, value in rows))
     combined = combine(kernels)["sm_throughput"]
     assert not isinstance(combined, str)
@@ -274,7 +317,7 @@ def test_combined_count_is_the_sum_in_any_order(counts: list[float], order: rand
 
 
 @given(st.lists(positive, min_size=2))
-def test_launches_that_are_all_alike_combine_to_their_own_percentages(times: list[float]) -> None:
+def test_equal_launches_combine_to_their_own_percentages(times: list[float]) -> None:
     row: dict[str, MetricValue] = {"sm_throughput": 33.3, "stall.wait": 12.1, "waves": 7.76}
     combined = combine(launches(*({**row, "duration_us": time} for time in times)))
     assert {name: combined[name] for name in row} == row
@@ -306,7 +349,7 @@ def test_combining_one_launch_changes_nothing(kernels: list[KernelProfile]) -> N
 
 
 @given(launches_of(1, 1))
-def test_two_launches_that_are_alike_double_the_counts_and_keep_the_rest(
+def test_two_equal_launches_double_only_the_counts(
     kernels: list[KernelProfile],
 ) -> None:
     for name, value in combine(kernels * 2).items():
@@ -316,7 +359,7 @@ def test_two_launches_that_are_alike_double_the_counts_and_keep_the_rest(
 
 
 @given(launches_of(2), st.randoms(use_true_random=False))
-def test_the_order_of_launches_does_not_matter(kernels: list[KernelProfile], order: random.Random) -> None:
+def test_order_of_launches_does_not_matter(kernels: list[KernelProfile], order: random.Random) -> None:
     shuffled = list(kernels)
     order.shuffle(shuffled)
     assert combine(shuffled) == combine(kernels)
@@ -324,7 +367,7 @@ def test_the_order_of_launches_does_not_matter(kernels: list[KernelProfile], ord
 
 
 @given(launches_of(1, 4), st.integers(1, 3))
-def test_launches_in_two_steps_come_to_the_same_counts(kernels: list[KernelProfile], at: int) -> None:
+def test_combining_in_two_steps_gives_the_same_counts(kernels: list[KernelProfile], at: int) -> None:
     steps = [combine(part) for part in (kernels[:at], kernels[at:]) if part]
     for name, value in combine(kernels).items():
         if combining_of(name) is Combining.SUM:

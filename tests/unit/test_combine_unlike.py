@@ -1,17 +1,16 @@
-"""Several launches as one row, where a metric is a word, is missing, or is known by its raw name alone."""
+"""Several launches as one row: words, missing metrics, and metrics known only by their raw names."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.measure.ncu.combine import combine, combine_both, combining_of
-from pytest_gpuperf.measure.ncu.weights import weight_names
 from pytest_gpuperf.metrics import Combining
+from pytest_gpuperf.metrics.combine import combine, combine_both, combining_of, weight_names
 from pytest_gpuperf.records import KernelProfile
 from run_builders import launches
 
 
-def test_words_stay_where_equal_and_are_mixed_where_not() -> None:
+def test_equal_words_stay_and_different_words_are_mixed() -> None:
     equal = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "warps"}))
     other = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "registers"}))
     assert equal["occupancy_limiter"] == "warps"
@@ -35,17 +34,17 @@ def test_percentage_without_durations_is_left_out() -> None:
         ("launch__grid_size", Combining.SUM),
         ("sm__cycles_active.max", Combining.MAX),
         ("sm__cycles_active.min", Combining.MIN),
-        ("lts__t_sector_op_read_hit_rate.pct", Combining.DURATION),
-        ("sm__throughput.max.pct_of_peak_sustained_elapsed", Combining.DURATION),
-        ("dram__bytes.sum.per_second", Combining.DURATION),
+        ("lts__t_sector_op_read_hit_rate.pct", Combining.MEAN),
+        ("sm__throughput.max.pct_of_peak_sustained_elapsed", Combining.MEAN),
+        ("dram__bytes.sum.per_second", Combining.MEAN),
         ("sm__cycles_active.avg", Combining.SUM),
         ("launch__thread_count", Combining.SUM),
-        ("smsp__average_warps_issue_stalled_wait_per_issue_active.ratio", Combining.DURATION),
+        ("smsp__average_warps_issue_stalled_wait_per_issue_active.ratio", Combining.MEAN),
         ("launch__cluster_size", Combining.MAX),
         ("device__attribute_clock_rate", Combining.SAME),
     ],
 )
-def test_raw_name_combines_as_its_suffix_says(name: str, combining: Combining) -> None:
+def test_suffix_of_a_raw_name_tells_how_it_combines(name: str, combining: Combining) -> None:
     assert combining_of(name) is combining
 
 
@@ -54,8 +53,8 @@ def test_unknown_numbers_that_differ_are_left_out() -> None:
     assert combine(launches({name: 1.0}, {name: 2.0})) == {"kernels": 2.0}
 
 
-def test_two_sides_that_are_weighed_unlike_are_not_compared() -> None:
-    """A CSV may lack the cycles that ncu's report has: then its mean is weighed by the duration."""
+def test_means_with_different_weights_are_not_compared() -> None:
+    """A CSV may lack the cycles that an ncu report has; then its mean is weighted by the duration."""
 
     def of(**weights: float) -> list[KernelProfile]:
         return [

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.combine import combine
 from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs, read_report
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, source_names, top_stall
+from pytest_gpuperf.metrics.combine import combine
 
 ncu_report = pytest.importorskip("ncu_report")
 

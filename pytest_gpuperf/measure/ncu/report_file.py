@@ -17,8 +17,8 @@ from pytest_gpuperf.measure.ncu.csv_reader import NoHeaderError, read_csv
 from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
 from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
 from pytest_gpuperf.measure.ncu.ncu_rules import Rule  # noqa: TC001
-from pytest_gpuperf.measure.ncu.weights import weight_names
 from pytest_gpuperf.metrics import METRICS, nearest, source_names
+from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
 from pytest_gpuperf.records.selection import check_regex
