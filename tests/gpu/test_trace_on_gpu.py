@@ -208,7 +208,7 @@ def test_the_file_says_the_same_as_the_call(traced: Traced, tmp_path: Path) -> N
 
 
 def test_nothing_on_the_gpu_is_refused(traced: Traced) -> None:
-    with pytest.raises(GpuperfError, match="holds nothing that ran on a GPU"):
+    with pytest.raises(GpuperfError, match="has no activity of a GPU"):
         traced(lambda: None)
 
 

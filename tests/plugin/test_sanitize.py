@@ -122,13 +122,13 @@ def test_a_test_that_was_not_checked_is_not_run_and_does_not_pass(
     result.assert_outcomes(failed=2, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(
         [
-            "gpuperf: synccheck has not checked this test: the process ended with exit status 3 in it; see *",
-            "gpuperf: synccheck has not checked this test: its call ended with Skipped: no time; see *",
+            "gpuperf: synccheck did not check this test: the process ended with exit status 3 in it; see *",
+            "gpuperf: synccheck did not check this test: its call ended with Skipped: no time; see *",
         ]
     )
     (project / "conftest.py").unlink()
     again = gpuperf(pytester, "--gpuperf-replay=latest", "-k", "test_crash")
-    again.stdout.fnmatch_lines(["gpuperf: synccheck has not checked this test: the process ended with *"])
+    again.stdout.fnmatch_lines(["gpuperf: synccheck did not check this test: the process ended with *"])
 
 
 def test_where_the_tool_fails_the_tests_still_run_and_the_run_is_no_success(

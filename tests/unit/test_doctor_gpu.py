@@ -312,5 +312,5 @@ def test_a_lock_that_cannot_be_had_is_a_warning(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         "pytest_gpuperf.cli.doctor.gpu.GpuLock", lambda uuid: GpuLock(uuid, [nowhere, nowhere])
     )
-    text = f"neither {nowhere} nor {nowhere} can be written: runs do not wait for each other"
+    text = f"neither {nowhere} nor {nowhere} is writable: runs do not wait for each other"
     assert said(gpu.lock(machine(tmp_path))) == ("warning", text, "")

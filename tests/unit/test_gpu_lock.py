@@ -249,8 +249,8 @@ def fifo(_: Path, path: Path) -> None:
     ("put", "what"),
     [
         (link_to, "it is a symbolic link"),
-        (second_name_of, "it is no plain file of one name"),
-        (fifo, "it is no plain file of one name"),
+        (second_name_of, "not a plain file with one name"),
+        (fifo, "not a plain file with one name"),
     ],
 )
 def test_what_somebody_has_put_in_its_place_is_left_alone(
@@ -272,7 +272,7 @@ def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_there_is_no_lock(tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match=r"neither .*/a nor .*/b can be written"):
+    with pytest.raises(GpuperfError, match=r"neither .*/a nor .*/b is writable"):
         acquired(tmp_path / "a", tmp_path / "b")
 
 

@@ -113,7 +113,7 @@ def test_a_launch_that_cannot_be_says_which_limit_it_breaks(asked: dict[str, int
 
 @pytest.mark.parametrize("capability", [(6, 1), (9, 9), "9.0", (9,)])
 def test_an_unknown_capability_names_the_known_ones(capability: tuple[int, int]) -> None:
-    with pytest.raises(GpuperfError, match=r"not in the table of occupancy; expected .*7\.0.*12\.1"):
+    with pytest.raises(GpuperfError, match=r"occupancy table does not have .*; expected .*7\.0.*12\.1"):
         occupancy(capability, block_size=256, registers_per_thread=32)
 
 

@@ -62,9 +62,7 @@ def test_where_there_is_none_the_error_says_what_to_install(
     monkeypatch.setattr(
         "pytest_gpuperf.measure.sanitizer.tool._candidates", lambda: iter(["compute-sanitizer"])
     )
-    with pytest.raises(
-        GpuperfError, match=r"found neither on PATH .* part of the CUDA toolkit; .* CUDA_HOME"
-    ):
+    with pytest.raises(GpuperfError, match=r"found neither on PATH .* of the CUDA toolkit, .* CUDA_HOME"):
         find_sanitizer()
 
 
@@ -121,7 +119,7 @@ def test_marks_are_told_from_kernels_by_their_names() -> None:
         (["Error: Device not supported. Please refer to the"], "compute-sanitizer cannot watch this GPU"),
         (
             ["Unable to find injection library libsanitizer-collection.so"],
-            "is not complete; reinstall the CUDA",
+            "is incomplete; reinstall the CUDA",
         ),
         (["Error: No attachable process found. compute-sanitizer timed-out."], "could not connect"),
         (

@@ -70,13 +70,13 @@ def test_what_has_only_an_address_has_no_loose_ends() -> None:
 def test_what_is_not_shown_is_counted() -> None:
     assert texts(HIT, count=1001, cut=True)[1:] == [
         "memcheck: 1,000 more errors of other kinds or places",
-        "memcheck: the test was ended there after 1,001 errors; it has more",
+        "memcheck: the test was ended after 1,001 errors; there are more",
     ]
 
 
 def test_a_test_that_was_not_checked_says_why() -> None:
     result = SanitizerResult(tool="memcheck", unchecked="its call ended with ValueError: x")
-    assert errors_of(result) == ["memcheck has not checked this test: its call ended with ValueError: x"]
+    assert errors_of(result) == ["memcheck did not check this test: its call ended with ValueError: x"]
 
 
 def test_a_test_without_errors_says_nothing() -> None:

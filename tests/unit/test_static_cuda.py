@@ -87,7 +87,7 @@ def test_one_kernel_of_a_source_is_read_from_what_nvcc_leaves(compiled: Any, fak
 
 
 def test_the_block_size_is_asked_for_where_the_code_does_not_say(compiled: Any, fake_nvcc: Path) -> None:
-    with pytest.raises(GpuperfError, match=r"block size of .*spilling.* not known; expected block_size="):
+    with pytest.raises(GpuperfError, match=r"block size of .*spilling.* unknown; expected block_size="):
         compiled(SOURCE, entry="spilling")
     made = compiled(SOURCE, entry="spilling", block_size=128)["sm_90"]
     assert (made.block_size, made.spills, made.stack_bytes) == (128, 2932, 1376)
@@ -141,7 +141,7 @@ def test_what_nvcc_refuses_is_told(compiled: Any, fake_nvcc: Path) -> None:
     ("source", "given", "said"),
     [
         ("no_such_file.cu", {}, "no_such_file.cu cannot be read: No such file"),
-        (SOURCE, {"archs": ("sm_91",)}, "not in the table of occupancy"),
+        (SOURCE, {"archs": ("sm_91",)}, "occupancy table does not have"),
         (SOURCE, {"signature": {"x": "*fp32"}}, "signature= for CUDA source; expected keyword arguments"),
         (SOURCE, {"num_warps": 4}, "num_warps= for CUDA source; expected .*entry, block_size"),
     ],

@@ -1,1 +1,1 @@
-"""The GPU: who it is, what state it is in, what software drives it."""
+"""The GPU: its identity, its state and the software that drives it."""

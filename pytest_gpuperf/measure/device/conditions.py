@@ -1,4 +1,4 @@
-"""What state the GPU is in, read through NVML."""
+"""State of the GPU, read through NVML."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ THROTTLE_REASONS = {
 class Nvml:
     """Reads clocks, temperature, power and throttle reasons of one GPU.
 
-    Where NVML cannot be used (a container without it), `conditions` returns None. What a GPU or its
-    driver does not tell (the power of a laptop, of a MIG slice or below WSL) keeps the record's default.
+    `conditions` returns None if NVML cannot be used (a container without it). A value that the GPU or its
+    driver does not report (power of a laptop, of a MIG slice or below WSL) keeps the record's default.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -41,15 +41,15 @@ class Nvml:
 
     @property
     def max_sm_clock_mhz(self) -> int:
-        """The highest SM clock that the GPU can have; 0 where NVML does not tell."""
+        """Highest SM clock of the GPU; 0 if NVML does not report it."""
         if (gpu := self._handle) is None:
             return 0
         return int(_read(lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0))
 
     def clock_settings(self) -> str:
-        """Application clocks and power limit, as they are set; zeros where NVML does not tell.
+        """Return application clocks and power limit as set; zeros if NVML does not report them.
 
-        Clocks that are locked (`nvidia-smi -lgc`) are not among what NVML tells.
+        NVML does not report locked clocks (`nvidia-smi -lgc`).
         """
         if (gpu := self._handle) is None:
             return ""
@@ -61,12 +61,12 @@ class Nvml:
         return f"{sm} MHz, memory {memory} MHz, {power_w} W"
 
     def conditions(self) -> Conditions | None:
-        """The GPU's state now."""
+        """Return the present state of the GPU."""
         if (gpu := self._handle) is None:
             return None
         reasons = _throttle_bits(gpu)
         processes: list[Any] = _read(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(gpu), [])
-        # In a container our own process may be listed under the host's number, but it is one of them.
+        # In a container NVML may list this process under the host's pid, but always lists it.
         own = 1 if processes else 0
         if any(process.pid == os.getpid() for process in processes):
             own = sum(process.pid == os.getpid() for process in processes)
@@ -82,7 +82,7 @@ class Nvml:
 
 
 def _read(read: Callable[[], _Value], default: _Value) -> _Value:
-    """What `read` returns; the default where NVML does not tell."""
+    """Return the result of `read`, or the default if NVML does not report the value."""
     try:
         return read()
     except pynvml.NVMLError:
@@ -90,8 +90,8 @@ def _read(read: Callable[[], _Value], default: _Value) -> _Value:
 
 
 def _throttle_bits(gpu: object) -> int:
-    """Bits of what holds the clocks back, 0 where NVML does not tell."""
-    # The older name is the only one that drivers before 535 know.
+    """Return the throttle reasons as bits, 0 if NVML does not report them."""
+    # Drivers before 535 know only the older name.
     for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
         with suppress(pynvml.NVMLError, AttributeError):
             return int(getattr(pynvml, name)(gpu))
@@ -99,7 +99,7 @@ def _throttle_bits(gpu: object) -> int:
 
 
 def driver_version() -> str:
-    """Version of the NVIDIA driver, empty where NVML cannot be used."""
+    """Return the version of the NVIDIA driver, empty if NVML cannot be used."""
     with suppress(pynvml.NVMLError):
         pynvml.nvmlInit()
         return str(pynvml.nvmlSystemGetDriverVersion())

@@ -1,4 +1,4 @@
-"""Where a run is measured: toolchain and commit."""
+"""Toolchain and commit of a run."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def environment(gpu: GpuInfo, root: Path, ncu_version: str) -> Environment:
 
 
 def git_state(root: Path) -> tuple[str, bool | None]:
-    """Commit that is checked out at `root`, and whether tracked files differ from it.
+    """Return the commit checked out at `root`, and True if tracked files differ from it.
 
-    Outside a git checkout, as in some CI jobs, the commit is the one that GitHub names.
+    Outside a git checkout, as in some CI jobs, the commit is that of `GITHUB_SHA`.
     """
     try:
         commit = _git(root, "rev-parse", "HEAD")

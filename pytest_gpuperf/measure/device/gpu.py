@@ -1,4 +1,4 @@
-"""Who the GPU is."""
+"""Identity of the GPU."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pytest_gpuperf.records import GpuInfo
 
 
 def slug(name: str) -> str:
-    """A GPU's name as a folder: `NVIDIA H200` -> `nvidia-h200`."""
+    """Turn a GPU's name into a folder name: `NVIDIA H200` -> `nvidia-h200`."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def gpu_info() -> GpuInfo:
-    """The current CUDA device."""
+    """Describe the current CUDA device."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return GpuInfo(
         name=properties.name,
@@ -31,7 +31,7 @@ def gpu_info() -> GpuInfo:
 
 
 def _uuid(bare: str) -> str:
-    """A UUID as NVML spells it: `GPU-…`, or `MIG-…` where CUDA's device is a slice of a GPU."""
+    """Return a UUID in NVML's form: `GPU-…`, or `MIG-…` if CUDA's device is a slice of a GPU."""
     with suppress(pynvml.NVMLError):
         pynvml.nvmlInit()
         for kind in ("GPU", "MIG"):

@@ -1,9 +1,9 @@
-"""The lock that keeps a GPU to one run at a time, across the processes and users of a host.
+"""Lock that limits a GPU to one run at a time, across the processes and users of a host.
 
-Two runs on one GPU measure each other. The lock is the kernel's, `flock(2)` on a file named by the GPU's
-UUID, so it ends with the process that holds it, however that ends. It is not `filelock`'s: where everybody
-may write, a lock must not follow links, empty the file while it waits, or fall back to a file that outlives a
-killed process. Which of these filelock does depends on its version, and two users have two versions.
+Two runs on one GPU disturb each other's times. The lock is `flock(2)` on a file named by the GPU's UUID, so
+it ends with the process that holds it, even if that process is killed. `filelock` is not used: in a folder
+that everybody may write, a lock must not follow links, empty the file while it waits, or fall back to a file
+that outlives a killed process. Versions of filelock differ in these points, and two users have two versions.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FOLDERS = (Path("/tmp"), Path("/var/lock"))  # noqa: S108
-"""The first that can be written is taken. Not `TMPDIR`: users who set it would miss each other."""
+"""The first writable one is taken. Not `TMPDIR`: users who set it would not see each other's locks."""
 
 HELD_ENV = "GPUPERF_HELD_GPU"
-"""UUID of the GPU that this process, or one that it was started by, has locked: nobody waits for itself."""
+"""UUID of the GPU that this process or an ancestor has locked: a process never waits for itself."""
 
 POLL_S = 0.2
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -36,15 +36,15 @@ _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has a GPU locked, as the lock file says."""
+    """Process that has a GPU locked, read from the lock file."""
 
     pid: int = 0
-    """As its own container counts; 0 where the file does not say."""
+    """Pid in the process's own container; 0 if the file does not name one."""
     since: float = 0.0
     """Seconds of the Unix clock."""
 
     def __str__(self) -> str:
-        """`pid 1234 (pytest) has been measuring for 12 s`."""
+        """Return text such as `pid 1234 (pytest) has been measuring for 12 s`."""
         if not self.pid:
             return "another process is measuring"
         seconds = max(0, int(time.time() - self.since))
@@ -56,8 +56,8 @@ class GpuLock:
     """Exclusive use of one GPU, from `acquire` to `release` or to the end of the process.
 
     Args:
-        uuid: The GPU's, or its MIG slice's.
-        folders: Where the file may be; the same for all users of the host.
+        uuid: UUID of the GPU or of its MIG slice.
+        folders: Folders that may hold the lock file; the same for all users of the host.
     """
 
     def __init__(self, uuid: str, folders: Sequence[Path] = FOLDERS) -> None:
@@ -67,17 +67,17 @@ class GpuLock:
 
     @property
     def gpu(self) -> str:
-        """The GPU in a message: `GPU-c410…`."""
+        """Short name of the GPU for messages: `GPU-c410…`."""
         return f"{self._uuid[:8]}…"
 
     def acquire(self, waiting: Callable[[Holder], None] = lambda _: None) -> None:
-        """Wait, as long as it takes, until the GPU is ours.
+        """Wait without a limit until this process has the lock.
 
         Args:
             waiting: Called several times a second while another process holds the lock.
 
         Raises:
-            GpuperfError: There is no file to lock.
+            GpuperfError: No file can be locked.
         """
         if os.environ.get(HELD_ENV) == self._uuid:
             return
@@ -87,26 +87,26 @@ class GpuLock:
                 self._fd = _lock(path, waiting)
         except OSError as error:
             raise _unusable(path, error) from None
-        with suppress(OSError):  # the text is for messages; the lock is ours without it
+        with suppress(OSError):  # the text is for messages only; the lock holds without it
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()} {time.time():.0f}\n".encode(), 0)
         os.environ[HELD_ENV] = self._uuid
 
     def release(self) -> None:
-        """Let others measure; nothing where the lock is not ours."""
+        """Let others measure; do nothing if this process does not hold the lock."""
         if self._fd is None:
             return
         os.environ.pop(HELD_ENV, None)
-        # Not by closing alone: what was forked off this process has the descriptor too.
+        # Closing alone does not unlock: forked children have the descriptor too.
         fcntl.flock(self._fd, fcntl.LOCK_UN)
         os.close(self._fd)
         self._fd = None
 
     def holder(self) -> Holder | None:
-        """Who measures on the GPU now, None for nobody.
+        """Return the process that measures on the GPU now, None if there is none.
 
         Raises:
-            GpuperfError: The file cannot be looked at.
+            GpuperfError: The file cannot be read.
         """
         path = self._path()
         try:
@@ -125,11 +125,11 @@ class GpuLock:
             if os.access(folder, os.W_OK | os.X_OK):
                 return folder / f"pytest-gpuperf-{re.sub(r'[^0-9A-Za-z-]', '_', self._uuid)}.lock"
         names = " nor ".join(map(str, self._folders))
-        raise GpuperfError(f"neither {names} can be written")
+        raise GpuperfError(f"neither {names} is writable")
 
 
 def _lock(path: Path, waiting: Callable[[Holder], None]) -> int | None:
-    """Descriptor of the locked file; None where another file has taken its place meanwhile."""
+    """Return the descriptor of the locked file; None if another file has replaced it meanwhile."""
     with ExitStack() as undo:
         fd = _open(path)
         undo.callback(os.close, fd)
@@ -144,11 +144,11 @@ def _lock(path: Path, waiting: Callable[[Holder], None]) -> int | None:
 
 
 def _open(path: Path, *, create: bool = True) -> int:
-    """Open a lock file of whichever user, but nothing else that somebody has put in its place."""
+    """Open a lock file of any user; refuse anything else at its path."""
     if create:
         with suppress(FileExistsError):
             fd = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(fd, 0o666)  # whatever the umask
+            os.fchmod(fd, 0o666)  # regardless of the umask
             return fd
     # Without O_CREAT, which fs.protected_regular forbids for another user's file in a sticky folder.
     try:
@@ -158,12 +158,12 @@ def _open(path: Path, *, create: bool = True) -> int:
     except FileNotFoundError:
         if not create:
             raise
-        return _open(path)  # removed since
+        return _open(path)  # somebody removed it since
     found = os.fstat(fd)
-    # A second name could be that of a file that is dear to us.
+    # A second hard link could be another file of the user.
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no plain file of one name")
+        raise OSError(errno.EINVAL, "not a plain file with one name")
     return fd
 
 
@@ -176,7 +176,7 @@ def _try(fd: int, kind: int) -> bool:
 
 
 def _read(fd: int) -> Holder:
-    """What the holder has written; anybody may have written something else."""
+    """Read the holder from the file; empty if anybody has written other text."""
     text = re.fullmatch(rb"([1-9]\d{0,9}) (\d{1,12})\n", os.pread(fd, 64, 0))
     return Holder(int(text[1]), float(text[2])) if text else Holder()
 

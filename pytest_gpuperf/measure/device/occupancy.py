@@ -1,10 +1,10 @@
-"""How many blocks of a kernel an SM holds at once, and what does not let it hold more.
+"""Theoretical occupancy: the blocks of a kernel that an SM holds at once, and their limiter.
 
-The method is that of NVIDIA's `cuda_occupancy.h` (CUDA 13.0), the sizes those of the CUDA C++ Programming
+The method is that of NVIDIA's `cuda_occupancy.h` (CUDA 13.0). The sizes are those of the CUDA C++ Programming
 Guide, table "Technical Specifications per Compute Capability".
 
-Not modelled: clusters, whose blocks have to find room together on the SMs of one GPC; Blackwell's tensor
-memory; kernels that share the SM.
+Not modelled: clusters, whose blocks need room together on the SMs of one GPC; Blackwell's tensor memory;
+kernels that share the SM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLOCK_THREADS = 1024
 BLOCK_BARRIERS = 16
 THREAD_REGISTERS = 255
 REGISTERS = 65536
-"""Of an SM, and the most that one block may have."""
+"""Registers of an SM, and the maximum of one block."""
 REGISTER_UNIT = 256
 """A warp gets registers in multiples of this."""
 PARTITIONS = 4
@@ -31,22 +31,22 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What an SM of one compute capability holds."""
+    """Capacity of an SM of one compute capability."""
 
     warps: int
     blocks: int
     shared_memory_kib: tuple[int, ...]
-    """What of L1 can be shared memory, the largest last."""
+    """Sizes that the shared memory part of L1 can have, the largest last."""
     barriers_per_block: int = 0
-    """Barriers of the SM for each of its `blocks`; 0 where they are no limit, before Hopper."""
+    """Barriers of the SM for each of its `blocks`; 0 if they do not limit (before Hopper)."""
     reserved_bytes: int = 1024
-    """Shared memory of each block that the driver takes for itself."""
+    """Shared memory of each block that the driver reserves."""
     shared_memory_unit: int = 128
     """A block gets shared memory in multiples of this, in bytes."""
 
     @property
     def block_shared_memory_bytes(self) -> int:
-        """The most that one block can ask for."""
+        """Maximum shared memory of one block."""
         return self.shared_memory_kib[-1] * 1024 - self.reserved_bytes
 
 
@@ -77,32 +77,32 @@ MULTIPROCESSORS: Mapping[tuple[int, int], Multiprocessor] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What of an SM a kernel can fill, if there are blocks enough."""
+    """Share of an SM that a kernel can fill, given enough blocks."""
 
     theoretical_occupancy_pct: float
-    """Warps resident, of what the SM can hold, in per cent."""
+    """Resident warps as a percentage of the SM's maximum."""
     blocks_per_sm: int
     limits: Mapping[str, int]
-    """Blocks on an SM that each of `warps`, `blocks`, `registers`, `shared_mem` and `barriers` allows, as
+    """Blocks on an SM that each of `warps`, `blocks`, `registers`, `shared_mem` and `barriers` allows, like
     ncu's `launch__occupancy_limit_*`."""
 
     @property
     def limiter(self) -> str:
-        """What allows the fewest; in a tie what the hardware fixes first, for that cannot be mended."""
+        """Resource that allows the fewest blocks; in a tie the one that the hardware fixes comes first."""
         return min(self.limits, key=self.limits.__getitem__)
 
 
 def multiprocessor(compute_capability: tuple[int, int]) -> Multiprocessor:
-    """What an SM of a compute capability holds.
+    """Return the capacity of an SM of a compute capability.
 
     Raises:
-        GpuperfError: It is not in the table.
+        GpuperfError: The table does not have it.
     """
     sm = MULTIPROCESSORS.get(tuple(compute_capability))  # type: ignore[arg-type]
     if sm is None:
         known = ", ".join(f"{major}.{minor}" for major, minor in MULTIPROCESSORS)
         raise GpuperfError(
-            f"the compute capability {compute_capability!r} is not in the table of occupancy",
+            f"the occupancy table does not have the compute capability {compute_capability!r}",
             expected=f"major and minor of one of {known}",
         )
     return sm
@@ -117,21 +117,21 @@ def occupancy(
     barriers: int = 0,
     shared_memory_per_sm: int | None = None,
 ) -> Occupancy:
-    """Theoretical occupancy of a kernel, as the driver and Nsight Compute compute it.
+    """Compute the theoretical occupancy of a kernel, like the driver and Nsight Compute.
 
     Args:
         compute_capability: Major and minor: `(9, 0)`.
         block_size: Threads of a block.
-        registers_per_thread: As the compiler and ncu (`launch__registers_per_thread`) count them.
-        shared_memory_per_block: Bytes, static and dynamic; not the kibibyte that the driver adds from
+        registers_per_thread: Count of the compiler and of ncu (`launch__registers_per_thread`).
+        shared_memory_per_block: Static and dynamic bytes, without the kibibyte that the driver adds from
             compute capability 8.0 on.
         barriers: Block barriers that the kernel uses.
         shared_memory_per_sm: Bytes of L1 that are configured as shared memory, ncu's
-            `launch__shared_mem_config_size`; by default the most that there can be. Where one block needs
-            more, the least that holds it is taken, as the driver does.
+            `launch__shared_mem_config_size`; the maximum by default. If one block needs more, the smallest
+            size that holds it is taken, like the driver does.
 
     Raises:
-        GpuperfError: The compute capability is not known, or no SM of it can hold such a block.
+        GpuperfError: The compute capability is unknown, or no SM of it can hold such a block.
     """
     sm = multiprocessor(compute_capability)
     shown = ".".join(map(str, compute_capability))
@@ -142,7 +142,7 @@ def occupancy(
 
     warps = _divided_up(block_size, WARP_THREADS)
     registers = REGISTER_UNIT * _divided_up(registers_per_thread * WARP_THREADS, REGISTER_UNIT)
-    # The hardware refuses a block as if each partition got as many warps as the fullest one.
+    # The hardware counts each partition with as many warps as the fullest one.
     _refuse_above("registers", registers * PARTITIONS * _divided_up(warps, PARTITIONS), REGISTERS, shown)
     unit = sm.shared_memory_unit
     shared = unit * _divided_up(shared_memory_per_block + sm.reserved_bytes, unit)

@@ -1,1 +1,1 @@
-"""compute-sanitizer over the kernels of the selected tests: find it, run it, and blame the right test."""
+"""Run compute-sanitizer over the kernels of the selected tests and assign each error to its test."""

@@ -1,4 +1,4 @@
-"""Which test each report of a log belongs to: the one whose mark is the last before it."""
+"""Assign each report of a log to the test whose mark is the last before it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 class Hits:
-    """Reports of one test; those alike are counted, and the first of them is kept."""
+    """Reports of one test; equal reports are counted, and the first of them is kept."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -28,15 +28,15 @@ class Hits:
         self._counts: dict[Hashable, int] = {}
 
     def add(self, label: str, report: Report) -> None:
-        """Count a report of a call, or of what is outside of all calls."""
-        # Of races the address is not in the text, of copies it is.
+        """Count a report of a call, or of work outside all calls."""
+        # The text of a copy's error contains its address, the text of a race does not.
         key = (label, _ADDRESS.sub("", report.kind), report.kernel, report.places)
         self._reports.setdefault(key, (label, report))
         self._counts[key] = self._counts.get(key, 0) + 1
         self.count += 1
 
     def first(self, number: int) -> tuple[SanitizerHit, ...]:
-        """So many of those that differ."""
+        """Return the first `number` reports that differ."""
         return tuple(
             SanitizerHit(
                 kind=report.kind,
@@ -55,27 +55,27 @@ class Hits:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What the log of one process says of its tests."""
+    """Log of one process, divided among its tests."""
 
     hits: dict[str, Hits]
-    """By node id; of reports before the first mark the empty one."""
+    """By node id; the empty id holds reports before the first mark."""
     settled: set[str]
-    """Tests that the log holds from their beginning to their end."""
+    """Tests that the log holds from beginning to end."""
     blind: bool
-    """Whether no mark at all is in the log: the tool does not see what runs."""
+    """True if the log has no mark: the tool does not see the process."""
     words: list[str]
-    """What the tool said of itself."""
+    """Messages of the tool about itself."""
 
 
 def assign(marks: Sequence[Event], entries: Iterable[Report | Said]) -> Assigned:
     """Give each report to the test of the last mark before it.
 
-    Where marks that were set are not in the log, the reports between their neighbours belong to nobody,
-    unless only one test comes into question, and the tests there are not settled.
+    If marks that were set are missing in the log, the reports between their neighbours belong to no test
+    (except if only one test is possible), and the tests there are not settled.
 
     Args:
-        marks: In the order in which they were set. One of the empty node id ends the last test; without it
-            the process has ended in that test.
+        marks: In the order in which they were set. A mark with an empty node id ends the last test; without
+            it the process ended in that test.
         entries: The log.
     """
     positions = {mark.range: position for position, mark in enumerate(marks)}

@@ -1,7 +1,7 @@
-"""Read what compute-sanitizer writes into its log.
+"""Read compute-sanitizer's log.
 
-Its XML has no published schema, is written when all is over, and differs between versions; the text is in the
-manual, and what a killed process has written can be read. All releases since 2021 are read:
+Its XML has no published schema, is written only at the end, and differs between versions. The manual
+describes the text, which can be read even if the process was killed. All releases since 2021 can be read:
 
     ========= Invalid __global__ write of size 4 bytes
     =========     at scale_kernel+0x90 in k.py:12              (since 2023.3)
@@ -9,7 +9,7 @@ manual, and what a killed process has written can be read. All releases since 20
     =========     by thread (96,0,0) in block (3,0,0)
     =========     Address 0x7f8c2a000190 is out of bounds      (Access to, Access at)
     =========     and is 1 bytes after the nearest allocation at 0x7f8c2a000000 of size 400 bytes
-    =========         Device Frame: kernel+0x30 in k.py:20     (where scale_kernel was only called by it)
+    =========         Device Frame: kernel+0x30 in k.py:20     (if kernel called scale_kernel)
     =========
     ========= Error: Potential WAW hazard detected at __shared__ 0x0 in block (0,0,0) :
     =========     Write Thread (0,0,0) at sum+0x90 in k.cu:4
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Index = tuple[int, int, int]
-"""Of a thread in its block, or of a block in its grid."""
+"""Index of a thread in its block, or of a block in its grid."""
 
 _PREFIX = re.compile(r"=========(?: |$)")
 _INDEX = r"\((\d+), ?(\d+), ?(\d+)\)"
@@ -60,7 +60,7 @@ class Report:
     kind: str
     """`Invalid __global__ write of size 4 bytes`."""
     kernel: str = ""
-    """The function that was launched, as the tool demangles it; empty where it names none."""
+    """Launched function, demangled by the tool; empty if the report names none."""
     places: tuple[str, ...] = ()
     """`k.py:12`, or `+0x90` without line information; two for a race."""
     block: Index | None = None
@@ -69,20 +69,20 @@ class Report:
     address: str = ""
     """`0x7f8c2a000190`; in shared memory an offset."""
     detail: str = ""
-    """What else is said: how far from which allocation, the values that raced."""
+    """Other facts: distance from an allocation, the values that raced."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the tool says of itself."""
+    """A message of the tool about itself."""
 
     text: str
 
 
 def read_log(lines: Iterable[str]) -> Iterator[Report | Said]:
-    """Errors and messages in the order of the log.
+    """Yield errors and messages in the order of the log.
 
-    Lines without the tool's prefix, and errors of CUDA's API, are left out.
+    Lines without the tool's prefix and errors of CUDA's API are left out.
     """
     block: list[str] = []
     for line in lines:
@@ -134,7 +134,7 @@ def _error(head: str, body: list[str]) -> Report:
             address = access[1]
             details += [access[2]] if access[2] else []
         elif frame is not None:
-            # The last of them is the kernel; what is above it was called and not inlined.
+            # The last frame is the kernel; the frames above it are called functions that were not inlined.
             called = _OLD_FRAME.match(frame[1]) or _PLACE.match(frame[1])
             kernel = _function(called) if called else kernel
         else:
@@ -170,7 +170,7 @@ def _race(hazard: re.Match[str], body: list[str]) -> Report:
 
 
 def _place(text: str) -> tuple[str, str]:
-    """Function and place of an instruction; a file goes by its name, for records hold no path."""
+    """Return function and place of an instruction, with the file's name only: records hold no paths."""
     match = _OLD_PLACE.match(text) or _PLACE.match(text)
     if match is None:
         return text, ""

@@ -11,18 +11,18 @@ from pytest_gpuperf.measure.sanitizer.markers import marker_ptx
 
 _THREADS = 64
 _BYTES = 1 << 16
-"""Of memory that nobody writes; each marker gets another byte of it."""
+"""Size of the memory that nobody writes; each marker reads another byte of it."""
 
 
 class MarkerLauncher:
     """Launches markers in torch's CUDA context.
 
     Args:
-        tool: Whose kind of error they make.
+        tool: Tool whose kind of error the markers make.
 
     Raises:
         GpuperfError: The driver refuses.
-        RuntimeError: torch's, where an earlier kernel has ended the CUDA context.
+        RuntimeError: Raised by torch if an earlier kernel has ended the CUDA context.
     """
 
     def __init__(self, tool: str) -> None:
@@ -39,17 +39,17 @@ class MarkerLauncher:
         self._launched = 0
 
     def launch(self, name: str) -> None:
-        """Wait for what was launched before, launch a marker of this name, and wait for it.
+        """Wait for earlier launches, launch a marker of this name, and wait for it.
 
         Raises:
             GpuperfError: The driver refuses.
-            RuntimeError: torch's, where an earlier kernel has ended the CUDA context.
+            RuntimeError: Raised by torch if an earlier kernel has ended the CUDA context.
         """
         torch.cuda.synchronize()
-        # A test may have gone to another device, where the memory is not.
+        # A test may have switched to another device, which cannot access the memory.
         with torch.cuda.device(self._device):
             module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-            # It is never unloaded: the tool may ask for its name later.
+            # The module is never unloaded: the tool may ask for its name later.
             self._call("cuModuleLoadData", ctypes.byref(module), marker_ptx(self._tool, name).encode())
             self._call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
             address = ctypes.c_uint64(self._unwritten + self._launched % _BYTES)

@@ -1,10 +1,10 @@
-"""Marks in compute-sanitizer's log: what the tool reports between two of them belongs to one test.
+"""Marks in compute-sanitizer's log: all reports between two marks belong to one test.
 
-The tool does not say for which test it reports, and its log is written by another process, some time after
-the error: neither the clock nor the length of the log tells tests apart. What keeps its order is the stream
-of reports. So a small kernel is launched before and after each call, with an error on purpose, of the tool's
-own kind, and a number in its name, and each report belongs to the last mark before it. Where no mark comes at
-all, the tool does not see the process, which else looks the same as a process without errors.
+The tool does not name the test of a report, and another process writes its log some time after the error, so
+neither the clock nor the length of the log separates tests. Only the order of reports is reliable. So a small
+kernel is launched before and after each call. It contains a deliberate error of the tool's own kind and a
+number in its name. Each report belongs to the last mark before it. If no mark arrives, the tool does not see
+the process, which otherwise looks the same as a process without errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "gpuperf_marker_"
 
-# PTX of these versions is compiled by every driver that the tool supports.
+# Every driver that the tool supports compiles PTX of these versions.
 _MODULE = """
 .version 6.4
 .target sm_70
@@ -34,7 +34,7 @@ _MODULE = """
 """
 
 BODIES: Mapping[str, str] = {
-    # Into the page of the null pointer.
+    # Writes into the page of the null pointer.
     "memcheck": """
     setp.ne.u32 %p, %thread, 0;
     @%p ret;
@@ -47,14 +47,14 @@ BODIES: Mapping[str, str] = {
     ld.param.u64 %address, [unwritten];
     ld.volatile.global.u8 %value, [%address];
     ret;""",
-    # The first lanes of both warps write a byte, and not the same value.
+    # The first lanes of both warps write different values to one byte.
     "racecheck": """
     and.b32 %lane, %thread, 31;
     setp.ne.u32 %p, %lane, 0;
     @%p ret;
     st.volatile.shared.u8 [shared], %thread;
     ret;""",
-    # One thread at a barrier that all have to reach.
+    # One thread waits at a barrier that all threads have to reach.
     "synccheck": """
     setp.ne.u32 %p, %thread, 1;
     @%p bra past;
@@ -66,18 +66,18 @@ past:
 
 
 def marker_name(number: int) -> str:
-    """The name of a marker's kernel."""
+    """Return the name of a marker's kernel."""
     return f"{_PREFIX}{number}"
 
 
 def is_marker(kernel: str) -> bool:
-    """Whether a kernel is one."""
+    """Return True if the kernel is a marker."""
     return kernel.startswith(_PREFIX)
 
 
 def marker_ptx(tool: str, name: str) -> str:
-    """A marker that makes an error of the tool's own kind, as PTX.
+    """Return the PTX of a marker that makes an error of the tool's own kind.
 
-    It takes the address of memory that nobody has written, and a block of two warps.
+    Its parameter is the address of unwritten memory; its block has two warps.
     """
     return _MODULE.format(name=name, body=BODIES[tool].strip("\n"))

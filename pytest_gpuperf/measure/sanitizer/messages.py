@@ -1,4 +1,4 @@
-"""What compute-sanitizer's own failures mean and what people should do about them."""
+"""Causes of compute-sanitizer's own failures, with advice."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ KNOWN_FAILURES = (
     ),
     (
         r"[Uu]nable to find injection|injection librar",
-        "this installation of compute-sanitizer is not complete",
+        "this installation of compute-sanitizer is incomplete",
         "reinstall the CUDA toolkit, or set CUDA_HOME to another one",
     ),
     (
         r"driver.*(?:insufficient|too old|not compatible|unsupported|mismatch)",
-        "this compute-sanitizer and this driver do not fit together",
+        "this compute-sanitizer does not fit this driver",
         "set CUDA_HOME to the toolkit of the driver's CUDA version",
     ),
     (
         r"[Pp]ermission|not permitted|debugg(?:er|ing) (?:is|interface)",
-        "the system denies this user what compute-sanitizer needs",
+        "the system denies this user the permissions that compute-sanitizer needs",
         "run as a user who may debug on the GPU, or give the container --cap-add=SYS_PTRACE",
     ),
     (
         r"[Nn]o attachable process|timed[- ]out|[Tt]imeout",
         "compute-sanitizer could not connect to the program that it started",
-        "look whether the machine is overloaded, and run again",
+        "check if the machine is overloaded, and run again",
     ),
 )
-"""Regex found in what it says, cause, advice."""
+"""Regex found in the tool's messages, cause, advice."""
 
 _WORDS = 2
 
 
 def explain(words: Sequence[str]) -> str:
-    """The cause of a failure and what to do, else the tool's last words; empty where it has said nothing."""
+    """Return cause and advice for a failure, else the tool's last messages; empty if there are none."""
     for pattern, cause, advice in KNOWN_FAILURES:
         if any(re.search(pattern, word) for word in words):
             return f"{cause}; {advice}"

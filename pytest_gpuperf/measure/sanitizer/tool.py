@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAME = "compute-sanitizer"
 PADDING_BYTES = 4096
-"""Behind each allocation, so that what is written past one does not land in the next unseen."""
+"""Bytes behind each allocation, so that a write past its end cannot land in the next one unseen."""
 _ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _TIMEOUT_S = 60
 
@@ -32,38 +32,38 @@ class Sanitizer:
     """Such as `2025.3.1.0`."""
 
     def command(self, tool: str, log: Path) -> list[str]:
-        """The part of the command line before the program's own.
+        """Return the part of the command line before the program's own.
 
         Args:
             tool: `memcheck`, `racecheck`, `initcheck` or `synccheck`.
-            log: Where it writes what it finds.
+            log: File for the errors.
         """
         command = [
             str(self.path),
             "--tool", tool,
-            # The default ends the CUDA context: no later test could run.
+            # The default ends the CUDA context, and no later test could run.
             "--destroy-on-device-error", "kernel",
-            # The default of 100 would hide the later tests' errors behind those of one.
+            # With the default of 100, the errors of one test would hide those of later tests.
             "--print-limit", "0",
             "--show-backtrace", "device",
             "--target-processes", "application-only",
             "--log-file", str(log).replace("%", "%%"),
         ]  # fmt: skip
         if tool == "memcheck":
-            # Only kernels are asked about: torch and Triton probe the driver with calls that fail.
+            # Check kernels only: torch and Triton probe the driver with calls that fail.
             command += ["--report-api-errors", "no", "--padding", str(PADDING_BYTES)]
         elif tool == "racecheck":
-            # The default sums hazards up, without a thread or an address.
+            # The default summarises hazards, without a thread or an address.
             command += ["--racecheck-report", "hazard"]
         return command
 
 
 def environment(environ: Mapping[str, str], tool: str) -> dict[str, str]:
-    """The environment of a program under it.
+    """Return the environment of a program under the tool.
 
-    torch's allocator takes large blocks from the driver and divides them by itself: an access from one tensor
-    into the next, or to memory that another tensor has initialised, would look right. Where addresses matter,
-    each tensor is made an allocation of its own.
+    torch's allocator takes large blocks from the driver and divides them: an access from one tensor into the
+    next, or to memory that another tensor has initialised, would look right. For the tools that check
+    addresses, each tensor becomes an allocation of its own.
     """
     if tool not in ("memcheck", "initcheck"):
         return {**environ, "LC_ALL": "C"}
@@ -72,16 +72,16 @@ def environment(environ: Mapping[str, str], tool: str) -> dict[str, str]:
 
 
 def find_sanitizer() -> Sanitizer:
-    """The compute-sanitizer on PATH, else that of a CUDA installation.
+    """Return the compute-sanitizer on PATH, else that of a CUDA installation.
 
     Raises:
-        GpuperfError: There is none, or it does not answer.
+        GpuperfError: No compute-sanitizer was found, or it does not answer.
     """
     path = next((hit for hit in map(shutil.which, _candidates()) if hit), None)
     if path is None:
         raise GpuperfError(
             f"{NAME} was found neither on PATH nor in a CUDA installation",
-            expected="it for --gpuperf-sanitize; it is part of the CUDA toolkit",
+            expected="the tool of the CUDA toolkit, for --gpuperf-sanitize",
             next_step="install the toolkit, or set CUDA_HOME to it",
         )
     output = ""
@@ -100,7 +100,7 @@ def _candidates(system: Path = Path("/usr/local")) -> Iterator[str]:
     named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     others = sorted(system.glob("cuda-*"), key=_release, reverse=True)
     for toolkit in (*named, system / "cuda", *others):
-        # Toolkits before 12 had it in a folder of its own only.
+        # Toolkits before 12 have it only in a folder of its own.
         yield str(toolkit / "bin" / NAME)
         yield str(toolkit / NAME / NAME)
 

@@ -1,4 +1,4 @@
-"""What a test says of the errors that compute-sanitizer found in it."""
+"""Texts for the errors that compute-sanitizer found in a test."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
 
 
 def errors_of(result: SanitizerResult) -> list[str]:
-    """One text for each kind of error: a line with kernel, place and thread, then what else is known.
+    """Return one text for each kind of error: a line with kernel, place and thread, then the details.
 
-    A test that was not checked has one, too: why not.
+    An unchecked test has one text, too: the reason.
     """
     if result.unchecked:
-        return [f"{result.tool} has not checked this test: {result.unchecked}"]
+        return [f"{result.tool} did not check this test: {result.unchecked}"]
     texts = ["\n".join([f"{result.tool}: {_headline(hit)}", *_details(hit)]) for hit in result.hits]
     rest = result.count - sum(hit.count for hit in result.hits)
     if rest:
         texts.append(f"{result.tool}: {rest:,} more errors of other kinds or places")
     if result.cut:
-        texts.append(f"{result.tool}: the test was ended there after {result.count:,} errors; it has more")
+        texts.append(f"{result.tool}: the test was ended after {result.count:,} errors; there are more")
     return texts
 
 

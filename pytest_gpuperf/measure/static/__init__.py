@@ -1,1 +1,1 @@
-"""What a compiler knows of a kernel, for architectures that need not be there."""
+"""Compile kernels without a GPU: registers, spills, instructions and occupancy for any architecture."""

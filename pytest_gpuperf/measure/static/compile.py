@@ -1,4 +1,4 @@
-"""What `gpuperf.static` calls: a Triton kernel or CUDA source, compiled for each architecture."""
+"""Entry point of `gpuperf.static`: compile a Triton kernel or CUDA source for each architecture."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def compile_static(
     """Compile a kernel.
 
     Args:
-        kernel: Triton's, or CUDA source as a text or a path.
-        archs: `sm_90` and the like.
-        signature: Of a Triton kernel, as `compile_triton` takes it; so `args` and `constexprs`.
-        args: Instead of the signature.
-        constexprs: By name.
+        kernel: A Triton kernel, or CUDA source as a text or a path.
+        archs: Architectures such as `sm_90`.
+        signature: Signature of a Triton kernel for `compile_triton`, like `args` and `constexprs`.
+        args: Arguments in place of the signature.
+        constexprs: Values by name.
         state: The project's `.gpuperf` folder.
-        options: The rest of what `compile_triton` or `compile_cuda` takes.
+        options: Other arguments of `compile_triton` or `compile_cuda`.
 
     Raises:
-        NoCompilerError: There is nothing to compile with.
+        NoCompilerError: No compiler was found.
         GpuperfError: The kernel does not compile, or cannot be launched on one of the architectures.
     """
     if isinstance(archs, str) or not archs:

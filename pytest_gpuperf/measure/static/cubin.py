@@ -1,4 +1,4 @@
-"""What a cubin holds: registers, stack and spills through NVIDIA's own tools, code size from its sections."""
+"""Read a cubin: registers, stack and spills through NVIDIA's own tools, code size from its sections."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ _REGISTER_BYTES = 4
 
 @dataclass(frozen=True)
 class CubinTools:
-    """Where `cuobjdump` and `nvdisasm` are; they have to know the architecture."""
+    """Paths of `cuobjdump` and `nvdisasm`; both have to know the architecture."""
 
     cuobjdump: Path
     nvdisasm: Path
 
 
 class Resources(Record, frozen=True, kw_only=True):
-    """What one kernel needs."""
+    """Resources of one kernel."""
 
     registers: int
-    """Of a thread."""
+    """Registers of a thread."""
     stack_bytes: int
-    """Of a thread, in local memory."""
+    """Local memory of a thread."""
     spills: int
     """Bytes that the code of a thread stores to and loads from its stack."""
     code_bytes: int
 
 
 def read_cubin(cubin: bytes, kernel: str, tools: CubinTools, state: Path) -> Resources:
-    """Read what one kernel of a cubin needs.
+    """Read the resources of one kernel of a cubin.
 
-    Spills are counted in the machine code: each instruction that stores to or loads from local memory, once,
-    however often it runs. So does ptxas in its `-v` output, but for the arguments of `printf`, which it
-    leaves out.
+    Spills are counted in the machine code: each instruction that stores to or loads from local memory counts
+    once, regardless of how often it runs. `ptxas -v` counts the same, except that it leaves out the arguments
+    of `printf`.
 
     Args:
         cubin: An ELF file for one architecture.
         kernel: Mangled name of an entry function.
-        tools: What reads it.
-        state: The project's `.gpuperf` folder, which keeps what was read.
+        tools: Tools that read the cubin.
+        state: The project's `.gpuperf` folder, which keeps the result.
 
     Raises:
         GpuperfError: The tools are missing or cannot read the cubin.
@@ -75,7 +75,7 @@ def _read(cubin: bytes, kernel: str, tools: CubinTools) -> Resources:
         if kernel not in found:
             raise GpuperfError(f"{tools.cuobjdump.name} finds no {kernel} in its cubin")
         registers, stack = found[kernel]
-        # Disassembling takes as long as compiling, and what has no stack has spilled nothing.
+        # Disassembling takes as long as compiling, and a kernel without a stack has spilled nothing.
         spills = spilled_bytes(_run(tools.nvdisasm, path, "-c", "-ndf")) if stack else 0
     return Resources(
         registers=registers, stack_bytes=stack, spills=spills, code_bytes=code_bytes(cubin, kernel)
@@ -83,12 +83,12 @@ def _read(cubin: bytes, kernel: str, tools: CubinTools) -> Resources:
 
 
 def _usage(text: str) -> Mapping[str, tuple[int, int]]:
-    """Registers and bytes of stack, by kernel."""
+    """Return registers and bytes of stack by kernel."""
     return {found["name"]: (int(found["registers"]), int(found["stack"])) for found in _USAGE.finditer(text)}
 
 
 def spilled_bytes(sass: str) -> int:
-    """Bytes a thread that all instructions of a listing move to and from local memory."""
+    """Sum the bytes for each thread that all instructions of a listing move to and from local memory."""
     return sum(_width(found["modifiers"]) for found in _LOCAL.finditer(sass))
 
 
@@ -97,9 +97,9 @@ def _width(modifiers: str) -> int:
 
 
 def code_bytes(cubin: bytes, kernel: str) -> int:
-    """Size of a kernel's machine code.
+    """Return the size of a kernel's machine code.
 
-    The section headers are those of ELF-64, little-endian (System V ABI, "Section Header").
+    The section headers have the form of ELF-64, little-endian (System V ABI, "Section Header").
     """
     table, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 0x28)
     sections = [struct.unpack_from("<I20xQQ", cubin, table + size * index) for index in range(count)]

@@ -1,4 +1,4 @@
-"""Compile CUDA C++ for an architecture that is not there: with nvcc, or with NVRTC where there is no nvcc."""
+"""Compile CUDA C++ for any architecture without a GPU: with nvcc, or with NVRTC if there is no nvcc."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def compile_cuda(
 
     Args:
         source: The text, or the path of a file.
-        archs: `sm_90`, or `sm_90a` where the source has instructions of that architecture alone.
-        state: The project's `.gpuperf` folder, which keeps what nvcc made.
-        entry: Regex found in the mangled name of the kernel; needed where there are several.
+        archs: `sm_90`, or `sm_90a` if the source has instructions of that architecture alone.
+        state: The project's `.gpuperf` folder, which keeps nvcc's output.
+        entry: Regex found in the mangled name of the kernel; required if there are several.
         block_size: Threads of a block; by default those of `__launch_bounds__`.
         shared_memory: Dynamic shared memory of a launch, in bytes.
         flags: Passed to the compiler: `-O3`, `-Iinclude`.
 
     Raises:
-        NoCompilerError: There is neither nvcc nor NVRTC.
+        NoCompilerError: Neither nvcc nor NVRTC was found.
         GpuperfError: The source cannot be read or compiled, or has no such kernel.
     """
     given = _source(source, flags)
@@ -59,7 +59,7 @@ def compile_cuda(
         threads = block_size or chosen.threads
         if not threads:
             raise GpuperfError(
-                f"the block size of {chosen.name} is not known",
+                f"the block size of {chosen.name} is unknown",
                 expected="block_size= in the call, or __launch_bounds__ on the kernel",
             )
         kernels[arch] = static_kernel(chosen, arch, block_size=threads, dynamic_bytes=shared_memory)
@@ -85,7 +85,7 @@ def _compile(source: CudaSource, arch: str, state: Path) -> list[Compiled]:
         return nvcc.compile_kept(compiler, source, arch, state, _kernels)
     library = nvrtc.find()
     if library is not None:
-        # Takes milliseconds, where nvcc takes seconds: not worth keeping.
+        # NVRTC takes milliseconds, nvcc seconds: the output is not worth keeping.
         return _kernels(nvrtc.run(library, source, arch))
     raise NoCompilerError(
         "there is no compiler for CUDA source",

@@ -1,4 +1,4 @@
-"""What took long to find out about code, kept in `.gpuperf/static/` until the code changes."""
+"""Cache of compiler results in `.gpuperf/static/`, valid until the code changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kept:
 
     Args:
         state: The project's `.gpuperf` folder; need not exist.
-        parts: What the content depends on.
+        parts: Everything that the content depends on.
     """
 
     def __init__(self, state: Path, *parts: str | bytes) -> None:
@@ -33,13 +33,13 @@ class Kept:
         self._path = state / "static" / f"{digest.hexdigest()}.json"
 
     def load(self, kind: type[T]) -> T | None:
-        """What was kept; None where there is nothing, or nothing that can be read."""
+        """Return the kept content; None if there is none or it cannot be read."""
         with suppress(OSError, msgspec.MsgspecError):
             return msgspec.json.decode(self._path.read_bytes(), type=kind)
         return None
 
     def store(self, content: object) -> None:
-        """Keep it; a folder that cannot be written to only makes the next run longer."""
+        """Keep the content; an unwritable folder only makes the next run longer."""
         with suppress(OSError):
             make_state_folder(self._state)
             write_files({self._path: msgspec.json.encode(content)})

@@ -1,4 +1,4 @@
-"""One kernel compiled for one architecture: from what the compiler made to a record, a profile and back."""
+"""One kernel compiled for one architecture: compiler output as a record and as a profile."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement, MetricValue
 
 SOURCE = "static"
-"""`Profile.source` of what was compiled and not measured; also the folder of its baselines."""
+"""`Profile.source` of compiled kernels; also the folder of their baselines."""
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
-"""One of each kind of tensor core since Ampere."""
+"""One architecture for each kind of tensor core since Ampere."""
 INSTRUCTIONS = ("tensor_instructions", "copy_instructions")
-"""Facts that are several words."""
+"""Facts whose values are several words."""
 NO_INSTRUCTIONS = "none"
 MESSAGE_LINES = 12
-"""Of what a compiler says when it gives up."""
+"""Maximum number of lines of compiler output in an error."""
 
 _ARCH = re.compile(r"sm_(?P<major>\d+)(?P<minor>\d)[af]?")
 _LABEL = re.compile(r".*\[(?P<inner>sm_\d+[af]?)\]|(?P<alone>sm_\d+[af]?)", re.DOTALL)
 
 
 class NoCompilerError(GpuperfError):
-    """This machine has nothing to compile with: no fault of the kernel or the test."""
+    """This machine has no compiler; the kernel and the test are not at fault."""
 
 
 class CudaSource(NamedTuple):
@@ -40,24 +40,24 @@ class CudaSource(NamedTuple):
 
     text: str
     path: Path | None
-    """Where it is; None where it was given as a text."""
+    """Path of the source; None if it was given as a text."""
     flags: tuple[str, ...]
-    """For the compiler."""
+    """Flags for the compiler."""
 
 
 class CudaOutput(NamedTuple):
-    """What a compiler of CUDA C++ leaves behind."""
+    """Output of a CUDA C++ compiler."""
 
     compiler: str
     """`nvcc 13.0.88`."""
     log: str
-    """With what `ptxas -v` says."""
+    """Compiler messages, including those of `ptxas -v`."""
     ptx: str
     cubin: bytes
 
 
 class Compiled(Record, frozen=True, kw_only=True):
-    """An entry function as a compiler leaves it."""
+    """Compiled entry function."""
 
     name: str
     compiler: str
@@ -65,10 +65,10 @@ class Compiled(Record, frozen=True, kw_only=True):
     stack_bytes: int
     spills: int
     shared_memory_bytes: int
-    """What the code says of it; a launch may add some."""
+    """Static shared memory; a launch may add dynamic memory."""
     code_bytes: int
     threads: int
-    """Of a block; 0 where the code does not say."""
+    """Threads of a block; 0 if the code does not state them."""
     barriers: int
     tensor_instructions: tuple[str, ...]
     copy_instructions: tuple[str, ...]
@@ -76,10 +76,10 @@ class Compiled(Record, frozen=True, kw_only=True):
 
 
 def compute_capability(arch: str) -> tuple[int, int]:
-    """`(9, 0)` for `sm_90` and `sm_90a`.
+    """Return `(9, 0)` for `sm_90` and `sm_90a`.
 
     Raises:
-        GpuperfError: It is spelled otherwise, or not in the table of occupancy.
+        GpuperfError: The name has another form, or the occupancy table does not have the architecture.
     """
     found = _ARCH.fullmatch(arch) if isinstance(arch, str) else None
     if found is None:
@@ -90,11 +90,11 @@ def compute_capability(arch: str) -> tuple[int, int]:
 
 
 def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_bytes: int) -> StaticKernel:
-    """Add what a launch on the architecture would be like.
+    """Add the properties of a launch on the architecture.
 
     Args:
         compiled: The kernel.
-        arch: What it was compiled for.
+        arch: Architecture of the code.
         block_size: Threads of a block.
         dynamic_bytes: Shared memory that a launch asks for, in bytes.
 
@@ -134,18 +134,18 @@ def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_byt
 
 
 def label_of(label: str, arch: str) -> str:
-    """Under which label a kernel is kept: `sm_90`, or `backward[sm_90]` where the test has named it."""
+    """Return the label of a kernel: `sm_90`, or `backward[sm_90]` if the test has given a label."""
     return arch if label == "main" else f"{label}[{arch}]"
 
 
 def arch_of(label: str) -> str:
-    """The architecture in a label that `label_of` has made; empty for any other."""
+    """Return the architecture in a label of `label_of`; empty for any other label."""
     found = _LABEL.fullmatch(label)
     return found["inner"] or found["alone"] if found else ""
 
 
 def profile_of(kernel: StaticKernel) -> Profile:
-    """As a row of exact counters, which limits and baselines can judge."""
+    """Convert a kernel to a row of exact counters that limits and baselines can judge."""
     metrics: dict[str, MetricValue] = {
         **{
             name: value
@@ -159,15 +159,15 @@ def profile_of(kernel: StaticKernel) -> Profile:
 
 
 def is_static(measurement: Measurement) -> bool:
-    """Whether it was compiled and not measured."""
+    """Return True if the kernels were compiled, not measured."""
     return measurement.profile is not None and measurement.profile.source == SOURCE
 
 
 def kernels_of(measurements: Mapping[str, Measurement], label: str) -> dict[str, StaticKernel]:
-    """What `profile_of` was given for one label of a test, by architecture.
+    """Return the kernels behind the profiles of one label of a test, by architecture.
 
     Raises:
-        GpuperfError: A record, from a file, holds something else.
+        GpuperfError: A record, read from a file, has another form.
     """
     return {
         arch: _kernel_of(measurement.profile, arch)
@@ -188,12 +188,12 @@ def _kernel_of(profile: Profile, arch: str) -> StaticKernel:
         return msgspec.convert({**metrics, **lists, "name": name, "arch": arch}, StaticKernel, strict=False)
     except msgspec.ValidationError as error:
         raise GpuperfError(
-            f"the recorded kernel {name} of {arch} has not the expected form: {error}"
+            f"the recorded kernel {name} of {arch} does not have the expected form: {error}"
         ) from None
 
 
 def shortened(log: str) -> str:
-    """The first lines of what a compiler said."""
+    """Return the first lines of compiler output."""
     lines = [line for line in log.splitlines() if line.strip()]
-    more = [f"and {len(lines) - MESSAGE_LINES} lines more"] if len(lines) > MESSAGE_LINES else []
+    more = [f"and {len(lines) - MESSAGE_LINES} more lines"] if len(lines) > MESSAGE_LINES else []
     return "\n".join([*lines[:MESSAGE_LINES], *more])

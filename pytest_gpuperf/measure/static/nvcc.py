@@ -1,4 +1,4 @@
-"""Compile CUDA C++ with nvcc, and keep what it made until the source or what it includes changes."""
+"""Compile CUDA C++ with nvcc, and keep its output until the source or an included file changes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Nvcc(NamedTuple):
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """What is kept of one compilation."""
+    """Kept result of one compilation."""
 
     included: list[str]
-    """Files that were read besides the source."""
+    """Files that the source includes."""
     digest: str
-    """Of what they held."""
+    """Digest of their contents."""
     kernels: list[Compiled]
 
 
 def find() -> Nvcc | None:
-    """The nvcc on PATH or in the CUDA installation; None where there is none that runs."""
+    """Return the nvcc on PATH or in the CUDA installation; None if no nvcc runs."""
     roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
     found = shutil.which("nvcc") or next(
         (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/nvcc"))), None
@@ -59,14 +59,14 @@ def _nvcc(path: str) -> Nvcc | None:
 def compile_kept(
     nvcc: Nvcc, source: CudaSource, arch: str, state: Path, read: Callable[[CudaOutput], list[Compiled]]
 ) -> list[Compiled]:
-    """The kernels of a source, compiled only where nothing that fits is kept in `<state>/static/`.
+    """Return the kernels of a source; compile only if `<state>/static/` does not have a fitting result.
 
     Args:
         nvcc: The compiler.
-        source: What is compiled.
-        arch: `sm_90`.
+        source: The source.
+        arch: An architecture such as `sm_90`.
         state: The project's `.gpuperf` folder.
-        read: Makes kernels of what nvcc leaves behind.
+        read: Turns nvcc's output into kernels.
 
     Raises:
         GpuperfError: The source does not compile.
@@ -107,7 +107,7 @@ def _run(nvcc: Nvcc, source: CudaSource, arch: str, folder: Path) -> tuple[CudaO
 
 
 def _digest(paths: Iterable[str]) -> str:
-    """Of the contents of files; empty where one of them cannot be read, as where its name has a space."""
+    """Return a digest of files' contents; empty if one cannot be read, such as a name with a space."""
     try:
         contents = [Path(path).read_bytes() for path in paths]
     except OSError:

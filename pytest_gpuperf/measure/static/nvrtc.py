@@ -1,4 +1,4 @@
-"""Compile CUDA C++ with NVRTC, a compiler as a library, which wheels bring where there is no toolkit."""
+"""Compile CUDA C++ with NVRTC, a compiler as a library; wheels provide it on machines without a toolkit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def find() -> ctypes.CDLL | None:
-    """The library of NVIDIA's wheels, of the CUDA installation or of the system; None without one."""
+    """Return the library of NVIDIA's wheels, of the CUDA installation or of the system; None without one."""
     for name in (*_in_wheels("lib/libnvrtc.so.*"), *_installed(), ctypes.util.find_library("nvrtc")):
         if name is not None:
             try:
@@ -30,7 +30,7 @@ def find() -> ctypes.CDLL | None:
 
 
 def _in_wheels(pattern: str) -> Iterator[Path]:
-    """Files of the packages `nvidia-*`, which all lie below the folder `nvidia`."""
+    """Yield files of the packages `nvidia-*`, which all are below the folder `nvidia`."""
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from sorted(Path(folder).glob(f"*/{pattern}"), reverse=True)
@@ -46,7 +46,7 @@ def run(library: ctypes.CDLL, source: CudaSource, arch: str) -> CudaOutput:
     """Compile a source.
 
     Raises:
-        GpuperfError: It does not compile.
+        GpuperfError: The source does not compile.
     """
     program = ctypes.c_void_p()
     name = source.path.name if source.path else "kernel.cu"

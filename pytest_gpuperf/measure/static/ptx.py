@@ -1,6 +1,6 @@
-"""What a kernel's PTX says: instructions that multiply and copy, the widest load, threads and barriers.
+"""Read a kernel's PTX: instructions that multiply and copy, the widest load, threads and barriers.
 
-Names and operands are those of the PTX ISA 9.0.
+Names and operands follow the PTX ISA 9.0.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ TENSOR_INSTRUCTIONS = {
     "wgmma": r"wgmma\.mma_async",
     "tcgen05": r"tcgen05\.mma",
 }
-"""Regex of each family's multiplications, by the name that limits know it by."""
+"""Regex of each family's multiplications, by the family's name in limits."""
 COPY_INSTRUCTIONS = {
     "cp.async": r"cp\.async\.c[ag]",
     "cp.async.bulk": r"cp\.async\.bulk\.(?:shared|global)",
     "cp.async.bulk.tensor": r"cp\.async\.bulk\.tensor",
 }
-"""The same of copies past the registers; the last is TMA with a descriptor of the tensor."""
+"""The same for copies past the registers; the last is TMA with a descriptor of the tensor."""
 BULK_BITS = 128
-"""A bulk copy (TMA) moves whole boxes; this is the least that it moves at once."""
+"""A bulk copy (TMA) moves whole boxes; this is the minimum that it moves at once."""
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _VERSION = re.compile(r"^\.version\s+(\S+)", re.MULTILINE)
@@ -55,27 +55,27 @@ class PtxKernel:
     """One entry function."""
 
     name: str
-    """Mangled, as in the code."""
+    """Mangled name."""
     threads: int
-    """Of a block, as required or as the most; 0 where the code does not say."""
+    """Required or maximum threads of a block; 0 if the code does not state them."""
     tensor_instructions: tuple[str, ...]
-    """Which of `TENSOR_INSTRUCTIONS` it has."""
+    """Families of `TENSOR_INSTRUCTIONS` in the code."""
     copy_instructions: tuple[str, ...]
-    """Which of `COPY_INSTRUCTIONS` it has."""
+    """Families of `COPY_INSTRUCTIONS` in the code."""
     widest_load_bits: int
-    """Of one thread from global memory, into registers or shared memory; 0 where it loads nothing."""
+    """Widest load of a thread from global memory, into registers or shared memory; 0 without a load."""
     barriers: int
-    """Block barriers, all of them where their number is not a constant."""
+    """Block barriers; all of the hardware's if their number is not a constant."""
 
 
 def isa_version(ptx: str) -> str:
-    """Version of the PTX ISA, which belongs to the ptxas that translates it: `8.8`."""
+    """Return the version of the PTX ISA, such as `8.8`, which belongs to the ptxas that translates it."""
     found = _VERSION.search(ptx)
     return found[1] if found else ""
 
 
 def read_ptx(ptx: str) -> list[PtxKernel]:
-    """The entry functions of a module; functions that they may call count for each of them."""
+    """Return the entry functions of a module; functions that they may call count for each of them."""
     text = _COMMENT.sub("", ptx)
     starts = list(_FUNCTION.finditer(text))
     ends = [match.start() for match in starts] + [len(text)]

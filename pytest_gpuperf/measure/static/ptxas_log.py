@@ -1,4 +1,4 @@
-"""What `ptxas -v` says of the kernels that it compiles; nvcc and NVRTC pass it on."""
+"""Read the output of `ptxas -v`, which nvcc and NVRTC pass on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 class Usage(NamedTuple):
-    """What one kernel needs."""
+    """Resources of one kernel."""
 
     registers: int
     """Of a thread."""
@@ -26,7 +26,7 @@ class Usage(NamedTuple):
 
 
 def read_log(log: str) -> dict[str, Usage]:
-    """By mangled name."""
+    """Return the usage by mangled name."""
     said = _ENTRY.split(log)
     return {
         name: _usage(name, used, log)
@@ -37,7 +37,7 @@ def read_log(log: str) -> dict[str, Usage]:
 
 def _usage(name: str, used: re.Match[str], log: str) -> Usage:
     barriers, shared = _BARRIERS.search(used["more"]), _SHARED.search(used["more"])
-    # Functions that the kernel calls have such a line too, so it is looked up by name.
+    # Functions that the kernel calls have such a line too, so look it up by name.
     frame = re.search(
         rf"Function properties for {re.escape(name)}\s*\n"
         r"\D*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",

@@ -1,4 +1,4 @@
-"""Compile a Triton kernel for an architecture that is not there, as a launch on it would."""
+"""Compile a Triton kernel for any architecture without a GPU, like a launch on it would."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import StaticKernel
 
 _FIRST_FOR_BLACKWELL = (3, 3)
-"""Older ones do not fail there: they abort the process."""
+"""Older versions do not raise for Blackwell: they abort the process."""
 _SCALARS: Mapping[str, tuple[Any, Any]] = {
-    # A value of the type that is no multiple of 16 and not 1, and one that is a multiple.
+    # A value of the type that is neither 1 nor a multiple of 16, and one that is a multiple.
     "i32": (17, 16),
     "i64": (2**31 + 1, 2**31),
     "u64": (2**63 + 1, 2**63),
@@ -53,19 +53,19 @@ def compile_triton(
     options: Mapping[str, Any],
     state: Path,
 ) -> dict[str, StaticKernel]:
-    """Compile a kernel for several architectures at once; Triton's cache keeps what it has compiled before.
+    """Compile a kernel for several architectures at once; Triton's cache keeps the results.
 
     Args:
         kernel: A function with `triton.jit`; autotuning and heuristics around it are left out.
-        archs: `sm_90` and the like.
-        signature: Types by the name of the argument, or None where `args` are given.
-        args: Tensors and numbers of a launch, by position among those that are no constexpr, or by name.
+        archs: Architectures such as `sm_90`.
+        signature: Types by argument name, or None if `args` are given.
+        args: Tensors and numbers of a launch, by name or by position among the arguments without constexpr.
         constexprs: Values by name.
-        options: `num_warps` and whatever else a launch takes besides arguments.
+        options: `num_warps` and other options of a launch.
         state: The project's `.gpuperf` folder.
 
     Raises:
-        GpuperfError: There is no Triton, an argument is missing or too many, or the kernel does not compile.
+        GpuperfError: Triton is missing, an argument is missing or unexpected, or the kernel does not compile.
     """
     function = _jit_function(kernel)
     values = arguments(function, signature, args, constexprs)
@@ -91,7 +91,7 @@ def _jit_function(kernel: Any) -> Any:
             raise GpuperfError(
                 f"the kernel is a {type(kernel).__name__}",
                 expected="a function with @triton.jit, or CUDA source as a text or a path",
-                next_step="unset TRITON_INTERPRET: what is interpreted is not compiled"
+                next_step="unset TRITON_INTERPRET: interpreted kernels are not compiled"
                 if interpreted
                 else "",
             )
@@ -105,20 +105,20 @@ def arguments(
     args: Sequence[Any] | Mapping[str, Any] | None,
     constexprs: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Everything that a launch takes, by name."""
+    """Return all arguments of a launch by name."""
     name = function.__name__
     params = {param.name: param for param in function.params}
     if (signature is None) is (args is None):
         raise GpuperfError(
             f"{name} has {'no arguments' if args is None else 'both signature= and args='}",
-            expected="signature={'x_ptr': '*fp32', 'n': 'i32'}, or args=(x, n) with tensors, of meta too",
+            expected="signature={'x_ptr': '*fp32', 'n': 'i32'}, or args=(x, n) with (meta) tensors",
         )
     given: dict[str, Any]
     if signature is not None:
         given = {
             key: _stand_in(key, kind, params.get(key))
             for key, kind in signature.items()
-            if kind != "constexpr"  # as Triton's own signatures have it
+            if kind != "constexpr"  # Triton's own signatures contain it
         }
     elif isinstance(args, Mapping):
         given = dict(args)
@@ -137,13 +137,14 @@ def arguments(
         raise GpuperfError(
             f"{name} has {found}",
             expected=f"values for {', '.join(params)}",
-            next_step="constexprs={…} takes what autotuning and heuristics would have chosen" * bool(missing),
+            next_step="constexprs={…} takes the values that autotuning and heuristics would choose"
+            * bool(missing),
         )
     return given
 
 
 class _Pointer:
-    """Stands in for a tensor: Triton asks for no more than this."""
+    """Stand-in for a tensor with all that Triton asks for."""
 
     def __init__(self, dtype: str, address: int) -> None:
         self.dtype = dtype
@@ -154,14 +155,14 @@ class _Pointer:
 
 
 def _stand_in(name: str, kind: str, param: Any) -> Any:
-    """A value that a launch would see as of this type; `:16` makes it a multiple of 16, `:1` makes it 1."""
+    """Return a value of this type for a launch; `:16` makes it a multiple of 16, `:1` makes it 1."""
     base, _, hint = kind.replace(" ", "").partition(":")
     if hint in ("", "1", "16"):
         if base.startswith("*") and hint != "1":
             return _Pointer(base[1:], 16 if hint else 1)
         if base.startswith(("i", "u")) and hint == "1":
             return 1
-        # Of an annotated argument the annotation is the type, whatever the value.
+        # The annotation of an argument is its type, regardless of the value.
         if base == getattr(param, "annotation_type", ""):
             return 16 if hint else 17
         if base in _SCALARS:
@@ -175,17 +176,17 @@ def _stand_in(name: str, kind: str, param: Any) -> Any:
 
 _ONE_AT_A_TIME = Lock()
 _TARGET: ContextVar[Any] = ContextVar("target")
-"""The architecture of the GPU that is not there; each thread has its own."""
+"""Architecture to compile for; each thread has its own."""
 
 
 class _Elsewhere:
-    """What Triton asks of the driver before a launch, answered for a GPU that is not there."""
+    """Answers to Triton's questions to the driver before a launch, for an absent GPU."""
 
     def get_current_target(self) -> Any:
         return _TARGET.get()
 
     def get_current_device(self) -> str:
-        # Triton keeps compiled kernels by device: no number, so that none of a real one is found or left.
+        # Triton keeps compiled kernels by device: a name keeps them apart from those of a real device.
         return f"static {_TARGET.get().arch}"
 
     def get_current_stream(self, _device: object) -> int:
@@ -193,7 +194,7 @@ class _Elsewhere:
 
 
 def target_of(arch: str) -> Any:
-    """The architecture as Triton knows it."""
+    """Return the architecture as a Triton target."""
     from triton.backends.compiler import GPUTarget
 
     major, minor = compute_capability(arch)
@@ -202,11 +203,11 @@ def target_of(arch: str) -> Any:
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Answer in place of the driver, in all threads, for what each of them pretends; one caller at a time."""
+    """Answer in place of the driver for the target of each thread; one caller at a time."""
     from triton.runtime.driver import driver
 
     with _ONE_AT_A_TIME:
-        # Asking for the active driver would look for a GPU, and raise where there is none.
+        # Reading the active driver would look for a GPU, and raise without one.
         before = dict(vars(driver))
         driver.set_active(_Elsewhere())
         try:
@@ -218,7 +219,7 @@ def elsewhere() -> Iterator[None]:
 
 @contextmanager
 def pretend(target: Any) -> Iterator[None]:
-    """Pretend to this thread that there is a GPU of another architecture; `elsewhere` around it."""
+    """Pretend to this thread that there is a GPU of another architecture; needs `elsewhere` around it."""
     token = _TARGET.set(target)
     try:
         yield
@@ -266,14 +267,14 @@ def _compile(
             widest_load_bits=ptx.widest_load_bits,
         ),
         arch,
-        # Warps that Triton adds for warp specialisation are in the code alone.
+        # Only the code counts the warps that Triton adds for warp specialisation.
         block_size=ptx.threads or WARP_THREADS * metadata.num_warps,
         dynamic_bytes=metadata.shared,
     )
 
 
 def cubin_tools() -> CubinTools:
-    """Those that Triton brings; those on PATH where it was packaged without them."""
+    """Return the tools that Triton brings; those on PATH if it was packaged without them."""
     import triton
 
     bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

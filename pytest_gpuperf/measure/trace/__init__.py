@@ -1,1 +1,1 @@
-"""The kernel table of a call, live by torch.profiler or from any trace that it has saved."""
+"""Kernel table of a call, live by torch.profiler or from any trace that torch.profiler saved."""

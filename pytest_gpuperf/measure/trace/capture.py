@@ -1,14 +1,13 @@
-"""The kernel table of a call, recorded now.
+"""Record the kernel table of a call.
 
-torch.profiler tells what ran, but slows the host down while it does, so that a call whose launches the GPU
-waits for looks worse than it is. The durations on the GPU stay the same. So the call's span on the GPU is
-measured three times: by torch.profiler, by CUPTI's activity records alone, which cost the host much less, and
-by a pair of CUDA events without any profiler. The first two can only be too long, because what records them
-delays the host and the nodes of a graph. So can the third, because an event before the first kernel and one
-after the last enclose the span, where all is on the stream of the events: a call that leaves work on another
-stream goes on behind the second event, and of calls with several streams the third is not taken. The shortest
-is the closest, and what follows from it is a bound: the GPU is busy for at least `gpu_busy_pct`, and a launch
-leaves it idle for at most `launch_gap_us`.
+torch.profiler lists the kernels but slows the host down, so that a call whose launches the GPU waits for
+looks worse than it is. The durations on the GPU stay the same. So the call's span on the GPU is measured
+three times: by torch.profiler, by CUPTI's activity records alone, which cost the host much less, and by a
+pair of CUDA events without any profiler. The first two can only be too long, because recording delays the
+host and the nodes of a graph. The third can only be too long as well, because its events enclose the span if
+all work is on their stream. Work on another stream may continue after the second event, so the third is not
+used for calls with several streams. The shortest span is the closest, and its consequences are bounds: the
+GPU is busy for at least `gpu_busy_pct`, and a launch leaves it idle for at most `launch_gap_us`.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.trace import SpanSource
 
 WARM_UP_CALLS = 3
-"""Compilation and autotuning happen in the first, lazy initialisation in the next."""
+"""The first call compiles and autotunes, the next initialises lazily."""
 CALLS = 5
-"""Recorded by each of the three, one by one, of which the median counts."""
+"""Calls that each of the three methods records one by one; the median counts."""
 
 
 class Span(NamedTuple):
-    """How long a call keeps the GPU, and how much of that it is busy."""
+    """Time from a call's first activity on the GPU to its last, and the busy part of it."""
 
     span_us: float
     busy_us: float
@@ -51,18 +50,18 @@ class Span(NamedTuple):
 
 
 def capture(fn: Callable[[], object], file: Path) -> Trace:
-    """Record what one call runs on the current GPU.
+    """Record the activities of one call on the current GPU.
 
     Args:
-        fn: Takes no arguments; is called some twenty times.
-        file: Where to keep torch.profiler's Chrome trace, gzipped; its folder is made.
+        fn: A callable without arguments; it is called about twenty times.
+        file: Path for torch.profiler's gzipped Chrome trace; its folder is created.
 
     Raises:
-        GpuperfError: The call runs nothing on the GPU, or another profiler is at work.
+        GpuperfError: The call runs nothing on the GPU, or another profiler is active.
     """
     if activity.torch_profiler_runs():
         raise GpuperfError(
-            "torch.profiler is running around the test", expected="none, for there can be only one"
+            "torch.profiler is running around the test", expected="no other profiler: only one can be active"
         )
     for _ in range(WARM_UP_CALLS):
         fn()
@@ -78,12 +77,12 @@ def capture(fn: Callable[[], object], file: Path) -> Trace:
 
 
 def with_shortest(trace: Trace, recorded: Span | None, event_us: float) -> Trace:
-    """The trace with the shortest of its spans.
+    """Return the trace with the shortest of its spans.
 
     Args:
-        trace: By torch.profiler.
-        recorded: By CUPTI alone; None where that did not work.
-        event_us: Between two events around the call, in microseconds.
+        trace: Trace of torch.profiler.
+        recorded: Span by CUPTI alone; None if that did not work.
+        event_us: Time between two events around the call, in microseconds.
     """
     spans = [Span(trace.span_us, trace.busy_us, "profiler"), *([recorded] if recorded else [])]
     if trace.streams == 1:
@@ -93,7 +92,7 @@ def with_shortest(trace: Trace, recorded: Span | None, event_us: float) -> Trace
 
 
 def _by_events(fn: Callable[[], object]) -> float:
-    """Median microseconds between an event before a call and one after it."""
+    """Return the median microseconds between an event before a call and one after it."""
     times = []
     for _ in range(CALLS):
         start, end = event(), event()
@@ -107,7 +106,7 @@ def _by_events(fn: Callable[[], object]) -> float:
 
 
 def _by_cupti(fn: Callable[[], object]) -> Span | None:
-    """The median call by CUPTI's records alone; None where there are none, or they cannot be told apart."""
+    """Return the median call by CUPTI's records alone; None if calls cannot be separated."""
     try:
         with activity.recorded() as activities:
             for _ in range(CALLS):
@@ -119,10 +118,10 @@ def _by_cupti(fn: Callable[[], object]) -> Span | None:
 
 
 def median_call(activities: list[activity.Activity]) -> Span | None:
-    """The call with the median span, out of the records of `CALLS` calls that ran one after the other.
+    """Return the call with the median span, from the records of `CALLS` consecutive calls.
 
     Returns:
-        None where the calls did not all run the same, so that it cannot be said where one ends.
+        None if the calls did not all run the same kernels, so that their ends are unknown.
     """
     each, rest = divmod(len(activities), CALLS)
     if not each or rest:
@@ -146,7 +145,7 @@ def _names(call: list[activity.Activity]) -> Counter[tuple[str, tuple[int, int, 
 def _profile(fn: Callable[[], object], file: Path) -> None:
     kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with warnings.catch_warnings():
-        # What the call itself warns of has been seen in the warm-up.
+        # The warm-up has already shown the call's own warnings.
         warnings.simplefilter("ignore")
         with torch.profiler.profile(activities=kinds) as profiler:
             for _ in range(CALLS):

@@ -1,7 +1,7 @@
-"""Reader of the Chrome traces that torch.profiler saves, as JSON, gzipped or not.
+"""Read the Chrome traces that torch.profiler saves, as JSON, gzipped or not.
 
-The names of categories and arguments are those that Kineto writes (`output_json.cpp` and
-`MetadataFieldCatalog.h` of pytorch/kineto), also in the spelling of torch 1.8 to 1.12.
+Kineto defines the names of categories and arguments (`output_json.cpp` and `MetadataFieldCatalog.h` of
+pytorch/kineto); the spelling of torch 1.8 to 1.12 is known too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TRACE_SCHEMA = 1
-"""Newest `schemaVersion` that is read."""
+"""Newest `schemaVersion` that this reader knows."""
 UNPACKED_BYTES = 2**31
-"""A gzipped trace that holds more is refused: a small file can hold terabytes."""
+"""Limit for the unpacked size of a gzipped trace: a small file can hold terabytes."""
 
 Kind: TypeAlias = Literal["kernel", "memcpy", "memset"]
 
@@ -50,16 +50,17 @@ class Activity(NamedTuple):
     device: int = 0
     stream: int | str = 0
     correlation: int = 0
-    """That of the host's call that launched it; the nodes of one launch of a graph share it. 0: not known."""
+    """Correlation id of the host call that launched it; all nodes of a graph launch share it. 0 if
+    unknown."""
     bytes: int = 0
-    """Of a copy or a fill."""
+    """Bytes of a copy or a fill."""
     grid: tuple[int, int, int] = (0, 0, 0)
     block: tuple[int, int, int] = (0, 0, 0)
     blocks_per_sm: float = 0.0
     """Blocks of the grid over SMs of the GPU."""
     registers_per_thread: int = 0
     shared_memory_bytes: int = 0
-    """Static and dynamic, of one block."""
+    """Static and dynamic shared memory of one block."""
 
 
 class HostCall(NamedTuple):
@@ -71,7 +72,7 @@ class HostCall(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """What a `record_function` of the host, or a step of the profiler, encloses."""
+    """Region of a `record_function` of the host, or of a step of the profiler."""
 
     start_us: float
     end_us: float
@@ -80,24 +81,24 @@ class Annotation(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, as far as the trace says."""
+    """A GPU as described by the trace."""
 
     name: str = ""
     compute_capability: tuple[int, int] | None = None
-    """None where it is no CUDA GPU."""
+    """None if it is not a CUDA GPU."""
     multiprocessors: int = 0
-    """0 where not known."""
+    """0 if unknown."""
 
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """What of a trace the kernel table is made of, in microseconds since the first of it."""
+    """Parts of a trace that the kernel table needs; times in microseconds since the first event."""
 
     activities: tuple[Activity, ...]
-    """By start."""
+    """Sorted by start."""
     host_calls: tuple[HostCall, ...] = ()
     annotations: tuple[Annotation, ...] = ()
-    """By start."""
+    """Sorted by start."""
     devices: tuple[tuple[int, Device], ...] = ()
 
 
@@ -145,8 +146,8 @@ def read_chrome_trace(path: Path) -> ChromeTrace:
     """Read a file.
 
     Raises:
-        GpuperfError: It cannot be read, is no trace of torch.profiler or a newer one, or holds nothing that
-            ran on a GPU.
+        GpuperfError: The file cannot be read, is not a trace of torch.profiler, is of a newer version, or has
+            no activity of a GPU.
     """
     shown = show_path(path)
     try:
@@ -166,14 +167,14 @@ def read_chrome_trace(path: Path) -> ChromeTrace:
 
 
 def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:
-    """The same of a file's bytes.
+    """Parse a file's bytes.
 
     Args:
         data: JSON.
-        shown: What to call the file in an error.
+        shown: Name of the file in errors.
 
     Raises:
-        GpuperfError: As in `read_chrome_trace`.
+        GpuperfError: See `read_chrome_trace`.
     """
     try:
         file = _FILE.decode(data)
@@ -185,12 +186,12 @@ def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:
             )
         trace = _parsed(file)
     except msgspec.ValidationError as error:
-        raise GpuperfError(f"{shown} is no trace of torch.profiler: {error}", expected=_EXPECTED) from None
+        raise GpuperfError(f"{shown} is not a trace of torch.profiler: {error}", expected=_EXPECTED) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise GpuperfError(f"{shown} is no valid JSON: {error}", expected=_EXPECTED) from None
+        raise GpuperfError(f"{shown} is not valid JSON: {error}", expected=_EXPECTED) from None
     if not trace.activities:
         raise GpuperfError(
-            f"{shown} holds nothing that ran on a GPU",
+            f"{shown} has no activity of a GPU",
             expected="kernels, copies or fills",
             next_step="record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], "
             "with no other profiler around the process",
@@ -203,7 +204,7 @@ def _parsed(file: _File) -> ChromeTrace:
     host_calls: list[HostCall] = []
     annotations: list[Annotation] = []
     kept = [event for event in file.trace_events if (event.cat or "").lower() in _KEPT]
-    # Microseconds since 1970, as some versions write them, leave a float too few digits for an end.
+    # Some versions write microseconds since 1970, which leave a float too few digits for an end.
     origin = min((event.ts for event in kept), default=0.0)
     for event in kept:
         category = (event.cat or "").lower()
@@ -256,7 +257,7 @@ def _extent(values: Iterable[int]) -> tuple[int, int, int]:
 
 
 def _device(found: _Device) -> Device:
-    # AMD's GPUs have numbers of their own in the same fields.
+    # AMD GPUs have other numbers in the same fields.
     is_cuda = found.compute_major > 0 and "amd" not in found.name.lower()
     capability = (found.compute_major, found.compute_minor) if is_cuda else None
     return Device(found.name, capability, found.num_sms)

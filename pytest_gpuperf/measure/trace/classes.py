@@ -1,12 +1,12 @@
-"""Which part a kernel has in a call: the classes of the kernel table, by rules.
+"""Classes of the kernel table: the part that a kernel has in a call, by rules.
 
-Three of the classes are those that people find when they read a table of TensorBoard by eye: a large core
-(long, many blocks for each SM), small kernels launched again and again (short, too few blocks to fill the
-GPU), and auxiliary ones of medium size (about as long as the core, fewer blocks, fewer launches). Every
-threshold compares a kernel with the GPU or with the other kernels of the same call, never with a time in
-microseconds, so that a class does not change with the GPU's speed.
+People who read a table of TensorBoard by eye find three of these classes: a large core (long, many blocks for
+each SM), small kernels launched again and again (short, too few blocks to fill the GPU), and auxiliary ones
+of medium size (about as long as the core, fewer blocks, fewer launches). Every threshold compares a kernel
+with the GPU or with the other kernels of the same call, never with a time in microseconds, so that a class
+does not change with the GPU's speed.
 
-Occupancy is no criterion: a GEMM on tensor cores has little of it by intent, a naive one has all of it, and
+Occupancy is not a criterion: a GEMM on tensor cores has little by intent, a naive one has all of it, and
 either can be the core.
 """
 
@@ -26,35 +26,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where one class ends and the next begins."""
+    """Limits between the classes."""
 
     frequent_calls: int = 4
-    """Small kernels are frequent from so many launches in a call on,"""
+    """Small kernels are frequent from this number of launches in a call,"""
     frequent_pct: float = 5.0
-    """where these are this share of all launches, in per cent: then what a launch costs is felt."""
+    """if these are this share of all launches, in percent: then the cost of a launch matters."""
     alike: float = 0.5
-    """Ratio of two durations from which on small kernels count as one kind: where a library picks another
-    kernel for each shape, each is launched a few times and all together often; one long kernel among many
-    short ones stays one launch."""
+    """Ratio of two durations from which small kernels count as one kind. A library that picks another kernel
+    for each shape launches each a few times and all of them often; one long kernel among many short ones
+    stays one launch."""
     small_blocks_per_sm: float = 0.9
-    """A tenth of the SMs have nothing to do, however long that takes. Not 1, because a grid made to fill the
-    GPU may lack a few blocks: 128 tiles on 132 SMs are no small kernel."""
+    """A tenth of the SMs are idle, regardless of the duration. Not 1, because a grid made to fill the GPU may
+    lack a few blocks: a kernel of 128 tiles on 132 SMs is not small."""
     small_waves: float = 1.0
-    """A short kernel is small below this too: with several blocks on an SM its grid is over in one go, and
-    leaves places empty. A long one of so few blocks is limited by what a block does, not by its launch."""
+    """A short kernel is small below this too: with several blocks on an SM its grid takes one wave with empty
+    places. The work of a block limits a long kernel of so few blocks, not its launch."""
     long: float = 0.5
-    """Of the typical duration among the kernels classed by size, which is their mean weighted by total time,
-    so that one rare long kernel does not make all others short. What is not long is short."""
+    """Share of the typical duration from which a kernel is long, else it is short. The typical duration is
+    the mean of the kernels classed by size, weighted by total time, so that one rare long kernel does not
+    make all others short."""
     medium: float = 0.25
-    """The same for an auxiliary kernel; what is shorter and not frequent is `other`."""
+    """The same for an auxiliary kernel; a shorter kernel that is not frequent is `other`."""
     many_waves: float = 2.0
-    """Blocks enough to fill the GPU so many times: the second wave is there before the first has ended."""
+    """Enough blocks to fill the GPU this many times: the second wave is ready before the first has ended."""
     many_blocks_per_sm: float = 4.0
-    """In place of that where the GPU's SMs are not known: two waves of a kernel of which two blocks fit."""
+    """Used in its place if the GPU's SMs are unknown: two waves of a kernel of which two blocks fit."""
     persistent_waves: float = 0.9
-    """A persistent kernel launches as many blocks as fit at once, or a few less: from here to 1 wave,"""
+    """A persistent kernel launches as many blocks as fit at once, or a few less: from this value to 1
+    wave,"""
     persistent_pct: float = 25.0
-    """and is told from a medium one by its share of the GPU's time, in per cent."""
+    """and differs from a medium one by its share of the GPU's time, in percent."""
 
 
 THRESHOLDS = Thresholds()
@@ -65,15 +67,15 @@ _BY_NAME: Mapping[NameKind, KernelClass] = {
     "elementwise": "elementwise",
     "communication": "other",
 }
-"""The rest is classed by size."""
+"""All other kernels are classed by size."""
 
 
 def classify(kernels: Sequence[TracedKernel], limits: Thresholds = THRESHOLDS) -> list[KernelClass]:
-    """The class of each kernel of a call, in their order.
+    """Return the class of each kernel of a call, in their order.
 
-    What a name says comes first: copies and the like are data movement, softmax, norms and sums reductions,
-    pointwise kernels elementwise; communication between GPUs is other. Matrix products, convolutions,
-    attention and all whose name says nothing are classed by size.
+    Names decide first: copies and the like are data movement; softmax, norms and sums are reductions;
+    pointwise kernels are elementwise; communication between GPUs is other. Matrix products, convolutions,
+    attention and kernels whose name tells nothing are classed by size.
     """
     named = [_BY_NAME.get(kind_of(kernel.name)) for kernel in kernels]
     sized = [kernel for kernel, name in zip(kernels, named, strict=True) if name is None]
@@ -94,11 +96,11 @@ def classify(kernels: Sequence[TracedKernel], limits: Thresholds = THRESHOLDS) -
 
 
 def class_shares_pct(kernels: Sequence[TracedKernel], moved_pct: float) -> dict[str, float]:
-    """The share of the GPU time of each class that there is, in per cent, the largest first.
+    """Return the share of the GPU time of each class present, in percent, the largest first.
 
     Args:
         kernels: The rows of the table, with their classes.
-        moved_pct: Share of copies and fills that are no kernels, which are data movement.
+        moved_pct: Share of copies and fills without a kernel, which count as data movement.
     """
     shares: dict[str, float] = {"data_movement": moved_pct} if moved_pct else {}
     for kernel in kernels:

@@ -1,4 +1,4 @@
-"""Which kernels could be one: rows of small ones that run one after the other."""
+"""Fusion candidates: rows of small kernels that run one after the other."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import KernelClass, TracedKernel
 
 FUSIBLE: frozenset[KernelClass] = frozenset({"small_frequent", "data_movement", "reduction", "elementwise"})
-"""Classes whose kernels are worth being part of another."""
+"""Classes whose kernels are worth fusing."""
 SHOWN = 10
-"""Candidates that are kept."""
+"""Maximum number of candidates kept."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class Launch:
 def fusion_candidates(
     streams: Sequence[Sequence[Launch]], launch_gap_us: float
 ) -> tuple[FusionCandidate, ...]:
-    """Rows of two or more fusible kernels, those that would save most first.
+    """Return rows of two or more fusible kernels, the largest saving first.
 
-    A matrix product or a convolution begins a row: what follows it can be its epilogue, while several
-    products make one kernel only where somebody has designed it.
+    A matrix product or a convolution begins a row: the kernels after it can be its epilogue, while several
+    products become one kernel only by design.
 
     A row of k kernels as one kernel saves k - 1 launches, and with each the usual launch gap:
-    `saved_us = times * (k - 1) * launch_gap_us`, an upper bound as the gap is one. What a fused kernel no
-    longer writes and reads again is left out, because a trace does not say how many bytes that are;
-    `at_most_us` bounds it: a fused kernel takes at least as long as the longest of the row.
+    `saved_us = times * (k - 1) * launch_gap_us`, an upper bound because the gap is one. The memory traffic
+    that a fused kernel saves is left out, because a trace does not contain its bytes; `at_most_us` bounds it:
+    a fused kernel takes at least as long as the longest of the row.
 
     Args:
-        streams: What ran on each stream, in order.
+        streams: Activities of each stream, in order.
         launch_gap_us: Idle time that a launch usually leaves before its kernel, in microseconds.
     """
     return _the_best([_candidate(row, launch_gap_us) for stream in streams for row in _rows(stream)])
@@ -64,15 +64,15 @@ def _candidate(row: Sequence[Launch], launch_gap_us: float, times: int = 1) -> F
 def split_again(
     recorded: Sequence[FusionCandidate], kernels: Sequence[TracedKernel]
 ) -> tuple[FusionCandidate, ...]:
-    """Recorded candidates as they would be found today.
+    """Apply the present rules to recorded candidates.
 
-    Those that older versions let hold several products are split. How long each launch of theirs took is not
-    recorded: the mean of the row with that name that has the most calls stands for it. What was no candidate
-    then is none now, for the order of other launches is not recorded either.
+    Candidates with several products, which older versions allowed, are split. The duration of each launch is
+    not recorded: the mean of the row with that name and the most calls stands for it. No candidate is added,
+    because the order of other launches is not recorded either.
 
     Args:
-        recorded: Of a trace.
-        kernels: Its rows.
+        recorded: Candidates of a trace.
+        kernels: Rows of the trace.
     """
     broken = [one for one in recorded if any(map(_is_product, one.kernels[1:]))]
     if not broken:
@@ -87,7 +87,7 @@ def split_again(
 
 
 def _the_best(candidates: Sequence[FusionCandidate]) -> tuple[FusionCandidate, ...]:
-    """Those that would save most, rows alike as one."""
+    """Return the candidates with the largest saving, equal rows as one."""
     found: dict[tuple[str, ...], FusionCandidate] = {}
     for one in candidates:
         same = found.get(one.kernels)

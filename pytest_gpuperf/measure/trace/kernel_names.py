@@ -1,7 +1,7 @@
-"""What the name of a kernel tells: what kind of work it does, and whether it does it on tensor cores.
+"""Derive a kernel's kind of work, and its use of tensor cores, from its name.
 
-The patterns are of the names that cuBLAS, cuDNN, CUTLASS, FlashAttention, ATen, CUB and Inductor give their
-kernels. Where a name tells nothing, nothing is said: a kernel's author is free in naming it.
+The patterns match the names that cuBLAS, cuDNN, CUTLASS, FlashAttention, ATen, CUB and Inductor give their
+kernels. For other names the result is unknown: authors name kernels freely.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern))  # type: ignore[misc]
     for kind, pattern in (
         ("communication", r"(?i)^(?:nccl|rccl|nvshmem)"),
-        # Inductor's prefix tells what kind of loop it is; behind it are all operations that were fused.
+        # Inductor's prefix tells the kind of loop; all fused operations follow it.
         ("reduction", r"^triton_(?:red|per|spl)_"),
         ("elementwise", r"^triton_(?:poi|for)_"),
         ("matrix", r"^triton_tem_"),
-        # Parts of a matrix product, a convolution or attention that are none themselves.
+        # Helpers of a matrix product, a convolution or attention, which do not multiply themselves.
         ("reduction", r"splitK_?[rR]educe|reduce_wgrad|[tT]op_?[kK]"),
         ("reduction", r"(?i)attention_?softmax|masked_?softmax"),
         ("elementwise", r"(?i)rotary|(?<![a-z])rope(?![a-z])|conv_bias|bias_?add"),
@@ -50,10 +50,10 @@ _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
     )
 )
 _AROUND_FLASH = re.compile(r"(?i)flash\w*(?:combine|dot_do_o|convert_?dq|preprocess|postprocess)")
-"""FlashAttention's kernels before and behind its products, which add up and convert; those of version 3 are
-template arguments."""
+"""FlashAttention's kernels before and after its products, which add up and convert; in version 3 the names
+are template arguments."""
 _COPIES = re.compile(r"copy_kernel|CopyFunctor|FillFunctor")
-"""Functors of ATen's elementwise kernels that compute nothing."""
+"""Functors of ATen's elementwise kernels that only copy or fill."""
 
 _TENSOR = re.compile(
     r"(?<![a-z])(?:hmma|imma|dmma|qmma|omma)|gmma|tcgen05|umma|tensorop|tensor\d+x\d+x\d+|nvjet|wmma"
@@ -75,10 +75,10 @@ _NEVER_TENSOR = re.compile(r"^(?:at::native|at_cuda_detail|cub|thrust)::|^triton
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> NameKind:
-    """What kind of work a kernel's name says that it does; empty where it says nothing.
+    """Return the kind of work that a kernel's name tells; empty if it tells none.
 
     Args:
-        name: Demangled, with or without template arguments.
+        name: Demangled name, with or without template arguments.
     """
     if _AROUND_FLASH.search(name):
         return "reduction"
@@ -91,7 +91,7 @@ def kind_of(name: str) -> NameKind:
 
 @lru_cache(maxsize=4096)
 def tensor_cores_of(name: str) -> bool | None:
-    """Whether a kernel of this name multiplies on tensor cores; None where the name does not tell."""
+    """Return True if a kernel of this name multiplies on tensor cores; None if the name does not tell."""
     if _AROUND_FLASH.search(name):
         return False
     if _TENSOR.search(name):
@@ -103,7 +103,7 @@ def tensor_cores_of(name: str) -> bool | None:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """A name's own part, and its template arguments and parameters."""
+    """Split a name into its own part and its template arguments and parameters."""
     plain = RETURNS.sub("", name.replace("(anonymous namespace)::", ""))
     found = _ARGUMENTS.search(plain)
     return (plain[: found.start()], plain[found.start() :]) if found else (plain, "")

@@ -1,4 +1,4 @@
-"""From the events of a trace to the kernel table of one region of it."""
+"""Summarise the events of one region of a trace as a kernel table."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 CALL_MARK = "gpuperf.call"
 """Annotation around each call that the plugin records; between two of them the host waits for the GPU."""
 CLOCKS_US = 2.0
-"""By so much the host's clock and that of CUPTI's records may differ; nothing else is launched so close."""
+"""Possible difference between the host's clock and that of CUPTI's records; launches are further apart."""
 
 _SYNCHRONIZE = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx|Stream|Event)Synchronize")
 _DIRECTION = re.compile(r"\b(?:[HDPA]to[HDPA])\b")
 
 
 class Region(NamedTuple):
-    """What ran on the GPU in one occurrence of an annotation, or in the whole file."""
+    """Activities of the GPU in one occurrence of an annotation, or in the whole file."""
 
     name: str
-    """Of the annotation; empty for the whole file."""
+    """Name of the annotation; empty for the whole file."""
     activities: list[Activity]
     synchronizations: int
 
     @property
     def gpu_time_us(self) -> float:
-        """Sum of the activities' durations, in microseconds."""
+        """Return the sum of the activities' durations, in microseconds."""
         return _time_us(self.activities)
 
 
@@ -53,19 +53,19 @@ def summarise(
     annotation: str | None = None,
     tensor_cores: Callable[[Activity], bool | None] | None = None,
 ) -> Trace:
-    r"""The kernel table.
+    r"""Make the kernel table.
 
-    Of several GPUs in one trace the one that worked most is taken. Of several occurrences of an annotation
-    the one with the median GPU time is.
+    Among several GPUs in one trace, the busiest is taken; among several occurrences of an annotation, the one
+    with the median GPU time.
 
     Args:
         trace: The events.
-        annotation: Regex that the whole name of an annotation has to match, such as `ProfilerStep#\d+`; by
-            default the plugin's own where the trace has it, else the whole file is one region.
-        tensor_cores: Knows of some kernels by their code whether they use tensor cores, else None.
+        annotation: Regex that matches the whole name of an annotation, such as `ProfilerStep#\d+`; by default
+            the plugin's own annotation if the trace has it, else the whole file is one region.
+        tensor_cores: Tells for some kernels, by their code, if they use tensor cores; else None.
 
     Raises:
-        GpuperfError: The regex is broken, or nothing ran on the GPU in what it matches.
+        GpuperfError: The regex is broken, or nothing ran on the GPU in its matches.
     """
     device_id = _busiest(trace.activities)
     trace_of_one = [one for one in trace.activities if one.device == device_id]
@@ -73,7 +73,7 @@ def summarise(
     regions = _regions(trace, trace_of_one, named) if named is not None else [_whole(trace, trace_of_one)]
     if not regions:
         raise GpuperfError(
-            f"no annotation that matches {annotation or CALL_MARK!r} has anything that ran on the GPU",
+            f"no annotation that matches {annotation or CALL_MARK!r} has an activity of a GPU",
             expected=f"one of {', '.join(sorted({one.name for one in trace.annotations})[:8]) or 'none'}",
         )
     region = sorted(regions, key=lambda one: one.gpu_time_us)[(len(regions) - 1) // 2]
@@ -83,13 +83,13 @@ def summarise(
 
 
 def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> Trace:
-    """The same with another span, and what follows from it.
+    """Return the trace with another span and the values derived from it.
 
     Args:
-        trace: By the profiler.
+        trace: Trace of the profiler.
         span_us: Microseconds from the first activity's start to the end of the last, or a bound of it.
-        busy_us: Microseconds of it in which anything ran.
-        by: What measured it.
+        busy_us: Busy microseconds of the span.
+        by: Source of the span.
     """
     activities = trace.launches + trace.copies + trace.memsets
     gap_us = max(0.0, span_us - busy_us) / (activities - 1) if activities > 1 else 0.0
@@ -113,7 +113,7 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
 
 
 def busy_us(intervals: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of intervals that are sorted by their start: what overlaps counts once."""
+    """Return the length of the union of intervals sorted by their start: overlaps count once."""
     total, covered = 0.0, float("-inf")
     for start, end in intervals:
         total += max(0.0, end - max(start, covered))
@@ -129,7 +129,7 @@ def _busiest(activities: Iterable[Activity]) -> int:
 
 
 def _annotations(trace: ChromeTrace, annotation: str | None) -> list[Annotation] | None:
-    """Those whose regions are asked for; None for the whole file."""
+    """Return the annotations whose regions are wanted; None for the whole file."""
     if annotation is None:
         own = [one for one in trace.annotations if one.name == CALL_MARK]
         return own or None
@@ -144,7 +144,7 @@ def _whole(trace: ChromeTrace, activities: list[Activity]) -> Region:
 def _regions(
     trace: ChromeTrace, activities: Sequence[Activity], annotations: Sequence[Annotation]
 ) -> list[Region]:
-    """What each annotation's host code launched, from whatever thread, whenever it ran."""
+    """Return the activities that each annotation's host code launched, on any thread, at any time."""
     if not annotations:
         return []
     own = annotations[0].name == CALL_MARK
@@ -156,7 +156,7 @@ def _regions(
         inside = []
         for one in activities:
             at = launched.get(one.correlation)
-            # Some launches are not recorded: Triton's, by older versions. Then its own time has to do.
+            # Some launches are not recorded (Triton's by older versions): use the activity's own time.
             last = next_start if own or at is None else annotation.end_us
             if annotation.start_us <= (one.start_us if at is None else at) + slack < last:
                 inside.append(one)
@@ -226,7 +226,7 @@ def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bo
 
 
 def _usual_gap_us(activities: Sequence[Activity]) -> float:
-    """Median idle time before an activity, at most the mean: a pause between two steps is no launch gap."""
+    """Return the median idle time before an activity, at most the mean: pauses do not count."""
     gaps, covered = [], activities[0].end_us
     for one in activities[1:]:
         gaps.append(max(0.0, one.start_us - covered))
@@ -269,7 +269,7 @@ def _row(
 
 
 def _fits(kernel: Activity, device: Device) -> tuple[float, int] | None:
-    """Theoretical occupancy in per cent and blocks an SM holds; Kineto's own is 0 for clusters on Hopper."""
+    """Return theoretical occupancy in percent and blocks of an SM; Kineto's own is 0 for Hopper clusters."""
     x, y, z = kernel.block
     if device.compute_capability is None or not x * y * z:
         return None

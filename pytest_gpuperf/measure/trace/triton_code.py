@@ -1,4 +1,4 @@
-"""Whether Triton's kernels use tensor cores, by the code of those that this process has compiled."""
+"""Use of tensor cores by Triton kernels, read from the code that this process has compiled."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class TritonCode:
     """Answers for the kernels of one trace."""
 
     def __call__(self, kernel: Activity) -> bool | None:
-        """Whether a kernel's code multiplies on tensor cores; None where it is no kernel of Triton's."""
+        """Return True if a kernel's code multiplies on tensor cores; None if Triton did not compile it."""
         found = self._by_name.get(kernel.name, [])
-        # Of one name there is a variant for each configuration and each type of the arguments.
+        # Each configuration and each type of the arguments makes a variant of one name.
         alike = [one for one in found if one.metadata.shared == kernel.shared_memory_bytes] or found
         answers = {_multiplies(one) for one in alike}
         return answers.pop() if len(answers) == 1 else None
@@ -29,7 +29,7 @@ class TritonCode:
         found: dict[str, list[Any]] = {}
         if "triton.compiler.compiler" not in sys.modules:
             return found
-        # Where a function keeps them is Triton's own affair, and differs by version; Inductor keeps its own.
+        # Triton's place for them differs by version; Inductor keeps its own.
         for thing in gc.get_objects():
             if type(thing).__name__ == "CompiledKernel" and type(thing).__module__.startswith("triton."):
                 found.setdefault(thing.metadata.name, []).append(thing)
