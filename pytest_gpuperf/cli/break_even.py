@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pytest_gpuperf.cli.output import output_format, source_lines, terminal
+from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 
 
@@ -24,10 +24,10 @@ from pytest_gpuperf.cli.project import Project, project_options
     "the next), or microseconds (default: host where the times are by the host's clock and not all calls are "
     "graphs, else graph).",
 )
-@output_format
+@output_form
 @project_options
 def break_even(
-    project: Project, without: str, with_: str, x: str | None, launch: str | None, form: str | None
+    project: Project, without: str, with_: str, x: str | None, launch: str | None, form: str
 ) -> None:
     """Say from which size on a change pays that saves GPU time and adds launches.
 
@@ -36,18 +36,9 @@ def break_even(
     """
     from pytest_gpuperf.compare.choosing import choose
     from pytest_gpuperf.compare.launch_cost import find
-    from pytest_gpuperf.report import break_even as report
+    from pytest_gpuperf.report.break_even_report import break_even_report
+    from pytest_gpuperf.report.rows import source_lines
 
     choices = [choose(ref, project.load) for ref in (without, with_)]
     found = find(choices[0], choices[1], x=x, launch=launch)
-    source = source_lines(choice.run for choice in choices)
-    if form == "json":
-        text = report.as_json(found)
-    elif form == "csv":
-        text = report.as_csv(found)
-    elif form == "markdown":
-        text = report.as_markdown(found, source)
-    else:
-        width, colour = terminal()
-        text = report.as_text(found, source, width=width, colour=colour)
-    click.echo(text, nl=False)
+    show(break_even_report(found, source_lines(choice.run for choice in choices)), form)

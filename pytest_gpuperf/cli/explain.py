@@ -18,7 +18,8 @@ from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.file_kinds import kind_of
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.changes import change_lines
-from pytest_gpuperf.report.rows import header_lines, show_time
+from pytest_gpuperf.report.rows import header_lines
+from pytest_gpuperf.report.show import show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

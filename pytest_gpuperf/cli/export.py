@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pytest_gpuperf.cli.output import write
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.frame import to_frame
 
 if TYPE_CHECKING:
@@ -79,8 +80,5 @@ def export(project: Project, run: str | None, format_name: str, output: Path | N
     if output is None:
         click.echo(data, nl=False)
         return
-    try:
-        write_files({output: data})
-    except OSError as error:
-        raise GpuperfError(f"{show_path(output)} cannot be written: {error.strerror}") from None
+    write({output: data})
     echo(f"wrote {show_path(output)} ({count_tests(measured.tests)})")

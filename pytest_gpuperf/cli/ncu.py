@@ -1,4 +1,4 @@
-"""`gpuperf ncu`: what is in a file that Nsight Compute wrote, or in two of them."""
+"""`gpuperf ncu`: the kernels in a file that Nsight Compute wrote, or the changes between two files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import terminal
+from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.presets import PRESETS
-from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     help="ncu's own rules below the table: of each launch the three with the largest estimated speedups, all "
     "in full, or none.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a list of kernels as JSON.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print a row for each launch as CSV.")
+@output_form
 def ncu(
     file: Path,
     kernel: str | None,
@@ -56,70 +54,40 @@ def ncu(
     metrics: tuple[str, ...],
     other: Path | None,
     rules: str,
-    as_json: bool,
-    as_csv: bool,
+    form: str,
 ) -> None:
     """Show the kernels in FILE.
 
     FILE is a report of Nsight Compute (.ncu-rep), its raw page as CSV, or any other CSV of ncu's, gzipped or
     not. Neither a GPU nor ncu is needed; for a report the package ncu-report is, or an installation of ncu.
     """
+    from pytest_gpuperf.compare.kernels import compare_kernels
     from pytest_gpuperf.measure.ncu.report_file import read_report
+    from pytest_gpuperf.report.comparison_report import movers_report
+    from pytest_gpuperf.report.ncu_file_report import (
+        metric_tables,
+        ncu_file_report,
+        overview_table,
+        rule_table,
+    )
 
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
     kernels = read_report(file, kernel, metrics=metrics)
     before = None if other is None else read_report(other, kernel, metrics=metrics)
     names = _names(preset, metrics, [*kernels, *(before or ())])
-    if as_json or as_csv:
-        from pytest_gpuperf.report import kernel_data as data
-
-        if before is None:
-            text = data.as_json(kernels, names) if as_json else data.as_csv(kernels, names)
-        elif as_json:
-            text = data.comparison_as_json(before, kernels, names)
-        else:
-            text = data.comparison_as_csv(before, kernels, names)
-        click.echo(text, nl=False)
+    if before is not None:
+        comparison = compare_kernels(before, kernels, names, (str(other), str(file)))
+        source = [f"old: {other}", f"new: {file}"]
+        show(movers_report(comparison, source, everything=preset is not None), form)
         return
-    width, colour = terminal()
-    if before is None:
-        lines = _tables(kernels, preset, metrics, names, width, colour)
-        if rules != "none":
-            from pytest_gpuperf.report.rule_list import rule_lines
-
-            of_rules = rule_lines(kernels, everything=rules == "all", width=width)
-            lines += ["", *of_rules] if of_rules else []
-    else:
-        from pytest_gpuperf.report.kernel_comparison import comparison_lines
-
-        lines = [printable(f"old: {other}"), printable(f"new: {file}"), ""]
-        lines += comparison_lines(
-            before, kernels, names, everything=preset is not None, width=width, colour=colour
-        )
-    click.echo("\n".join(lines))
-
-
-def _tables(
-    kernels: Sequence[ReportKernel],
-    preset: str | None,
-    metrics: Sequence[str],
-    names: Sequence[str],
-    width: int,
-    colour: bool,
-) -> list[str]:
-    from pytest_gpuperf.report.kernel_table import metric_lines, overview_lines
-
-    if preset is not None:
-        return metric_lines(kernels, names, width=width, colour=colour)
-    lines = overview_lines(kernels, width=width, colour=colour)
-    if metrics:
-        lines += ["", *metric_lines(kernels, metrics, width=width, colour=colour)]
-    return lines
+    asked = names if preset is not None else metrics
+    tables = [overview_table(kernels)] if preset is None else []
+    tables += metric_tables(kernels, asked) if preset is not None or metrics else []
+    tables += [rule_table(kernels, everything=rules == "all")] if rules != "none" else []
+    show(ncu_file_report(kernels, names, tables), form)
 
 
 def _names(preset: str | None, metrics: Sequence[str], kernels: Sequence[ReportKernel]) -> list[str]:
-    """What is shown, in the catalogue's order, what was asked for by name at the end."""
+    """Return the metrics to show, in the catalogue's order, then those that were asked for by name."""
     chosen = METRICS if preset in (None, "all") else PRESETS[preset or ""]
     known = {name for kernel in kernels for name in kernel.metrics}
     return [*dict.fromkeys([*(name for name in chosen if name in known), *metrics])]

@@ -1,7 +1,8 @@
-"""How commands print tables: as wide as the terminal, or in the form that another program reads."""
+"""The output of commands: the forms of `report.forms`, in the width of the terminal."""
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -9,35 +10,64 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.report.forms import FORMS, Screen, render
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from typing import ParamSpec, TypeVar
 
-    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.report.table import Report
 
-NARROWEST = 40
-"""Columns that text is laid out for, however narrow the terminal says that it is."""
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
-
-def terminal() -> tuple[int, bool]:
-    """Columns to lay text out for, and whether it may be coloured."""
-    width = max(shutil.get_terminal_size().columns, NARROWEST)
-    return width, sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-
-def output_format(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--markdown`, `--csv` and `--json`, of which the last one counts, as `form`."""
-    for flag, what in (
-        ("json", "as JSON, with all digits"),
-        ("csv", "as CSV, with all digits"),
-        ("markdown", "as Markdown"),
-    ):
-        command = click.option(f"--{flag}", "form", flag_value=flag, help=f"Print {what}.")(command)
-    return command
+DEFAULT = "text"
+LEAST_COLUMNS = 40
+"""Least width of text, however narrow the terminal."""
+LOG_COLUMNS = 100
+"""Width of text in a log, which has no width of its own."""
 
 
-def source_lines(runs: Iterable[Run]) -> list[str]:
-    """Where values are from, a line for each run: its id, GPU, tools and commit."""
-    from pytest_gpuperf.report.rows import header_lines
+def screen() -> Screen:
+    """Return the width of the terminal, and whether it has colours."""
+    columns = shutil.get_terminal_size((LOG_COLUMNS, 0)).columns
+    return Screen(max(columns, LEAST_COLUMNS), sys.stdout.isatty() and "NO_COLOR" not in os.environ)
 
-    own = {run.id: run for run in runs}
-    return [f"{run.id}: {line}" for run in own.values() for line in header_lines(run.environment, None)]
+
+def output_form(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--format`, and a flag for each form, to a command, which gets the name of the form as `form`."""
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        named = kwargs.pop("form")
+        forms = [form for form in FORMS if (kwargs.pop(form, False) or form == named)]
+        if len(forms) > 1:
+            raise click.UsageError(f"--{forms[0]} and --{forms[1]} exclude each other")
+        kwargs["form"] = forms[0] if forms else DEFAULT
+        return command(*args, **kwargs)
+
+    for name in reversed(FORMS):
+        if name != DEFAULT:
+            wrapper = click.option(f"--{name}", is_flag=True, help=FORMS[name].help)(wrapper)
+    choice = click.Choice(list(FORMS))
+    return click.option("--format", "form", type=choice, help="Choose the output form.")(wrapper)
+
+
+def show(report: Report, form: str) -> None:
+    """Print a report in one of the forms."""
+    click.echo(render(report, form, screen()), nl=False)
+
+
+def write(files: Mapping[Path, bytes]) -> None:
+    """Write files whose names a user typed.
+
+    Raises:
+        GpuperfError: One of them cannot be written.
+    """
+    try:
+        write_files(files)
+    except OSError as error:
+        raise GpuperfError(f"{show_path(next(iter(files)))} cannot be written: {error.strerror}") from None

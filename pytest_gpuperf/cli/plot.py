@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from pytest_gpuperf.cli.output import source_lines
+from pytest_gpuperf.cli.output import write
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.json_files import show_path
 
 
 @click.command()
@@ -52,7 +52,7 @@ def plot(
     from pytest_gpuperf.compare.choosing import choose
     from pytest_gpuperf.compare.curves import curves_of
     from pytest_gpuperf.report.line_plot import FORMATS, draw
-    from pytest_gpuperf.report.rows import split_names
+    from pytest_gpuperf.report.rows import source_lines, split_names
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:
@@ -64,10 +64,7 @@ def plot(
     source = source_lines(choice.run for choice in choices if choice.run.id in curves.runs)
     common, _ = split_names([entry.test.nodeid for choice in choices for entry in choice.entries])
     data = draw(curves, form, title=title or common, source=source, log_y=log_y)
-    try:
-        write_files({output: data})
-    except OSError as error:
-        raise GpuperfError(f"{show_path(output)} cannot be written: {error.strerror}") from None
+    write({output: data})
     if curves.left_out:
         echo(f"left out, because they failed: {', '.join(curves.left_out)}")
     points = sum(len(curve.points) for curve in curves.curves)

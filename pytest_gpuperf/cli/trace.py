@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pytest_gpuperf.cli.output import terminal
+from pytest_gpuperf.cli.output import DEFAULT, output_form, show, write
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.explain.explain import diagnose_call, lines_of
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.file_kinds import kind_of
-from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.report.trace_report import TitledTrace, short_name, trace_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +72,7 @@ class _Found:
     type=click.Path(path_type=Path, file_okay=False),
     help="Write the Chrome traces to a log directory, each as a run of TensorBoard's profiler plugin.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the traces as JSON.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print a row for each kernel as CSV.")
+@output_form
 @project_options
 def trace(
     project: Project,
@@ -81,8 +82,7 @@ def trace(
     annotation: str | None,
     chrome: Path | None,
     tensorboard: Path | None,
-    as_json: bool,
-    as_csv: bool,
+    form: str,
 ) -> None:
     """Show what ran on the GPU: SOURCE is a run, or a trace that torch.profiler has saved.
 
@@ -90,12 +90,10 @@ def trace(
     out; tests of one as RUN::TEST and ::TEST. TEST alone is a part of a node id. A trace is a file of
     export_chrome_trace or tensorboard_trace_handler, gzipped or not. No GPU is needed.
     """
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
-    if (chrome or tensorboard) and (kernel is not None or annotation is not None or as_json or as_csv):
+    if (chrome or tensorboard) and (kernel is not None or annotation is not None or form != DEFAULT):
         raise click.UsageError(
-            "--chrome and --tensorboard write all that the profiler wrote; --kernel, --annotation, --json "
-            "and --csv are for the table"
+            "--chrome and --tensorboard write all that the profiler wrote; --kernel, --annotation and "
+            "output forms are for the table"
         )
     if kernel is not None:
         check_regex(kernel, "of --kernel")
@@ -116,14 +114,14 @@ def trace(
     if chrome is not None or tensorboard is not None:
         return
     chosen = found if kernel is None else _with_kernel(found, kernel)
-    if as_json:
-        content = [{"nodeid": one.nodeid, "label": one.label, "trace": one.trace} for one in chosen]
-        click.echo(msgspec.json.format(msgspec.json.encode(content), indent=1))
-    elif as_csv:
-        click.echo(_csv(chosen), nl=False)
-    else:
-        # What bounds a call is said of all its kernels; a file is more than a call, as slow as its profiler.
-        _show(chosen, kernel or "", explained=of_run and kernel is None)
+    # The bounds of a call depend on all its kernels; a file is more than a call, as slow as its profiler.
+    explained = of_run and kernel is None
+    show(trace_report([_titled(one, explained=explained) for one in chosen], matching=kernel or ""), form)
+
+
+def _titled(one: _Found, *, explained: bool) -> TitledTrace:
+    bounds = lines_of(diagnose_call(one.trace)) if explained else []
+    return TitledTrace(one.nodeid, one.label, one.trace, one.title, bounds)
 
 
 def _of_file(path: Path, annotation: str | None) -> _Found:
@@ -160,8 +158,6 @@ def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
 
 def _with_kernel(found: Sequence[_Found], regex: str) -> list[_Found]:
     """What of each table is of kernels in whose names the regex is found; one at least has some."""
-    from pytest_gpuperf.report.trace_table import short_name
-
     chosen = [_only(one, regex) for one in found]
     if not any(one.trace.kernels for one in chosen):
         names = list(dict.fromkeys(short_name(row.name) for one in found for row in one.trace.kernels))
@@ -183,37 +179,6 @@ def _only(one: _Found, kernel: str) -> _Found:
     return _Found(one.nodeid, one.label, trace, one.file)
 
 
-def _csv(found: Sequence[_Found]) -> str:
-    import pandas as pd
-
-    frames = []
-    for one in found:
-        frame = one.trace.to_frame()
-        frame.insert(0, "label", one.label)
-        frame.insert(0, "nodeid", one.nodeid)
-        frames.append(frame)
-    return str(pd.concat(frames).to_csv(index=False, lineterminator="\n"))
-
-
-def _show(found: Sequence[_Found], kernel: str, *, explained: bool) -> None:
-    from pytest_gpuperf.judge.explain.explain import diagnose_call, lines_of
-    from pytest_gpuperf.report.layout import wrapped
-    from pytest_gpuperf.report.trace_table import fusion_lines, kernel_lines, region_line, trace_line
-
-    width, colour = terminal()
-    blocks = []
-    for one in found:
-        lines = [one.title, *wrapped([region_line(one.trace), trace_line(one.trace)], width)]
-        rows = kernel_lines(one.trace, width=width, colour=colour, matching=kernel)
-        lines += ["", *(rows or ["no such kernel"])]
-        fusion = fusion_lines(one.trace.fusion_candidates, width)
-        lines += ["", *fusion] if fusion else []
-        bounds = wrapped(lines_of(diagnose_call(one.trace)), width) if explained else []
-        lines += ["", *bounds] if bounds else []
-        blocks.append("\n".join(lines))
-    click.echo("\n\n".join(blocks))
-
-
 def _chrome_of(one: _Found) -> bytes:
     """The Chrome trace, not gzipped."""
     try:
@@ -231,7 +196,7 @@ def _write_chrome(found: Sequence[_Found], target: Path) -> None:
         names = ", ".join(one.title for one in found[:_NAMES_SHOWN])
         raise GpuperfError(f"there are {len(found)} traces: {names}", next_step="name one of the tests")
     data = _chrome_of(found[0])
-    _write({target: gzip.compress(data) if target.suffix == ".gz" else data})
+    write({target: gzip.compress(data) if target.suffix == ".gz" else data})
     echo(f"wrote {show_path(target)}: open it at https://ui.perfetto.dev")
 
 
@@ -241,12 +206,5 @@ def _write_tensorboard(found: Sequence[_Found], folder: Path) -> None:
     for one in found:
         name = one.file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
         files[folder / name / f"gpuperf.{time.time_ns()}.pt.trace.json"] = _chrome_of(one)
-    _write(files)
+    write(files)
     echo(f"wrote {len(files)} to {show_path(folder)}: tensorboard --logdir {show_path(folder)}")
-
-
-def _write(files: dict[Path, bytes]) -> None:
-    try:
-        write_files(files)
-    except OSError as error:
-        raise GpuperfError(f"{show_path(next(iter(files)))} cannot be written: {error.strerror}") from None

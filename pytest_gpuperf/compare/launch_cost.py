@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_gpuperf.compare.axis import find_axis
 from pytest_gpuperf.compare.break_even import BreakEven, break_even
-from pytest_gpuperf.compare.names import Name, pair_up, told_apart, varying
+from pytest_gpuperf.compare.names import Name, pair_names, told_apart, varying
 from pytest_gpuperf.compare.values import trace_figures, why_not_compared
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_gpuperf.compare.choosing import Choice, Entry
 
@@ -119,14 +119,14 @@ def find(without: Choice, with_: Choice, *, x: str | None = None, launch: str | 
     return Found(title, cost, tuple(series), tuple(error.found for error in unknown))
 
 
-def _paired(without: Choice, with_: Choice) -> Iterable[dict[int, int]]:
-    pairing = pair_up([[entry.name for entry in choice.entries] for choice in (without, with_)])
+def _paired(without: Choice, with_: Choice) -> Iterable[Mapping[int, int]]:
+    pairing = pair_names([[entry.name for entry in choice.entries] for choice in (without, with_)])
     if pairing is None:
         raise GpuperfError(
             f"the tests of {without.ref!r} and {with_.ref!r} do not belong together",
             expected="names that differ in one part: the function, the label, or one parameter",
         )
-    return [dict(row) for row in pairing.rows.values()]
+    return pairing.rows
 
 
 def _pair(size: float, old: Entry, new: Entry, cost: LaunchCost) -> Pair:

@@ -1,12 +1,12 @@
-"""All that a measurement says by name, what of it can be compared, and how it changed."""
+"""The values of a measurement by name, and the change of one that two measurements share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.compare.changes import change_of
 from pytest_gpuperf.judge.compare import is_exact
 from pytest_gpuperf.judge.limits import TIME_UNITS
-from pytest_gpuperf.measure.ncu.comparison import change_of
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
-"""The row that says how times were taken."""
+"""Name of the row with the timing mode."""
 _TIMES = (*TIME_UNITS, MODE)
 _BETTER: Mapping[str, Better] = {
     "time_us": "lower",
@@ -32,11 +32,11 @@ _BETTER: Mapping[str, Better] = {
     "launch_gap": "lower",
     "gpu_busy": "higher",
 }
-"""Of what the catalogue of counters does not have."""
+"""Directions of the values that are not in the catalogue of counters."""
 
 
 def values_of(measurement: Measurement) -> dict[str, MetricValue]:
-    """Times, figures of the trace and counters, by the names that limits have for them, and `mode`."""
+    """Return times, trace figures and counters by the names that limits use, and `mode`."""
     values: dict[str, MetricValue] = {}
     timing, profile = measurement.timing, measurement.profile
     if timing is not None:
@@ -44,19 +44,19 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
         values |= {name: value for name in TIME_UNITS if (value := getattr(timing, name)) is not None}
     values |= trace_figures(measurement)
     if profile is not None and not profile.unavailable:
-        # What a row of several kernels has no common value of, one kernel has.
+        # One kernel has values that have no combination for several kernels.
         values |= profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
         values |= profile.combined
     return values
 
 
 def trace_figures(measurement: Measurement) -> Mapping[str, float]:
-    """The figures of what `gpuperf.trace` recorded, by name, such as `launches` and `gpu_busy`."""
+    """Return the figures that `gpuperf.trace` recorded, such as `launches` and `gpu_busy`."""
     return {} if measurement.trace is None else measurement.trace.figures
 
 
 def unit_of(name: str) -> str:
-    """The unit of a value, `us` and `%` among them; empty for a pure number, a word and raw ncu names."""
+    """Return the unit of a value, such as `us` and `%`; empty for pure numbers, words and raw ncu names."""
     metric = METRICS.get(name)
     if metric is not None:
         return metric.unit
@@ -64,10 +64,10 @@ def unit_of(name: str) -> str:
 
 
 def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
-    """Why the values of two measurements are different quantities; empty where they are the same.
+    """Return the reason why two values are different quantities; empty if they are the same quantity.
 
-    Times of different modes are, and so are counters that depend on the GPU's state and were read by other
-    tools, or with other caches.
+    Times of different modes are different quantities. So are counters that depend on the GPU's state, if
+    other tools read them or if the caches were in another state.
     """
     if name in _TIMES:
         modes = [measured.timing.mode for measured in (old, new) if measured.timing]
@@ -79,9 +79,9 @@ def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
 
 
 def change(name: str, old: Measurement, new: Measurement) -> Change | None:
-    """How a value that both have changed; None where it did not, or the two are different quantities.
+    """Return the change of a value; None without a change, and if the two are different quantities.
 
-    Times come from one instrument on both sides where both have one in common.
+    Times of both sides come from the same source if they have one in common.
     """
     before, after = _by_one_instrument(old, new) if name in TIME_UNITS else (old, new)
     one, other = values_of(before).get(name), values_of(after).get(name)
@@ -91,7 +91,7 @@ def change(name: str, old: Measurement, new: Measurement) -> Change | None:
 
 
 def other_instrument(old: Measurement, new: Measurement) -> str:
-    """`events and cupti` where two times of one mode have no instrument in common; else empty."""
+    """Return `events and cupti` if two times of one mode have no source in common; otherwise empty."""
     before, after = (measured.timing for measured in _by_one_instrument(old, new))
     if before is None or after is None or before.mode != after.mode or before.figure == after.figure:
         return ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.report.github import error_annotations
-from pytest_gpuperf.report.markdown import summary_markdown
+from pytest_gpuperf.report.step_summary import summary_markdown
 from pytest_gpuperf.report.terminal import summary_lines
 
 if TYPE_CHECKING:

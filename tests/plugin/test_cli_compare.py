@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
+from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from compare_command import GEMM, LARGE, SMALL, begin, cells, compare, shown, store, two_tiles
@@ -24,33 +25,35 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_parametrizations_of_a_test_stand_side_by_side(project: Path) -> None:
     two_tiles(project)
-    assert shown(GEMM) == [
-        "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1",
-        "",
-        "metric                 unit         128x128                  128x256",
-        "--------------------------------------------------------------------",
-        "time_us                us               200         180      -10.0 %",
-        "spread_pct             %                0.1         0.1",
-        "sm_throughput          %               80.0        86.0  +6.0 points",
-        "achieved_occupancy     %                6.0         6.0",
-        "occupancy_limiter                shared_mem  shared_mem",
-        "registers_per_thread   register         220         206       -6.4 %",
-        "l2_hit_rate            %               76.0        76.0",
-        "stall.long_scoreboard  %               33.0        23.0 -10.0 points",
-        "stall.barrier          %                7.0        27.0 +20.0 points",
-    ]
+    assert shown(GEMM) == snapshot(
+        [
+            "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1",
+            "",
+            "metric                 unit         128x128                  128x256",
+            "----------------------------------------------------------------------------",
+            "time_us                us               200         180      -10.0 %  better",
+            "spread_pct             %                0.1         0.1",
+            "sm_throughput          %               80.0        86.0  +6.0 points  better",
+            "achieved_occupancy     %                6.0         6.0",
+            "occupancy_limiter                shared_mem  shared_mem",
+            "registers_per_thread   register         220         206       -6.4 %  better",
+            "l2_hit_rate            %               76.0        76.0",
+            "stall.long_scoreboard  %               33.0        23.0 -10.0 points",
+            "stall.barrier          %                7.0        27.0 +20.0 points",
+        ]
+    )
 
 
 def test_shares_of_the_first_are_shown_in_place_of_the_changes(project: Path) -> None:
     two_tiles(project)
     asked = (GEMM, "--shares", "--metrics", "time_us,sm_throughput,achieved_occupancy,occupancy_limiter")
     assert shown(*asked)[4:] == [
-        "time_us             us           200         180  90.0 %",
-        "sm_throughput       %           80.0        86.0 107.5 %",
+        "time_us             us           200         180  90.0 %  better",
+        "sm_throughput       %           80.0        86.0 107.5 %  better",
         "achieved_occupancy  %            6.0         6.0",
         "occupancy_limiter         shared_mem  shared_mem",
     ]
-    assert shown(*asked, "--markdown")[2] == "| metric | unit | `128x128` | `128x256` | share |"
+    assert shown(*asked, "--markdown")[2] == "| metric | unit | 128x128 | 128x256 | share |  |"
 
 
 def test_two_runs_are_compared_test_by_test(project: Path) -> None:
@@ -62,7 +65,7 @@ def test_two_runs_are_compared_test_by_test(project: Path) -> None:
     )
     lines = shown("a", "b", "--metrics", "time_us")
     assert "metric   unit    a            b" in lines
-    assert "time_us  us    200  180 -10.0 %" in lines
+    assert "time_us  us    200  180 -10.0 %  better" in lines
     assert lines[-2:] == ["only in a: t/test_a.py::test_a", "only in b: t/test_b.py::test_b"]
 
 
@@ -72,9 +75,9 @@ def test_one_metric_of_many_tests_has_a_line_each(project: Path) -> None:
         store(project, *tests, id=run_id)
     assert shown("a", "b", "--metrics=time_us")[3:] == [
         "time_us  unit  a           b",
-        "----------------------------",
-        "1        us    1  2 +100.0 %",
-        "2        us    2  4 +100.0 %",
+        "-----------------------------------",
+        "1        us    1  2 +100.0 %  worse",
+        "2        us    2  4 +100.0 %  worse",
     ]
 
 
@@ -82,8 +85,8 @@ def test_tests_with_and_without_parameters_stand_in_one_table_of_two_labels(proj
     tiled, tma = "t/test_gemm.py::test_tiled", "t/test_gemm.py::test_tma[large]"
     store(project, *(record(name, cublas=measured(5.0), main=measured(6.0)) for name in (tiled, tma)))
     assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[4:] == [
-        "test_tiled       us         5  6 +20.0 %",
-        "test_tma[large]  us         5  6 +20.0 %",
+        "test_tiled       us         5  6 +20.0 %  worse",
+        "test_tma[large]  us         5  6 +20.0 %  worse",
     ]
 
 
@@ -107,7 +110,7 @@ def test_times_are_compared_by_an_instrument_that_both_have(project: Path) -> No
 def test_times_without_a_common_instrument_are_said_to_be(project: Path) -> None:
     short = replace(timing(4.0), figure="cupti", cupti_us=4.0)
     store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=timing(8.0))))
-    assert shown(GEMM)[-1] == "b: the times are by cupti and events, which differ by up to 2 %"
+    assert shown(GEMM)[-1] == "b: the times are from cupti and events, which differ by up to 2 %"
 
 
 def test_counters_that_were_read_otherwise_are_compared_where_they_are_exact(project: Path) -> None:
@@ -127,7 +130,7 @@ def test_what_one_column_lacks_is_left_empty(project: Path) -> None:
 
 def test_a_wrong_result_is_said_to_be_one(project: Path) -> None:
     store(project, record(GEMM, a=measured(5.0), b=measured(0.1, correct=False)))
-    assert shown(GEMM)[-1] == "b is of a test that failed or whose result was wrong"
+    assert shown(GEMM)[-1] == "b is from a test that failed or had a wrong result"
 
 
 def test_other_clocks_are_said(project: Path) -> None:
@@ -154,9 +157,9 @@ def test_markdown_is_a_table_that_names_cannot_break(project: Path) -> None:
     assert compare(GEMM, "--markdown", "--metrics", "time_us").stdout == (
         "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1\n"
         "\n"
-        "| metric | unit | `a\\|b'` | `<b>` | change |\n"
-        "| --- | --- | ---: | ---: | ---: |\n"
-        "| `time_us` | us | 5 | 10 | +100.0 % |\n"
+        "| metric | unit | a&#124;b&#96; | &#60;b&#62; | change |  |\n"
+        "| --- | --- | ---: | ---: | ---: | --- |\n"
+        "| `time_us` | us | 5 | 10 | +100.0 % | worse |\n"
     )
 
 

@@ -42,14 +42,14 @@ def test_two_functions_are_paired_by_their_parameters(project: Path) -> None:
     ]
     store(project, *tests)
     assert shown("::test_full", "::test_reduced", "--metrics", "time_us,launches")[2:] == [
-        "metric        unit  test_full  test_reduced",
-        "-------------------------------------------",
+        "  metric    unit  test_full  test_reduced",
+        "-------------------------------------------------",
         "224",
-        "    time_us   us         1000  1200 +20.0 %",
-        "    launches              100   150 +50.0 %",
+        "  time_us   us         1000  1200 +20.0 %  worse",
+        "  launches              100   150 +50.0 %  worse",
         "448",
-        "    time_us   us         4000  3000 -25.0 %",
-        "    launches              100   150 +50.0 %",
+        "  time_us   us         4000  3000 -25.0 %  better",
+        "  launches              100   150 +50.0 %  worse",
     ]
 
 
@@ -69,9 +69,9 @@ def test_a_label_behind_part_of_the_names_chooses_among_all_of_that_part(project
     )
     assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[2:] == [
         "time_us  unit  cublas        main",
-        "---------------------------------",
-        "64       us         5   4 -20.0 %",
-        "4096     us        50  60 +20.0 %",
+        "-----------------------------------------",
+        "64       us         5   4 -20.0 %  better",
+        "4096     us        50  60 +20.0 %  worse",
     ]
 
 

@@ -95,7 +95,7 @@ def test_a_wide_terminal_has_long_names_cut_so_that_a_launch_is_one_line(
 def test_rules_come_below_the_largest_estimate_first() -> None:
     lines = shown(FULL, "--kernel=square")
     start = lines.index("ncu's rules, by estimated speedup (local: of one part of the GPU)")
-    assert lines[start + 1] == "#0 square_kernel"
+    assert lines[start + 2] == "#0 square_kernel"
     heads = [line for line in lines[start:] if line.startswith("  ") and not line.startswith("   ")]
     assert [head.partition(":")[0].strip() for head in heads] == [
         "94.1 % local, Low Utilization",
@@ -236,7 +236,7 @@ def test_what_a_user_can_mend_is_one_line(arguments: list[str], message: str) ->
 def test_json_and_csv_exclude_each_other() -> None:
     result = run(LONG, "--json", "--csv")
     assert result.exit_code == 2
-    assert "--json and --csv exclude each other" in result.stderr
+    assert "--csv and --json exclude each other" in result.stderr
 
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from inline_snapshot import snapshot
 
 from ncu_command import (
     FULL,
@@ -24,89 +25,103 @@ def _in_the_captures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_ncu_report
-def test_a_comparison_starts_with_the_durations() -> None:
-    assert shown(FULL, "--compare", PASS)[:10] == [
-        f"old: {PASS}",
-        f"new: {FULL}",
-        "",
-        "kernel                old      new     change",
-        "-" * 53,
-        "#0 square_kernel  4.90 µs  4.64 µs     -5.2 %  better",
-        "#1 matmul_kernel  6.82 µs   201 µs  +2846.9 %  worse",
-        "all 4 -> all 3    21.6 µs   481 µs  +2130.6 %  worse",
-        "",
-        "only in old: #2 square_kernel, #3 square_kernel",
-    ]
+def test_comparison_shows_durations_then_the_largest_movers() -> None:
+    assert shown(FULL, "--compare", PASS, "--kernel=square", "--preset=sol") == snapshot(
+        [
+            "old: profiling_pass/report.ncu-rep.gz",
+            "new: triton_square_gemm_set_full.ncu-rep.gz",
+            "",
+            "duration_us       unit   old           new",
+            "--------------------------------------------------",
+            "#0 square_kernel  us    4.90  4.64  -5.2 %  better",
+            "all 3 -> all 1    us    14.8  4.64 -68.5 %  better",
+            "",
+            "only in old: #2 square_kernel, #3 square_kernel",
+            "",
+            "  metric             unit    old               new",
+            "----------------------------------------------------------",
+            "#0 square_kernel",
+            "  duration_us        us     4.90  4.64      -5.2 %  better",
+            "  l1_throughput      %      40.1  42.3 +2.2 points  better",
+            "  memory_throughput  %      42.9  44.9 +2.0 points  better",
+            "  l2_throughput      %      59.2  61.1 +2.0 points  better",
+            "  dram_throughput    %      24.4  25.7 +1.3 points  better",
+            "  sm_throughput      %      11.8  10.6 -1.2 points  worse",
+            "  issue_active       %      20.9  20.4 -0.4 points  worse",
+            "all 3 -> all 1",
+            "  duration_us        us     14.8  4.64     -68.5 %  better",
+            "  grid_size          block  5469  1823     -66.7 %",
+            "  l2_throughput      %      58.9  61.1 +2.2 points  better",
+            "  memory_throughput  %      42.8  44.9 +2.1 points  better",
+            "  dram_throughput    %      24.3  25.7 +1.4 points  better",
+            "  sm_throughput      %      11.7  10.6 -1.1 points  worse",
+            "  l1_throughput      %      41.6  42.3 +0.7 points  better",
+            "  issue_active       %      20.7  20.4 -0.3 points  worse",
+            "",
+            "#0 square_kernel: 13 did not move",
+            "all 3 -> all 1: 12 did not move",
+        ]
+    )
 
 
 @needs_ncu_report
-def test_a_comparison_has_the_largest_movers_of_each_pair() -> None:
-    lines = shown(FULL, "--compare", PASS, "--preset=sol", "--kernel=square")
-    start = lines.index("#0 square_kernel")
-    assert lines[start + 3 : start + 11] == [
-        "    duration_us        us    4.90  4.64       -5.2 %  better",
-        "    l1_throughput      %     40.1  42.3  +2.2 points  better",
-        "    memory_throughput  %     42.9  44.9  +2.0 points  better",
-        "    l2_throughput      %     59.2  61.1  +2.0 points  better",
-        "    dram_throughput    %     24.4  25.7  +1.3 points  better",
-        "    sm_throughput      %     11.8  10.6  -1.2 points  worse",
-        "    issue_active       %     20.9  20.4  -0.4 points  worse",
-        "    13 did not move",
-    ]
+def test_launch_without_partner_is_named() -> None:
+    assert "only in old: #2 square_kernel, #3 square_kernel" in shown(FULL, "--compare", PASS)
 
 
 @needs_ncu_report
-def test_a_comparison_without_a_preset_shows_the_first_few() -> None:
-    lines = shown(FULL, "--compare", PASS, "--kernel=square")
-    start = lines.index("#0 square_kernel")
-    assert len(lines[start + 3 : lines.index("", start)]) == 9
-    assert "moved less, --preset=all shows them" in lines[lines.index("", start) - 1]
+def test_only_the_largest_movers_are_shown_without_a_preset() -> None:
+    few, every = (
+        shown(FULL, "--compare", PASS, "--kernel=square", *preset) for preset in ([], ["--preset=all"])
+    )
+    note = next(line for line in few if line.startswith("#0 square_kernel: "))
+    assert note == "#0 square_kernel: 18 moved less, --preset=all shows them; 24 did not move"
+    assert len(every) > len(few)
+    assert not any("moved less" in line for line in every)
 
 
-def test_a_file_beside_itself_has_not_moved() -> None:
+def test_file_compared_with_itself_has_not_moved() -> None:
     lines = shown(WARNINGS, "--compare", WARNINGS, "--kernel=^square")
     assert lines[-1] == "nothing moved in #0 square_kernel"
     assert "better" not in "".join(lines)
 
 
 @pytest.mark.parametrize(("file", "other"), [(LONG, WIDE), (WIDE, LONG)])
-def test_what_ncu_rounds_in_its_csv_is_shown_and_neither_better_nor_worse(file: str, other: str) -> None:
+def test_rounding_of_ncu_is_neither_better_nor_worse(file: str, other: str) -> None:
     lines = shown(file, "--compare", other, "--preset=all")  # two pages of one report
     moved = [line.split() for line in lines if line.split()[:1] == ["shared_memory.driver"]]
     assert {line[-2] for line in moved} == {"-0.4" if file == LONG else "+0.4"}
     assert not {"better", "worse"} & set(" ".join(lines).split())
     assert {row["effect"] for row in as_csv(file, "--compare", other)} == {""}
-    result = as_json(file, "--compare", other)
-    pairs = [*result["kernels"], result["all"]]
-    assert {metric["effect"] for pair in pairs for metric in pair["metrics"].values()} == {""}
+    found = as_json(file, "--compare", other)["lines"]
+    assert {cell["effect"] for line in found for cell in line["cells"]} == {""}
 
 
 @needs_ncu_report
-def test_a_comparison_as_json_has_both_sides_of_each_metric() -> None:
+def test_json_has_both_sides_of_each_metric() -> None:
     result = as_json(FULL, "--compare", PASS, "--preset=launch", "--metric=instructions")
-    first = result["kernels"][0]
-    assert (first["name"], first["old_launch"], first["new_launch"]) == ("square_kernel", 0, 0)
-    assert first["metrics"]["duration_us"] == {
-        "old": 4.896,
-        "new": 4.64,
-        "unit": "us",
-        "change_pct": pytest.approx(-5.22876, abs=1e-5),
-        "effect": "better",
-    }
-    assert next(iter(first["metrics"])) == "instructions"  # moved by 7.6 %
-    assert [kernel["launch"] for kernel in result["only_old"]] == [2, 3]
-    assert [kernel["launch"] for kernel in result["only_new"]] == [2]
-    assert result["all"]["metrics"]["grid_size"]["old"] == 5533.0  # 3 * 1823 + 64
-    assert result["all"]["metrics"]["grid_size"]["effect"] == ""
+    assert (result["sources"], result["columns"]) == ([PASS, FULL], ["old", "new"])
+    lines = {(line["subject"], line["metric"]): line["cells"] for line in result["lines"]}
+    assert next(iter(lines)) == ("#0 square_kernel", "instructions")  # moved by 7.6 %
+    old, new = lines["#0 square_kernel", "duration_us"]
+    assert (old["value"], new["value"], new["effect"]) == (4.896, 4.64, "better")
+    assert new["change_pct"] == pytest.approx(-5.22876, abs=1e-5)
+    assert lines["#3 square_kernel", "duration_us"][1]["value"] is None
+    assert lines["#2 matmul_kernel", "duration_us"][0]["value"] is None
+    grid = lines["all 4 -> all 3", "grid_size"]
+    assert grid[0]["value"] == 5533.0  # 3 * 1823 + 64
+    assert grid[1]["effect"] == ""
 
 
 @needs_ncu_report
-def test_a_comparison_as_csv_has_a_row_for_each_metric() -> None:
+def test_csv_has_one_row_for_each_value() -> None:
     rows = as_csv(FULL, "--compare", PASS, "--preset=launch", "--metric=instructions")
-    assert {row["name"] for row in rows} == {"square_kernel", "matmul_kernel", "all"}
-    first = rows[0]
-    assert (first["metric"], first["unit"], first["effect"]) == ("instructions", "inst", "better")
-    assert (float(first["old"]), float(first["new"])) == (576068.0, 532316.0)
-    alone = [row for row in rows if row["new_launch"] == "" and row["name"] != "all"]
-    assert {row["old_launch"] for row in alone} == {"2", "3"}
-    assert all(row["old"] and not row["new"] and not row["change_pct"] for row in alone)
+    old, new, *_ = rows
+    assert (old["metric"], old["unit"], old["column"], new["effect"]) == (
+        "instructions",
+        "inst",
+        "old",
+        "better",
+    )
+    assert (float(old["value"]), float(new["value"])) == (576068.0, 532316.0)
+    assert {row["column"] for row in rows if row["subject"] == "#3 square_kernel"} == {"old"}

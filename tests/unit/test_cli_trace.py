@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.runs import RunStore
-from pytest_gpuperf.report.trace_table import kernel_lines, short_name
+from pytest_gpuperf.report.trace_report import kernel_table, short_name
 from run_builders import record, run
 from trace_builders import BLOCK, TraceBuilder, attention_block
 
@@ -91,8 +91,8 @@ def test_copies_and_fills_have_rows_of_their_own(project: Path) -> None:
 
 def test_copies_of_a_run_that_has_but_their_sum_are_one_row() -> None:
     copies = Trace(copies=3, copy_us=30.0, copy_kinds={"DtoH": 1, "HtoD": 2}, gpu_time_us=40.0)
-    [row] = kernel_lines(copies, width=200, colour=False)[2:]
-    assert row.split()[:5] == ["Memcpy", "DtoH,", "HtoD", "data_movement", "3"]
+    cells = [column.cells for column in kernel_table(copies).columns[:3]]
+    assert cells == [["Memcpy DtoH, HtoD"], ["data_movement"], ["3"]]
 
 
 def test_products_that_differ_in_their_tiles_look_different() -> None:

@@ -10,11 +10,9 @@ from pytest_gpuperf.report.rows import (
     build_rows,
     header_lines,
     overall_status,
-    show_occupancy,
-    show_sol,
-    show_time,
     split_names,
 )
+from pytest_gpuperf.report.show import show_occupancy, show_sol, show_time
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
 
 
@@ -33,7 +31,7 @@ def test_a_row_says_all_there_is_to_say() -> None:
         occupancy="77/100 %",
         stall="long_scoreboard 62 %",
         change="+0.3 ±0.5 %",
-        finds="0.9 %",
+        detects="0.9 %",
         verdict="pass",
         status=Status.PASS,
     )

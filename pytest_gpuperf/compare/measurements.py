@@ -1,4 +1,4 @@
-"""The table of a comparison: which measurement stands in which column, its values, and their changes."""
+"""Measurements side by side: the columns and rows of a comparison, its values and their changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf import metrics as catalogue
-from pytest_gpuperf.compare.names import pair_up, short, told_apart, varying
+from pytest_gpuperf.compare.comparison import Cell, Comparison, Line
+from pytest_gpuperf.compare.names import pair_names, short, told_apart, varying
 from pytest_gpuperf.compare.values import (
     MODE,
     change,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.compare.choosing import Choice, Entry
     from pytest_gpuperf.compare.names import Name
-    from pytest_gpuperf.records import MetricValue
-    from pytest_gpuperf.records.change import Change
 
 USUAL = (
     "time_us",
@@ -51,44 +50,9 @@ USUAL = (
     "l1_hit_rate",
     "l2_hit_rate",
 )
-"""The rows that are shown unless some are asked for; the largest stall of each column comes below them."""
+"""Metrics of a comparison without `--metrics`; the largest stall of each column comes below them."""
 CLOCKS_DIFFER_PCT = 1.0
-"""SM clocks of two times that differ by more are worth a word."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One value of one column."""
-
-    value: MetricValue | None = None
-    """None where the column does not have it."""
-    change: Change | None = None
-    """Against the first column; None in that, where nothing changed, and where it is not compared."""
-    not_compared: bool = False
-    """Whether it is another quantity than that of the first column."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One metric of what stands side by side."""
-
-    subject: str
-    """What the columns have in common, where there are several such: a test, or parameters; else empty."""
-    metric: str
-    unit: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A comparison."""
-
-    runs: tuple[str, ...]
-    """Ids of the runs that it is of."""
-    columns: tuple[str, ...]
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...]
-    """What there is to know of the columns before anything is made of the changes."""
+"""A note names the SM clocks of two times if they differ by more."""
 
 
 @dataclass(frozen=True)
@@ -100,26 +64,26 @@ class _Row:
     """One for each column."""
 
 
-def compare(choices: Sequence[Choice], metrics: Sequence[str] = ()) -> Table:
-    """Put measurements side by side.
+def compare_measurements(choices: Sequence[Choice], metrics: Sequence[str] = ()) -> Comparison:
+    """Compare measurements.
 
-    One choice has a column for each of its measurements. Several have a column each, and the measurements
-    that belong together (see `names.pair_up`) make the rows; where none do, or each choice is one
-    measurement, every measurement has a column.
+    One choice has a column for each of its measurements. Several choices have one column each, and the
+    measurements that belong together (see `names.pair_names`) make the rows. If none belong together, or each
+    choice is one measurement, every measurement has a column.
 
     Args:
         choices: At least one.
-        metrics: Names of metrics and presets, or `all`; the usual ones where there are none.
+        metrics: Names of metrics and presets, or `all`; the usual metrics if empty.
 
     Raises:
-        GpuperfError: There is one measurement only, or nothing has such a metric.
+        GpuperfError: There is only one measurement, or none has such a metric.
     """
     columns, rows, notes = _arranged(choices)
     entries = [entry for row in rows for entry in row.entries if entry is not None]
     names = _metrics(metrics, entries)
     lines = [line for row in rows for line in _lines(row, names, usual=not metrics)]
     notes += [note for row in rows for note in _notes(row, columns, names)]
-    return Table(_runs(choices), tuple(columns), tuple(lines), tuple(dict.fromkeys(notes)))
+    return Comparison(_runs(choices), tuple(columns), tuple(lines), tuple(dict.fromkeys(notes)))
 
 
 def _runs(choices: Iterable[Choice]) -> tuple[str, ...]:
@@ -127,12 +91,12 @@ def _runs(choices: Iterable[Choice]) -> tuple[str, ...]:
 
 
 def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[str]]:
-    """Titles of the columns, what stands in them, and what found no place."""
+    """Return the titles of the columns, the rows, and notes on measurements without a partner."""
     several_runs = len(_runs(choices)) > 1
     single = all(len(choice.entries) == 1 for choice in choices)
     pairing = None
     if len(choices) > 1 and (several_runs or not single):
-        pairing = pair_up([[entry.name for entry in choice.entries] for choice in choices])
+        pairing = pair_names([[entry.name for entry in choice.entries] for choice in choices])
     if pairing is None:
         found = {(e.run.id, e.test.nodeid, e.label): e for choice in choices for e in choice.entries}
         entries = tuple(found.values())
@@ -140,7 +104,7 @@ def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[st
     titles = _paired_titles(choices, pairing.place, several_runs)
     rows: list[tuple[Entry | None, ...]] = []
     alone = []
-    for places in pairing.rows.values():
+    for places in pairing.rows:
         if len(places) > 1:
             rows.append(
                 tuple(
@@ -168,7 +132,7 @@ def _paired_titles(choices: Sequence[Choice], place: int | None, several_runs: b
 
 
 def _subjects(names: Sequence[Name], place: int | None) -> list[str]:
-    """What tells the rows apart; nothing where there is one only."""
+    """Return short names for the rows; an empty one if there is only one row."""
     places = [part for part in varying(names) if part != place]
     if 0 in places:  # the parameters belong to different functions
         places = [part for part in range(max(len(name.parts) for name in names)) if part != place]
@@ -211,7 +175,7 @@ def _metrics(wanted: Sequence[str], entries: Sequence[Entry]) -> list[str]:
 def _lines(row: _Row, names: Sequence[str], *, usual: bool) -> Iterator[Line]:
     found = [values_of(entry.measurement) if entry else {} for entry in row.entries]
     modes = {str(values[MODE]) for values in found if MODE in values}
-    # Hot is what is meant where nothing is said.
+    # Times without a mode are hot.
     shown = [*([MODE] if usual and modes - {"hot"} else []), *names]
     if usual:
         largest = {top[0]: top[1] for values in found if (top := top_stall(values)) is not None}
@@ -240,7 +204,7 @@ def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[
         if entry is None:
             continue
         if entry.failed:
-            yield f"{where}{title} is of a test that failed or whose result was wrong"
+            yield f"{where}{title} is from a test that failed or had a wrong result"
         if first is None or entry is first:
             continue
         old, new = first.measurement, entry.measurement
@@ -249,7 +213,7 @@ def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[
             if why:
                 yield f"{why} are different quantities and are not compared"
         if instruments := other_instrument(old, new):
-            yield f"{where}{title}: the times are by {instruments}, which differ by up to 2 %"
+            yield f"{where}{title}: the times are from {instruments}, which differ by up to 2 %"
         yield from _clocks(where, title, first, entry)
         gpus = [one.run.environment.gpu.name for one in (first, entry)]
         if gpus[0] != gpus[1]:

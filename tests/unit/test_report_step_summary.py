@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status, TestResult
-from pytest_gpuperf.report.markdown import summary_markdown
+from pytest_gpuperf.report.step_summary import summary_markdown
 from report_examples import ENVIRONMENT, RECORDED, result
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_headline_counts_by_verdict_the_worst_first() -> None:
 
 def test_a_row_has_all_columns() -> None:
     [row] = [line for line in markdown_of([result()]).splitlines() if line.startswith("| `")]
-    cells = "5.30 µs ±0.2 % |  | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | 0.9 %"
+    cells = "5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | 0.9 %"
     assert row == f"| `test_square` | {cells} | ✅ pass |"
 
 
@@ -83,7 +83,7 @@ def test_ten_thousand_tests_stay_below_githubs_limit_and_passes_go_first() -> No
     assert time.perf_counter() - start < 2
     assert len(text.encode()) < MIB
     assert text.count("❌ regressed") == 2000
-    assert "Left out for want of room: " in text
+    assert "Left out for lack of room: " in text
     [left] = [line for line in text.splitlines() if line.endswith("The run file has them all.")]
     assert "pass" in left
     assert "regressed" not in left

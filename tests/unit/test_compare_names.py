@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.compare.axis import find_axis
-from pytest_gpuperf.compare.names import Name, name_of, number_of, pair_up, short, varying
+from pytest_gpuperf.compare.names import Name, name_of, number_of, pair_names, short, varying
 from pytest_gpuperf.errors import GpuperfError
 
 words = st.from_regex(r"[A-Za-z0-9_.]{0,3}[A-Za-z_]", fullmatch=True)
@@ -78,17 +78,17 @@ def test_a_number_too_large_to_be_one_is_none() -> None:
 
 
 def test_tests_of_two_functions_belong_together_by_their_parameters() -> None:
-    found = pair_up([names("test_full[224-1]", "test_full[448-1]"), names("test_less[448-1]")])
+    found = pair_names([names("test_full[224-1]", "test_full[448-1]"), names("test_less[448-1]")])
     assert found is not None
     assert found.place == 0
-    assert [dict(row) for row in found.rows.values()] == [{0: 0}, {0: 1, 1: 0}]
+    assert [dict(row) for row in found.rows] == [{0: 0}, {0: 1, 1: 0}]
 
 
 def test_the_parameter_that_no_two_groups_share_is_the_one_compared() -> None:
-    found = pair_up([names("test_k[224-full]", "test_k[448-full]"), names("test_k[448-less]")])
+    found = pair_names([names("test_k[224-full]", "test_k[448-full]"), names("test_k[448-less]")])
     assert found is not None
     assert found.place == 3
-    assert {0: 1, 1: 0} in found.rows.values()
+    assert {0: 1, 1: 0} in found.rows
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_parameter_that_no_two_groups_share_is_the_one_compared() -> None:
     ],
 )
 def test_names_that_do_not_tell_are_not_paired(one: list[str], other: list[str]) -> None:
-    assert pair_up([names(*one), names(*other)]) is None
+    assert pair_names([names(*one), names(*other)]) is None
 
 
 def test_only_what_varies_is_shown() -> None:

@@ -1,4 +1,4 @@
-"""Which launch of one file belongs to which of another, and what moved."""
+"""Pairs of launches from two files, and the changes between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.ncu.comparison import change_of, changes, pair_up, visibly_worse
+from pytest_gpuperf.compare.changes import change_of, size_of, visibly_worse
+from pytest_gpuperf.compare.kernels import compare_kernels
+from pytest_gpuperf.compare.pairing import pair_up
 from pytest_gpuperf.measure.ncu.report_file import ReportKernel
 
 if TYPE_CHECKING:
@@ -23,54 +25,51 @@ def kernels(*names: str) -> list[ReportKernel]:
     ]
 
 
-def paired(old: list[ReportKernel], new: list[ReportKernel]) -> list[tuple[int, int]]:
-    return [(before.launch, after.launch) for before, after in pair_up(old, new).pairs]
+def rows(old: list[ReportKernel], new: list[ReportKernel]) -> list[tuple[int | None, int | None]]:
+    """Pairs of launch numbers; None for a side without the launch."""
+    found = pair_up([old, new], lambda kernel: kernel.demangled or kernel.name, lambda kernel: kernel.name)
+    return [(row.get(0), row.get(1)) for row in found]
 
 
-def test_launches_of_a_kernel_are_paired_in_their_order() -> None:
-    assert paired(kernels("a", "b", "a"), kernels("a", "a", "b")) == [(0, 0), (2, 1), (1, 2)]
+def test_launches_of_a_kernel_are_paired_in_order() -> None:
+    assert rows(kernels("a", "b", "a"), kernels("a", "a", "b")) == [(0, 0), (1, 2), (2, 1)]
 
 
-def test_what_has_no_partner_is_left_over_on_its_side() -> None:
-    found = pair_up(kernels("a", "b", "a"), kernels("c", "a"))
-    assert [(before.launch, after.launch) for before, after in found.pairs] == [(0, 1)]
-    assert [kernel.launch for kernel in found.only_old] == [1, 2]
-    assert [kernel.launch for kernel in found.only_new] == [0]
+def test_launch_without_partner_has_a_row_of_its_own() -> None:
+    assert rows(kernels("a", "b", "a"), kernels("c", "a")) == [(0, 1), (1, None), (2, None), (None, 0)]
 
 
 def test_instances_of_a_template_do_not_change_places() -> None:
-    assert paired(kernels("f<int>", "f<float>"), kernels("f<float>", "f<int>")) == [(1, 0), (0, 1)]
+    assert rows(kernels("f<int>", "f<float>"), kernels("f<float>", "f<int>")) == [(0, 1), (1, 0)]
 
 
-def test_a_kernel_whose_template_arguments_changed_is_still_the_same() -> None:
-    assert paired(kernels("gemm<64>", "f<int>"), kernels("gemm<128>", "f<int>")) == [(0, 0), (1, 1)]
+def test_kernel_with_changed_template_arguments_keeps_its_partner() -> None:
+    assert rows(kernels("gemm<64>", "f<int>"), kernels("gemm<128>", "f<int>")) == [(0, 0), (1, 1)]
 
 
 names = st.lists(st.sampled_from(["a", "b", "f<int>", "f<float>", "g"]), max_size=8)
 
 
 @given(names, names)
-def test_each_launch_is_in_one_pair_or_left_over(old: list[str], new: list[str]) -> None:
+def test_each_launch_is_in_exactly_one_row(old: list[str], new: list[str]) -> None:
     before, after = kernels(*old), kernels(*new)
-    found = pair_up(before, after)
-    assert all(one.name == other.name for one, other in found.pairs)
-    assert sorted([*(one.launch for one, _ in found.pairs), *(k.launch for k in found.only_old)]) == [
-        *range(len(old))
-    ]
-    assert sorted([*(other.launch for _, other in found.pairs), *(k.launch for k in found.only_new)]) == [
-        *range(len(new))
-    ]
-    # Nothing is left over on both sides that could be a pair.
-    assert not {k.name for k in found.only_old} & {k.name for k in found.only_new}
+    found = rows(before, after)
+    pairs = [(one, other) for one, other in found if one is not None and other is not None]
+    assert all(before[one].name == after[other].name for one, other in pairs)
+    assert sorted(one for one, _ in found if one is not None) == [*range(len(old))]
+    assert sorted(other for _, other in found if other is not None) == [*range(len(new))]
+    lone_old = {before[one].name for one, other in found if one is not None and other is None}
+    lone_new = {after[other].name for one, other in found if one is None and other is not None}
+    assert not lone_old & lone_new
 
 
 @given(names, st.randoms(use_true_random=False))
-def test_a_file_in_another_order_has_all_its_launches_in_pairs(old: list[str], order: random.Random) -> None:
+def test_reordered_file_is_paired_completely(old: list[str], order: random.Random) -> None:
     new = list(old)
     order.shuffle(new)
-    found = pair_up(kernels(*old), kernels(*new))
-    assert all((one.demangled, one.name) == (other.demangled, other.name) for one, other in found.pairs)
-    assert len(found.pairs) == len(old)
+    found = rows(kernels(*old), kernels(*new))
+    assert len(found) == len(old)
+    assert all(one is not None and other is not None and old[one] == new[other] for one, other in found)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_a_file_in_another_order_has_all_its_launches_in_pairs(old: list[str], o
 def test_a_change_has_a_size_and_a_direction(
     metric: str, old: float | str, new: float | str, change_pct: float | None, worse: bool | None
 ) -> None:
-    (change,) = changes({metric: old}, {metric: new}, [metric])
+    change = change_of(metric, old, new)
     assert (change.baseline, change.actual) == (old, new)
     assert change.change_pct == (None if change_pct is None else pytest.approx(change_pct))
     assert change.worse is worse
@@ -134,9 +133,12 @@ def test_the_largest_mover_comes_first_and_percentages_count_by_points() -> None
         "occupancy_limiter": "warps",
         "grid_size": 64.0,
     }
-    order = [change.metric for change in changes(old, new, list(old))]
+    found = [change_of(name, old[name], new[name]) for name in old]
+    order = [change.metric for change in sorted(found, key=size_of, reverse=True)]
     assert order[:4] == ["local_spill_instructions", "registers_per_thread", "duration_us", "l1_hit_rate"]
 
 
-def test_a_metric_that_only_one_side_has_is_not_compared() -> None:
-    assert changes({"duration_us": 1.0}, {"waves": 1.0}, ["duration_us", "waves"]) == []
+def test_metric_of_one_side_only_is_not_compared() -> None:
+    old = ReportKernel(launch=0, name="a", metrics={"duration_us": 1.0})
+    new = ReportKernel(launch=0, name="a", metrics={"waves": 1.0})
+    assert compare_kernels([old], [new], ["duration_us", "waves"], ("a", "b")).lines == ()

@@ -1,17 +1,17 @@
-"""The summary as Markdown, for GitHub's step summary and for pull request comments."""
+"""The summary of a run in Markdown, for GitHub's step summary and for pull request comments."""
 
 from __future__ import annotations
 
-from html import escape
+from html import escape as escape_html
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.report.markup import as_code, literal
+from pytest_gpuperf.report.forms.as_markdown import bullets, escape, table_rows
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
     SEVERITY,
     build_rows,
+    columns_of,
     counts_by_status,
     failure_message,
     failures,
@@ -24,29 +24,15 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Environment, Run
-    from pytest_gpuperf.report.rows import Row
 
 _T = TypeVar("_T")
 
 TABLE_BYTES = 500_000
-"""Room for the rows. GitHub refuses a step summary above 1 MiB as a whole."""
+"""Room for the rows. GitHub refuses a whole step summary above 1 MiB."""
 MESSAGES_BYTES = 400_000
 """Room for the failure messages."""
 MESSAGE_CHARACTERS = 4_000
-"""Of one failure message."""
-_TITLES = ("test", "time", "rate", "SOL", "occupancy", "top stall", "change", "finds", "verdict")
-_COMPILED = "compiled"
-"""Stands behind the others, in reports of tests that have compiled kernels."""
-_MARKS = {
-    Status.INVALID: "❌ ",
-    Status.WRONG: "❌ ",
-    Status.REGRESSED: "❌ ",
-    Status.LIMIT: "❌ ",
-    Status.INCONCLUSIVE: "❔ ",
-    Status.UNBASELINED: "🆕 ",
-    Status.IMPROVED: "🚀 ",
-    Status.PASS: "✅ ",
-}
+"""Maximum length of one failure message."""
 
 
 def summary_markdown(
@@ -57,25 +43,25 @@ def summary_markdown(
     counters_unavailable: str,
     updated: bool = False,
 ) -> str:
-    """Headline, environment, table, notices and the failure messages, together below 1 MiB.
+    """Return the headline, environment, table, notices and failure messages, together below 1 MiB.
 
-    Where there is no room for all, the rows of passed tests are left out first, and the text says how many.
+    If there is not enough room, the rows of passed tests are left out first, and the text says how many.
     Names and messages may come from a pull request: none of them can become markup.
 
     Args:
-        results: What was measured and judged.
-        environment: Where the results were measured.
-        replayed_from: The recorded run that was judged again, None where the results were measured now.
-        counters_unavailable: Why the session has no counters; empty where it has.
-        updated: Whether the results have become the baseline, so that nothing need be said of what had none.
+        results: Every test with its verdict.
+        environment: The machine that measured the results.
+        replayed_from: The recorded run that was judged again; None if the results were measured now.
+        counters_unavailable: The reason why the session has no counters; empty if it has them.
+        updated: True if the results have become the baseline: then no test lacks one.
     """
     counts = ", ".join(f"{count:,} {status.value}" for status, count in counts_by_status(results).items())
     parts = [f"## gpuperf: {counts or 'no tests'}"]
-    parts += [literal(line) for line in header_lines(environment, replayed_from)]
+    parts += [escape(line) for line in header_lines(environment, replayed_from)]
     parts += _table(results)
     remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
     if remarks:
-        parts.append("\n".join(f"- {literal(remark)}" for remark in remarks))
+        parts.append(bullets(remarks).rstrip())
     parts += _failures(results)
     return "\n\n".join(parts) + "\n"
 
@@ -84,27 +70,17 @@ def _table(results: Sequence[TestResult]) -> list[str]:
     if not results:
         return []
     rows_of = build_rows(results)
-    compiled = any(row.compiled for rows in rows_of for row in rows)
-    lines_of = ["".join(_line(row, compiled) for row in rows) for rows in rows_of]
+    head, lines = table_rows(columns_of([row for rows in rows_of for row in rows]))
+    line = iter(lines)
+    lines_of = ["".join(next(line) for _ in rows) for rows in rows_of]
     order = sorted(range(len(results)), key=lambda index: SEVERITY[overall_status(results[index])])
     kept = set(_within(order, [len(lines_of[index].encode()) for index in order], TABLE_BYTES))
-    titles = [*_TITLES, *([_COMPILED] if compiled else ())]
-    head = f"| {' | '.join(titles)} |\n|{'---|' + '---:|' * 4 + '---|---:|---:|---|' + '---|' * compiled}\n"
     parts = [head + "".join(lines for index, lines in enumerate(lines_of) if index in kept).rstrip()]
     left = counts_by_status([result for index, result in enumerate(results) if index not in kept])
     if left:
         what = ", ".join(f"{count:,} {status.value}" for status, count in left.items())
-        parts.append(f"Left out for want of room: {what}. The run file has them all.")
+        parts.append(f"Left out for lack of room: {what}. The run file has them all.")
     return parts
-
-
-def _line(row: Row, compiled: bool) -> str:
-    cells = [
-        literal(cell)
-        for cell in (row.time, row.rate, row.sol, row.occupancy, row.stall, row.change, row.finds)
-    ]
-    verdict = [_MARKS[row.status] + row.verdict, *([literal(row.compiled)] if compiled else ())]
-    return f"| {' | '.join([as_code(row.test), *cells, *verdict])} |\n"
 
 
 def _failures(results: Sequence[TestResult]) -> list[str]:
@@ -113,12 +89,14 @@ def _failures(results: Sequence[TestResult]) -> list[str]:
         message = failure_message(result)
         if len(message) > MESSAGE_CHARACTERS:
             message = message[:MESSAGE_CHARACTERS] + "\n…"
-        blocks.append(f"<pre><b>{escape(printable(result.record.nodeid))}</b>\n{escape(message)}</pre>\n")
+        blocks.append(
+            f"<pre><b>{escape_html(printable(result.record.nodeid))}</b>\n{escape_html(message)}</pre>\n"
+        )
     kept = _within(blocks, [len(block.encode()) for block in blocks], MESSAGES_BYTES)
     if not kept:
         return []
     more = len(blocks) - len(kept)
-    rest = [f"Left out for want of room: {more:,} more."] if more else []
+    rest = [f"Left out for lack of room: {more:,} more."] if more else []
     return [
         f"<details><summary>{len(blocks):,} failed</summary>",
         "".join(kept).rstrip(),
@@ -128,7 +106,7 @@ def _failures(results: Sequence[TestResult]) -> list[str]:
 
 
 def _within(items: Sequence[_T], sizes: Iterable[int], room: int) -> list[_T]:
-    """The first items that together fit into `room` bytes."""
+    """Return the first items that together fit into `room` bytes."""
     kept = []
     for item, size in zip(items, sizes, strict=True):
         room -= size

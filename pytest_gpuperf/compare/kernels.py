@@ -1,0 +1,92 @@
+"""The launches in two files from ncu side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.compare.changes import change_of, size_of, visibly_worse
+from pytest_gpuperf.compare.comparison import Cell, Comparison, Line
+from pytest_gpuperf.compare.pairing import pair_up
+from pytest_gpuperf.metrics.combine import combine_both
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+    from pytest_gpuperf.records import MetricValue
+
+TITLES = ("old", "new")
+
+
+def compare_kernels(
+    old: Sequence[ReportKernel],
+    new: Sequence[ReportKernel],
+    metrics: Sequence[str],
+    sources: tuple[str, str],
+) -> Comparison:
+    """Compare each launch with its partner, and all launches together.
+
+    The first launch of a kernel belongs to the first with the same name, the second to the second. Names with
+    the same template arguments go first, so that instances of one template do not change places; the rest
+    goes by the function's name, because a change may be a template argument.
+
+    Args:
+        old: Launches of the file to compare with.
+        new: Launches of the other file.
+        metrics: Short or raw names.
+        sources: Names of the two files.
+
+    Returns:
+        The lines of each pair, the largest mover first; then the launches without a partner, with one side
+        empty; then all launches as one, if there are several.
+    """
+    units = {name: unit for kernel in (*old, *new) for name in metrics if (unit := kernel.unit(name))}
+    rows = pair_up([old, new], lambda kernel: kernel.demangled or kernel.name, lambda kernel: kernel.name)
+    pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
+    lines: list[Line] = []
+    notes = []
+    for one, other in pairs:
+        lines += _lines(_pair_name(one, other), one.metrics, other.metrics, metrics, units)
+    for side, kernels in enumerate((old, new)):
+        alone = [kernels[row[side]] for row in rows if row.keys() == {side}]
+        for kernel in alone:
+            lines += _lone_lines(kernel, side, metrics, units)
+        if alone:
+            notes.append(f"only in {TITLES[side]}: {', '.join(map(launch_name, alone))}")
+    if len(old) > 1 or len(new) > 1:
+        counts = [f"all {len(old)}"] * (len(old) != len(new)) + [f"all {len(new)}"]
+        lines += _lines(" -> ".join(counts), *combine_both(old, new), metrics, units)
+    return Comparison(sources, TITLES, tuple(lines), tuple(notes))
+
+
+def launch_name(kernel: ReportKernel) -> str:
+    """Return the place of a launch and the name of its kernel: `#3 square_kernel`."""
+    return f"#{kernel.launch} {kernel.name}"
+
+
+def _pair_name(old: ReportKernel, new: ReportKernel) -> str:
+    return launch_name(new) if old.launch == new.launch else f"#{old.launch} -> {launch_name(new)}"
+
+
+def _lines(
+    subject: str,
+    old: Mapping[str, MetricValue],
+    new: Mapping[str, MetricValue],
+    metrics: Sequence[str],
+    units: Mapping[str, str],
+) -> Iterator[Line]:
+    found = [change_of(name, old[name], new[name]) for name in metrics if name in old and name in new]
+    for change in sorted(found, key=size_of, reverse=True):
+        seen = replace(change, worse=visibly_worse(change)) if change.baseline != change.actual else None
+        cells = (Cell(change.baseline), Cell(change.actual, seen))
+        yield Line(subject, change.metric, units.get(change.metric, ""), cells)
+
+
+def _lone_lines(
+    kernel: ReportKernel, side: int, metrics: Sequence[str], units: Mapping[str, str]
+) -> Iterator[Line]:
+    for name in metrics:
+        if name in kernel.metrics:
+            cells = (Cell(kernel.metrics[name]), Cell())
+            yield Line(launch_name(kernel), name, units.get(name, ""), cells if side == 0 else cells[::-1])

@@ -1,0 +1,49 @@
+"""The output forms of all commands. A new form is one module with `render`, and one row here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.report.forms import as_csv, as_json, as_markdown, as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.report.table import Report
+
+
+class Screen(NamedTuple):
+    """The place where text is shown."""
+
+    width: int
+    """In columns."""
+    colour: bool = False
+    """True if ANSI colours may be used."""
+
+
+class Form(NamedTuple):
+    """One way to write a report."""
+
+    render: Callable[[Report, Screen], str]
+    help: str
+
+
+FORMS = {
+    "text": Form(as_text.render, "Print tables for a terminal (the default)."),
+    "markdown": Form(as_markdown.render, "Print Markdown."),
+    "csv": Form(as_csv.render, "Print CSV, with all digits."),
+    "json": Form(as_json.render, "Print JSON, with all digits."),
+}
+"""Every form by the name that users type."""
+
+
+def render(report: Report, form: str, screen: Screen) -> str:
+    """Return a report in one of `FORMS`.
+
+    Raises:
+        GpuperfError: There is no such form.
+    """
+    if form not in FORMS:
+        raise GpuperfError(f"there is no output form {form!r}", expected=f"one of {', '.join(FORMS)}")
+    return FORMS[form].render(report, screen)

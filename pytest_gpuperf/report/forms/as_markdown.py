@@ -1,0 +1,67 @@
+"""Tables as Markdown. No name and no message can become markup: they may come from a pull request."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.records.change import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.report.forms import Screen
+    from pytest_gpuperf.report.table import Column, Report, Table, Tone
+
+MARKS: dict[Tone, str] = {"bad": "❌ ", "unsure": "❔ ", "new": "🆕 ", "good": "🚀 ", "pass": "✅ "}
+
+
+_ENTITIES = {ord(char): f"&#{ord(char)};" for char in r"\`*[]<>&|~@#!"}
+
+
+def render(report: Report, screen: Screen) -> str:
+    """Return the tables, with the lines above them as paragraphs and their notes as lists."""
+    del screen  # a browser lays Markdown out
+    return "\n".join(part for table in report.tables for part in _parts(table))
+
+
+def table_rows(columns: Sequence[Column]) -> tuple[str, list[str]]:
+    """Return the head of a table, and the line of each row; columns without any text are left out."""
+    shown = [column for column in columns if any(column.cells)]
+    rule = ["---:" if column.justified_right else "---" for column in shown]
+    head = "".join(f"| {' | '.join(cells)} |\n" for cells in ([escape(one.title) for one in shown], rule))
+    rows = zip(*(_cells(column) for column in shown), strict=True)
+    return head, [f"| {' | '.join(cells)} |\n" for cells in rows]
+
+
+def bullets(notes: Sequence[str]) -> str:
+    """Return notes as a list."""
+    return "".join(f"- {escape(note)}\n" for note in notes)
+
+
+@lru_cache(4096)  # many cells of a table are the same
+def escape(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return printable(text).translate(_ENTITIES)
+
+
+def _parts(table: Table) -> Iterator[str]:
+    yield from (f"{escape(line)}\n" for line in table.above)
+    if table.columns:
+        head, rows = table_rows(table.columns)
+        yield head + "".join(rows)
+    if table.notes:
+        yield bullets(table.notes)
+
+
+def _cells(column: Column) -> Iterator[str]:
+    for cell, tone in zip(column.cells, column.tones or [""] * len(column.cells), strict=True):
+        if column.code:
+            yield _code(cell) if cell else ""
+        else:
+            yield MARKS.get(tone, "") + "<br>".join(map(escape, cell.splitlines()))
+
+
+def _code(text: str) -> str:
+    # A code span ends at a backtick, and a table's cell at a bare pipe, wherever they stand.
+    return "`" + printable(text).replace("`", "'").replace("|", "\\|") + "`"

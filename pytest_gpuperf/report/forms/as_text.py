@@ -1,0 +1,232 @@
+"""Tables as text for a terminal: one line for each row if the width allows, otherwise two."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.style import Style
+
+from pytest_gpuperf.records.change import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.report.forms import Screen
+    from pytest_gpuperf.report.table import Column, Report, Table, Tone
+
+_wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
+GAP = 2
+"""Spaces between columns."""
+INDENT = 4
+"""Spaces before what belongs to the line above."""
+GROUP_INDENT = 2
+"""Spaces before the rows of a group."""
+SHORTEST_NAME = 24
+"""Names are not cut below this width, however narrow the terminal."""
+WIDE = 120
+"""Least width that shows the columns for wide terminals."""
+STYLES: dict[Tone, str] = {
+    "": "",
+    "bad": "bold red",
+    "unsure": "yellow",
+    "new": "yellow",
+    "good": "bold green",
+    "pass": "green",
+    "worse": "bold red",
+    "better": "bold green",
+    "absent": "dim",
+}
+"""rich's name of the style for each tone."""
+
+
+def render(report: Report, screen: Screen) -> str:
+    """Return the tables, each with its notes, an empty line between them."""
+    blocks = [block for table in report.tables for block in _blocks(table, screen)]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def table_lines(table: Table, screen: Screen) -> list[str]:
+    """Return a table as lines, its notes right below it."""
+    return [line for block in _blocks(table, screen) for line in block]
+
+
+def row_lines(columns: Sequence[Column], screen: Screen) -> tuple[list[str], list[list[str]]]:
+    """Return the lines of the titles, and the lines of each row.
+
+    Args:
+        columns: Columns of the same length, without groups.
+        screen: The width, and whether tones become ANSI sequences.
+    """
+    shown = [_printable(one) for one in columns if any(one.cells) and (screen.width >= WIDE or not one.wide)]
+    names = [one for one in shown if one.place == "name"]
+    numbers = [one for one in shown if one.place in ("unit", "number")]
+    outcome = [one for one in shown if one.place == "outcome"]
+    prose = [one for one in shown if one.place == "prose"]
+    titles: list[str] = []
+    rows: list[list[str]] = [[] for _ in range(max(len(one.cells) for one in columns))]
+    if names:
+        titles, rows = _aligned_rows(names[0], numbers, outcome, screen)
+    if prose:
+        rows = [_beside(row, cell, screen.width) for row, cell in zip(rows, prose[0].cells, strict=True)]
+    indent = " " * (INDENT if names else 0)
+    for detail in (one for one in columns if one.place == "detail"):
+        for row, cell in zip(rows, detail.cells, strict=True):
+            row += [f"{indent}{line}" for line in wrapped(cell.splitlines(), screen.width - len(indent))]
+    return titles, rows
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Shorten a text to at most `width` columns, with an ellipsis for its middle."""
+    if cell_len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    tail = width - 1 - head
+    while cell_len(text[:head]) > (width - 1) // 2:
+        head -= 1
+    while cell_len(text[-tail:]) > width - 1 - (width - 1) // 2:
+        tail -= 1
+    return f"{text[:head]}…{text[-tail:]}"
+
+
+def wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
+    """Break paragraphs into lines, indented after the first; words are never cut."""
+    return [
+        line
+        for paragraph in paragraphs
+        for line in _wrap(printable(paragraph), width, subsequent_indent="  ")
+    ]
+
+
+def _blocks(table: Table, screen: Screen) -> Iterator[list[str]]:
+    blocks = [wrapped(table.above, screen.width)]
+    columns = _joined(table.columns)
+    if columns:
+        sets = _split(columns, screen) if table.split else [columns]
+        blocks += [_grouped(some, screen) for some in sets]
+    yield from filter(None, [*blocks, wrapped(table.notes, screen.width)])
+
+
+def _grouped(columns: Sequence[Column], screen: Screen) -> list[str]:
+    """Return the lines of a table, with the headings of its groups."""
+    groups = next((one.cells for one in columns if one.place == "group" and any(one.cells)), None)
+    if groups is None:
+        titles, rows = row_lines(columns, screen)
+        return [*titles, *(line for row in rows for line in row)]
+    indent = " " * GROUP_INDENT
+    titles, rows = row_lines(columns, screen._replace(width=screen.width - GROUP_INDENT))
+    lines = [indent + title for title in titles[:1]]
+    lines += [title + "-" * GROUP_INDENT for title in titles[1:]]
+    own = iter(rows)
+    for group, members in groupby(groups):
+        lines += [printable(group)] if group else []
+        lines += [indent + line for _ in members for line in next(own)]
+    return lines
+
+
+def _joined(columns: Sequence[Column]) -> list[Column]:
+    """Put the cells of a column that follows another below the title of that one."""
+    found: list[Column] = []
+    for column in columns:
+        if not column.follows:
+            found.append(column)
+        elif any(column.cells):
+            values = found.pop()
+            widths = [max(map(cell_len, one.cells)) for one in (values, column)]
+            cells = [
+                f"{value:>{widths[0]}} {cell:>{widths[1]}}"
+                for value, cell in zip(values.cells, column.cells, strict=True)
+            ]
+            found.append(replace(values, cells=cells, tones=column.tones))
+    return found
+
+
+def _split(columns: Sequence[Column], screen: Screen) -> list[list[Column]]:
+    """Return the columns of each table that the width allows: names and units are in all of them."""
+    always = [one for one in columns if one.place != "number"]
+    grouped = GROUP_INDENT * any(one.place == "group" and any(one.cells) for one in always)
+    taken = sum(_width(one) + GAP for one in always if any(one.cells) and one.place in ("name", "unit"))
+    room = screen.width - grouped - taken + GAP
+    sets: list[list[Column]] = [[]]
+    left = room
+    for column in columns:
+        if column.place == "number" and any(column.cells):
+            left -= GAP + _width(column)
+            if left < 0 and sets[-1]:
+                sets.append([])
+                left = room - GAP - _width(column)
+            sets[-1].append(column)
+    # The last column alone, which may combine all others, would be a poor table.
+    if len(sets) > 1 and len(sets[-1]) == 1 and len(sets[-2]) > 2:
+        sets[-1].insert(0, sets[-2].pop())
+    inner = [one for one in always if one.place != "outcome"]
+    return [*(inner + some for some in sets[:-1]), always + sets[-1]]
+
+
+def _aligned_rows(
+    full: Column, numbers: Sequence[Column], outcome: Sequence[Column], screen: Screen
+) -> tuple[list[str], list[list[str]]]:
+    short = replace(full, cells=[cut_middle(cell, full.most) for cell in full.cells]) if full.most else full
+    behind, middle = (sum(_width(one) + GAP for one in columns) for columns in (outcome, numbers))
+    whole = _width(short) + middle + behind
+    if whole <= screen.width or not numbers:
+        return _titled(_aligned([short, *numbers, *outcome], screen), whole)
+    below = INDENT + middle - GAP
+    name_width = min(max(screen.width - behind, SHORTEST_NAME), max(_width(full), below - behind))
+    cells = [cut_middle(cell, name_width) for cell in full.cells]
+    cut = replace(full, title=cut_middle(full.title, name_width), cells=cells)
+    heads = _aligned([cut, *outcome], screen, first=name_width)
+    tails = _aligned(numbers, screen)
+    lines = [[head, " " * INDENT + tail] if tail else [head] for head, tail in zip(heads, tails, strict=True)]
+    return [*lines[0], "-" * max(name_width + behind, below)], lines[1:]
+
+
+def _titled(lines: Sequence[str], width: int) -> tuple[list[str], list[list[str]]]:
+    title, *rows = lines
+    return [title, "-" * width] if title.strip() else [], [[row] for row in rows]
+
+
+def _beside(row: list[str], text: str, width: int) -> list[str]:
+    """Put a text to the right of a row, wrapped in the width that is left."""
+    head = row[0] + " " * GAP
+    room = max(width - cell_len(head), SHORTEST_NAME)
+    lines = [line for part in text.splitlines() for line in _wrap(printable(part), room) or [""]] or [""]
+    return [head + lines[0], *(" " * cell_len(head) + line for line in lines[1:])]
+
+
+def _printable(column: Column) -> Column:
+    if column.place == "prose":  # line by line, below
+        return column
+    return replace(column, title=printable(column.title), cells=[printable(cell) for cell in column.cells])
+
+
+def _width(column: Column) -> int:
+    return max(map(cell_len, (column.title, *column.cells)))
+
+
+def _aligned(columns: Sequence[Column], screen: Screen, first: int = 0) -> list[str]:
+    """Return the titles and the rows, one line each; the first column is at least `first` wide."""
+    # Not rich's Table: it cannot give a row two lines of different columns, and takes a millisecond a row.
+    padded: list[list[str]] = []
+    for index, column in enumerate(columns):
+        width = max(_width(column), 0 if index else first)
+        styles = ["bold", *(STYLES[tone] for tone in column.tones or [""] * len(column.cells))]
+        padded.append(
+            [
+                _pad(cell, width, column.justified_right, style if screen.colour else "")
+                for cell, style in zip((column.title, *column.cells), styles, strict=True)
+            ]
+        )
+    gap = " " * GAP
+    return [gap.join(row).rstrip() for row in zip(*padded, strict=True)]
+
+
+def _pad(cell: str, width: int, right: bool, style: str) -> str:
+    space = " " * (width - cell_len(cell))
+    shown = Style.parse(style).render(cell, color_system=ColorSystem.STANDARD) if style and cell else cell
+    return space + shown if right else shown + space

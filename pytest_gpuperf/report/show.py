@@ -1,0 +1,164 @@
+"""Numbers as people read them: few digits, and the unit that suits the size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.measure.static.kernel import NO_INSTRUCTIONS
+from pytest_gpuperf.metrics import top_stall
+from pytest_gpuperf.records.change import show_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.records import MetricValue, Timing
+    from pytest_gpuperf.records.change import Change
+    from pytest_gpuperf.statistics.decision import Decision
+
+
+def three_digits(value: float) -> str:
+    """Show a number with three digits, more from 1,000 on: `0.97`, `12.4`, `12400`."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """Show a number of things: `1 test`, `1,200 tests`."""
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+def signed(value: float) -> str:
+    """Show a number with its sign and one decimal; a zero has a plus."""
+    return f"{round(value, 1) + 0.0:+.1f}"
+
+
+def show_time(time_us: float) -> str:
+    """Show a time with three digits: `5.30 µs`, `1.24 ms`."""
+    if time_us < 999.5:
+        return f"{three_digits(time_us)} µs"
+    if time_us < 999.5e3:
+        return f"{three_digits(time_us / 1e3)} ms"
+    return f"{three_digits(time_us / 1e6)} s"
+
+
+def show_saving(time_us: float) -> str:
+    """Show a time with its sign: `+3.00 ms`, `-40.0 µs`, `0.00 µs`."""
+    return ("-" if time_us < 0 else "+" if time_us else "") + show_time(abs(time_us))
+
+
+def show_times(before_us: float, after_us: float) -> str:
+    """Show two times in the unit of the larger one: `0.70 -> 1.52 ms`."""
+    _, unit = show_time(max(before_us, after_us)).split()
+    scale = {"µs": 1.0, "ms": 1e3, "s": 1e6}[unit]
+    return f"{three_digits(before_us / scale)} -> {three_digits(after_us / scale)} {unit}"
+
+
+def show_timing(timing: Timing) -> str:
+    """Show a time with half the interquartile range of its blocks: `5.30 µs cold ±0.2 %`."""
+    mode = "" if timing.mode == "hot" else f" {timing.mode}"
+    return f"{show_time(timing.time_us)}{mode} ±{timing.spread_pct / 2:.1f} %"
+
+
+def show_rate(timing: Timing) -> str:
+    """Show the rate of a time: `640 TFLOP/s`, `3.20 TB/s`, `412 GB/s`; empty if its work is not known."""
+    if timing.tflop_per_s is not None:
+        rate, small, large = timing.tflop_per_s * 1e3, "GFLOP/s", "TFLOP/s"
+    elif timing.gb_per_s is not None:
+        rate, small, large = timing.gb_per_s, "GB/s", "TB/s"
+    else:
+        return ""
+    return f"{three_digits(rate)} {small}" if rate < 999.5 else f"{three_digits(rate / 1e3)} {large}"
+
+
+def show_change(decision: Decision) -> tuple[str, str]:
+    """Show a change with half its interval, and the smallest slowdown that the test detects."""
+    half = (decision.high_pct - decision.low_pct) / 2
+    return f"{signed(decision.change_pct)} ±{half:.1f} %", f"{decision.smallest_detectable_pct:.1f} %"
+
+
+def show_movement(change: Change, unit: str) -> str:
+    """Show a change: `-4.8 %`, for a percentage `+3.2 points`; empty for words and for a start at 0."""
+    if unit == "%" and not isinstance(change.actual, str) and not isinstance(change.baseline, str):
+        return f"{signed(change.actual - change.baseline)} points"
+    return "" if change.change_pct is None else f"{signed(change.change_pct)} %"
+
+
+def show_metric(value: MetricValue | None, unit: str) -> str:
+    """Show a value with three digits, a percentage with one decimal; empty for None."""
+    if unit == "%" and isinstance(value, (int, float)):
+        return f"{value:.1f}"
+    return "" if value is None else show_value(value)
+
+
+def show_number(metrics: Mapping[str, MetricValue], name: str) -> str:
+    """Show a counter without decimals; empty if it was not measured."""
+    value = number_in(metrics, name)
+    return "" if value is None else f"{value:.0f}"
+
+
+def show_duration(metrics: Mapping[str, MetricValue]) -> str:
+    """Show the duration of a kernel; empty if it was not measured."""
+    value = number_in(metrics, "duration_us")
+    return "" if value is None else show_time(value)
+
+
+def show_sol(metrics: Mapping[str, MetricValue]) -> str:
+    """Show the larger throughput of SM and memory, which is the nearer roof: `mem 78 %`."""
+    roofs = {"sm": number_in(metrics, "sm_throughput"), "mem": number_in(metrics, "memory_throughput")}
+    known = {name: value for name, value in roofs.items() if value is not None}
+    if not known:
+        return ""
+    name = max(known, key=known.__getitem__)
+    return f"{name} {known[name]:.0f} %"
+
+
+def show_occupancy(metrics: Mapping[str, MetricValue]) -> str:
+    """Show achieved over theoretical occupancy: `77/100 %`, `77 %`; `≤13 %` if none was achieved."""
+    achieved = number_in(metrics, "achieved_occupancy")
+    theoretical = number_in(metrics, "theoretical_occupancy")
+    if achieved is None:
+        return "" if theoretical is None else f"≤{theoretical:.0f} %"
+    return f"{achieved:.0f} %" if theoretical is None else f"{achieved:.0f}/{theoretical:.0f} %"
+
+
+def show_stall(metrics: Mapping[str, MetricValue]) -> str:
+    """Show the largest stall reason with its share: `long_scoreboard 62 %`."""
+    top = top_stall(metrics)
+    return "" if top is None else f"{top[0].removeprefix('stall.')} {top[1]:.0f} %"
+
+
+def show_shared_memory(size_bytes: float | None) -> str:
+    """Show a size in KiB; empty for none."""
+    return f"{three_digits(size_bytes / 1024)} KiB" if size_bytes else ""
+
+
+def show_compiled(metrics: Mapping[str, MetricValue]) -> str:
+    """Show what a kernel needs, and how it loads and multiplies: `208 regs, 144 KiB shared, wgmma`."""
+    spills, shared = (number_in(metrics, name) or 0 for name in ("spills", "shared_memory_bytes"))
+    load = number_in(metrics, "widest_load_bits")
+    words = str(metrics.get("tensor_instructions", NO_INSTRUCTIONS))
+    copies = str(metrics.get("copy_instructions", NO_INSTRUCTIONS)).split()
+    parts = (
+        f"{number_in(metrics, 'registers_per_thread') or 0:.0f} regs",
+        f"{spills:.0f} B spilled" if spills else "",
+        f"{show_shared_memory(shared)} shared" if shared else "",
+        "" if words == NO_INSTRUCTIONS else words,
+        "TMA" if "cp.async.bulk.tensor" in copies else "",
+        f"{load:.0f}-bit loads" if load else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def show_extent(extent: Sequence[int]) -> str:
+    """Show the size of a grid or block: `8192`, `2x66`, `2x2x64`; empty if it is not known."""
+    x, y, z = extent
+    if not x:
+        return ""
+    return f"{x}x{y}x{z}" if z > 1 else f"{x}x{y}" if y > 1 else f"{x}"
+
+
+def number_in(metrics: Mapping[str, MetricValue], name: str) -> float | None:
+    """Return a metric that is a number; None if it is a word or was not measured."""
+    value = metrics.get(name)
+    return None if value is None or isinstance(value, str) else float(value)

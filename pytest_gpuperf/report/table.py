@@ -1,0 +1,67 @@
+"""The one model of a table: what every report is made of, and what every output form renders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Place = Literal["group", "name", "unit", "number", "outcome", "prose", "detail"]
+"""The role of a column. As text: `group` is a heading above the rows that share it; `name` is cut if the line
+is too long; `unit`, `number` and `outcome` are never cut; `prose` is wrapped in the width that is left;
+`detail` stands below its row. Markdown shows each of them as a column."""
+Tone = Literal["", "bad", "unsure", "new", "good", "pass", "worse", "better", "absent"]
+"""The meaning of a cell, which a renderer shows as a colour or a mark."""
+RIGHT: frozenset[Place] = frozenset({"number", "outcome"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """A title and the text of each row; a column without any text is left out."""
+
+    title: str
+    cells: Sequence[str]
+    place: Place = "number"
+    left: bool = False
+    """True if numbers or outcomes are aligned to the left, as words are."""
+    tones: Sequence[Tone] = ()
+    """A meaning for each cell; empty for none."""
+    code: bool = False
+    """True if Markdown shows the cells as code: names from tests, files and kernels."""
+    most: int = 0
+    """Width to which a name is cut if its row then fits on one line; 0 for no such width."""
+    wide: bool = False
+    """True if only a wide terminal shows the column."""
+    follows: bool = False
+    """True if text shows the cells behind those of the column before, below its title."""
+
+    @property
+    def justified_right(self) -> bool:
+        """True if cells end at the same place."""
+        return self.place in RIGHT and not self.left
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of the same length, the lines above them and the notes below them."""
+
+    columns: Sequence[Column] = ()
+    above: Sequence[str] = ()
+    """Where the values are from."""
+    notes: Sequence[str] = ()
+    split: bool = False
+    """True if columns without room go into a further table; otherwise each row takes two lines."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a command shows."""
+
+    tables: Sequence[Table]
+    """For people."""
+    records: Sequence[Mapping[str, object]]
+    """For spreadsheets: flat rows, with all digits."""
+    data: object = None
+    """For programs: structured, with all digits; the records if None."""
