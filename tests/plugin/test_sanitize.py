@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
-from test_waiting import GPU
 
 import fake_sanitizer
+from gpu_locks import GPU
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.records import SanitizerHit, SanitizerResult
 from pytest_gpuperf.records.runs import encode_run, load_run

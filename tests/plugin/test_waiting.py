@@ -8,22 +8,15 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from test_gpu_lock import held_elsewhere, let_go
-from test_progress import Reporter
 
+from fake_reporter import Reporter
+from gpu_locks import GPU, held_elsewhere, let_go
 from pytest_gpuperf.measure.device.lock import GpuLock, Holder
 from pytest_gpuperf.session.progress import WaitingLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GPU = """
-import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
-from pytest_gpuperf.records import GpuInfo
-
-pytest_gpuperf.session.live.why_not_live = lambda: ""
-pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(name="A GPU", slug="a-gpu", uuid={uuid!r})
-"""
 RUN = ("--gpuperf", "--gpuperf-counters=off")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -17,47 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_locks import UUID, held_elsewhere, let_go
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.lock import GpuLock, Holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
-HOLD = """
-import sys
-from pathlib import Path
-from pytest_gpuperf.measure.device.lock import GpuLock
-
-lock = GpuLock(sys.argv[1], [Path(folder) for folder in sys.argv[2:]] or GpuLock("")._folders)
-lock.acquire()
-print("held", flush=True)
-sys.stdin.read()
-lock.release()
-"""
-
-
-@contextmanager
-def held_elsewhere(*folders: Path, gpu: str = UUID, **env: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process has the GPU locked, until its standard input is closed."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, gpu, *map(str, folders)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **env},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "held\n"
-            yield process
-        finally:
-            process.kill()
-
-
-def let_go(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.close()
 
 
 def the_file(folder: Path) -> Path:

@@ -1,0 +1,57 @@
+"""A GPU that another process has locked, and a project that believes to have one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
+GPU = """
+import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
+from pytest_gpuperf.records import GpuInfo
+
+pytest_gpuperf.session.live.why_not_live = lambda: ""
+pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(name="A GPU", slug="a-gpu", uuid={uuid!r})
+"""
+"""A conftest.py: a live run without a GPU."""
+HOLD = """
+import sys
+from pathlib import Path
+from pytest_gpuperf.measure.device.lock import GpuLock
+
+lock = GpuLock(sys.argv[1], [Path(folder) for folder in sys.argv[2:]] or GpuLock("")._folders)
+lock.acquire()
+print("held", flush=True)
+sys.stdin.read()
+lock.release()
+"""
+
+
+@contextmanager
+def held_elsewhere(*folders: Path, gpu: str = UUID, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process has the GPU locked, until its standard input is closed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, gpu, *map(str, folders)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def let_go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
