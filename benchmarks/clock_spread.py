@@ -82,6 +82,17 @@ def source(results: Results) -> str:
     return f"{provenance(results.environment, results.date)}.\n"
 
 
+def summary(results: Results) -> str:
+    """Return the largest spreads as one sentence, and the machine as another."""
+    kernels = [kernel for kernel in results.kernels.values() if kernel.model]
+    as_measured = max(spread_pct(kernel.times_us()) for kernel in kernels)
+    at_one_clock = max(spread_pct(kernel.normalised_us()) for kernel in kernels)
+    return (
+        f"After a pause, back to back and after a load, times of {len(kernels)} kernels differ by up to "
+        f"{as_measured:.1f} % as measured, and by up to {at_one_clock:.2f} % at one clock.\n{source(results)}"
+    )
+
+
 def spread_table(results: Results) -> str:
     """A row for each kernel."""
     titles = (

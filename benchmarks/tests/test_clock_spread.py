@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from benchmarks.clock_spread import SCHEMA, STATES, Results, Spread, read, spread_pct, spread_table
+from benchmarks.clock_spread import SCHEMA, STATES, Results, Spread, read, spread_pct, spread_table, summary
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import ClockModel
 from run_builders import run
@@ -40,6 +40,12 @@ def test_times_are_brought_to_one_clock() -> None:
 def test_the_table_has_both_spreads() -> None:
     row = spread_table(results(MODEL)).splitlines()[-1]
     assert row == "| matmul | 150.0 @ 2000 | 175.0 @ 1600 | 212.1 @ 1250 | 41.4 | 1.00 | 0.71 ± 0.02 |"
+
+
+def test_the_summary_has_the_largest_spreads() -> None:
+    assert "1 kernels differ by up to 41.4 % as measured, and by up to 1.00 % at one clock" in summary(
+        results(MODEL)
+    )
 
 
 def test_a_kernel_without_a_model_has_no_time_at_one_clock() -> None:

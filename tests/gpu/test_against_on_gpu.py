@@ -16,7 +16,7 @@ from pytest_gpuperf.statistics.sequential import decide_paired
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.records import AgainstTiming
+    from pytest_gpuperf.records import PairedTiming
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,7 +49,7 @@ def test_steps(gpuperf):
 """
 
 
-def compared(tmp_path: Path, steps: int) -> AgainstTiming:
+def compared(tmp_path: Path, steps: int) -> PairedTiming:
     """A kernel of so many steps beside one of 4000."""
     project = Project(tmp_path / "repo")
     project.commit({"kernels.py": KERNEL.format(steps=4000), "test_steps.py": TEST})
@@ -72,7 +72,9 @@ def compared(tmp_path: Path, steps: int) -> AgainstTiming:
 @pytest.mark.parametrize(
     ("steps", "outcome"), [(4000, Outcome.PASS), (4080, Outcome.REGRESSED), (3920, Outcome.IMPROVED)]
 )
-def test_two_percent_is_found_and_unchanged_code_passes(tmp_path: Path, steps: int, outcome: Outcome) -> None:
+def test_two_per_cent_of_work_are_found_and_unchanged_code_passes(
+    tmp_path: Path, steps: int, outcome: Outcome
+) -> None:
     found = compared(tmp_path, steps)
     decision = decide_paired(found.log_ratios, Thresholds(), final=True)
     assert decision.outcome is outcome

@@ -144,9 +144,7 @@ def test_graphs_are_as_fast_afterwards_as_before(counters: InProcessCounters, x:
     assert node_us(graph) == pytest.approx(before, abs=0.05)
 
 
-def test_range_profiler_is_refused_while_torch_profiler_runs(
-    counters: InProcessCounters, x: torch.Tensor
-) -> None:
+def test_it_is_refused_while_torch_profiler_runs(counters: InProcessCounters, x: torch.Tensor) -> None:
     call = call_of(lambda: torch.square(x))
     with (
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]),
@@ -173,7 +171,7 @@ except GpuperfError as error:
 
 
 @needs_ncu
-def test_range_profiler_is_refused_under_ncu() -> None:
+def test_it_is_refused_under_ncu() -> None:
     ncu = find_ncu()
     assert ncu is not None
     command = [str(ncu.path), "--metrics", "gpu__time_duration.sum", sys.executable, "-c", UNDER_NCU]
@@ -199,7 +197,7 @@ client = cupti().functions
 assert client.cuptiSubscribe(ctypes.byref(subscriber), callback, None) == 0
 sys.modules["cupti.cupti"] = ctypes
 timing = Timer(gpu.l2_bytes, 0.1, lambda: None).time(lambda: torch.square(x), mode="hot")
-print("timed by", timing.source, "since", timing.not_recorded)
+print("timed by", timing.figure, "since", timing.not_recorded)
 try:
     InProcessCounters(gpu, "gh100").lookup(
         Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list)

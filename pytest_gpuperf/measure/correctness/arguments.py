@@ -1,4 +1,4 @@
-"""Tensors among a call's arguments, and their values before the call."""
+"""The tensors among a call's arguments, and what they held before it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.correctness import poison
 
 
 def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in nested tuples, lists and dicts with their places: `output[1]`, `output['lse']`.
+    """The tensors in nested tuples, lists and dicts, each with its place: `output[1]`, `output['lse']`.
 
     Raises:
         GpuperfError: One of them is sparse.
@@ -25,7 +25,7 @@ def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]
             raise GpuperfError(
                 f"{name} is of layout {layout}: sparse tensors are not compared",
                 expected="strided tensors",
-                next_step="convert with .to_dense() in the callable, which may itself hold a sparse input",
+                next_step="convert with .to_dense() in the callable, which may hold a sparse input by itself",
             )
         yield name, tree
     elif isinstance(tree, Mapping):
@@ -38,7 +38,7 @@ def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class _Memory:
-    """One allocation, with a copy of its former content."""
+    """One allocation, with a copy of what it held."""
 
     storage: torch.UntypedStorage
     before: torch.UntypedStorage
@@ -46,7 +46,7 @@ class _Memory:
     """Arguments in it."""
 
     def change(self) -> str:
-        """Describe the first changed argument and the place; empty if none has changed."""
+        """Which argument no longer holds what it held, and where; empty where all do."""
         if torch.equal(_bytes(self.storage), _bytes(self.before)):
             return ""
         for name, tensor in self.tensors.items():
@@ -65,18 +65,19 @@ class _Memory:
 
 
 class Arguments:
-    """Former values of the tensors among a call's arguments and of their gradients.
+    """Remembers what the tensors among a call's arguments and their gradients held.
 
     A gradient is state of the call, not an output: a backward pass may add to it, and each call begins with
-    the caller's gradient, most often none.
+    the gradient that the caller's tensor had, most often none.
 
     Args:
         args: Positional arguments.
         kwargs: Keyword arguments.
-        mutates: Positions or names of the arguments that may be written to; True for all.
+        mutates: Positions or names of those that may be written to; True for all.
 
     Raises:
-        GpuperfError: `mutates` names a missing argument or one without a tensor, or a tensor is sparse.
+        GpuperfError: `mutates` names an argument that does not exist or holds no tensor, or a tensor is
+            sparse.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Arguments:
         for key in written:
             if key not in with_tensors:
                 raise GpuperfError(
-                    f"mutates names argument {key}, which is not a tensor of this call",
+                    f"mutates names argument {key}, which is no tensor of this call",
                     expected=f"some of {with_tensors}",
                 )
         self.written = {name: tensor for key in written for name, tensor in tensors[key].items()}
@@ -99,7 +100,7 @@ class Arguments:
         by_name = {name: tensor for found in tensors.values() for name, tensor in found.items()}
         self.devices = frozenset(tensor.device for tensor in by_name.values())
         self._memory = _memory_of(by_name)
-        # A backward pass leaves gradients at the leaves of the graph.
+        # A leaf of the graph is what a backward pass leaves a gradient with.
         self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
         of_gradients = {f"gradient {at}": grad for at, (_, grad) in enumerate(self._gradients)}
         self._gradient_memory = _memory_of(dict(named_tensors(of_gradients, "gradients")))
@@ -111,14 +112,14 @@ class Arguments:
                 poison.fill(tensor, byte)
 
     def change(self) -> str:
-        """Describe the first change to a tensor that may not be written to; else empty."""
+        """The first change to a tensor that may not be written to, as shown to the user; else empty."""
         may_change = {tensor.untyped_storage().data_ptr() for tensor in self.written.values()}
         changes = (memory.change() for at, memory in self._memory.items() if at not in may_change)
         return next((change for change in changes if change), "")
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Restore the former values of the tensors and their gradients at the end of the block."""
+        """Put back on leaving what the tensors and their gradients held when this object was made."""
         try:
             yield
         finally:
@@ -129,7 +130,7 @@ class Arguments:
 
 
 def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Memory]:
-    """Return the allocations of some tensors by address: two arguments can be views of one."""
+    """The allocations below some tensors by address: two arguments can be views of one."""
     found: dict[int, _Memory] = {}
     for name, tensor in tensors.items():
         storage = tensor.untyped_storage()

@@ -1,4 +1,4 @@
-"""Configurations that the autotuners in a callable picked."""
+"""Which configuration the autotuners in a callable picked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watched() -> Iterator[dict[str, str]]:
-    """Collect the configurations that Triton's autotuners pick inside the `with`, by kernel name."""
+    """Configurations by the name of the kernel, as Triton's autotuners pick them inside the `with`."""
     picked: dict[str, str] = {}
-    # A callable with a Triton autotuner has already imported Triton.
+    # A callable that was autotuned by Triton has loaded it.
     module = sys.modules.get("triton.runtime.autotuner")
     if module is None:
         yield picked
