@@ -1,8 +1,9 @@
-"""Run a command as a user would, and keep what it prints free of what differs by machine and time."""
+"""Run a command as a user would, and return its output without the parts that differ by machine and time."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shlex
@@ -11,6 +12,8 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from pytest_gpuperf import cli
 
@@ -29,18 +32,21 @@ _PROGRAMS: dict[str, Callable[[list[str]], object]] = {"pytest": pytest.main, "g
 _KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "TRITON_CACHE_DIR")
 
 
-def printed(command: str, project: Path, log: Path) -> str:
-    """What a command prints; for a process of its own, whose environment and output it takes over.
+def printed(command: str, project: Path, log: Path, *, colour: bool = False) -> str:
+    """Return the output of a command; it takes over the environment and output of this process.
 
     Args:
         command: `pytest …` or `gpuperf …`.
-        project: Where it is typed.
-        log: A file for what it prints.
+        project: Folder in which a user types it.
+        log: File that receives the output.
+        colour: Keep the colours of pytest's output as ANSI codes.
     """
     environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
     os.environ.clear()
-    os.environ.update(environ, COLUMNS=str(COLUMNS), NO_COLOR="1", CUDA_VISIBLE_DEVICES="")
-    # Other plugins have their own lines in the output.
+    # Without a visible GPU, every torch gives the same reason for a replay, built with CUDA or not.
+    os.environ.update(environ, COLUMNS=str(COLUMNS), CUDA_VISIBLE_DEVICES="")
+    os.environ["FORCE_COLOR" if colour else "NO_COLOR"] = "1"
+    # Other plugins add lines to the output.
     os.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_PLUGINS="pytest_gpuperf.plugin.entry")
     os.chdir(project)
     with log.open("w", encoding="utf-8") as stream:
@@ -48,7 +54,7 @@ def printed(command: str, project: Path, log: Path) -> str:
         os.dup2(stream.fileno(), 2)
     for own in (sys.stdout, sys.stderr):
         assert isinstance(own, TextIOWrapper)
-        # Line by line, so that what goes to both of them stands in the order in which it was written.
+        # Line by line, so that the lines of both appear in the order in which they were written.
         own.reconfigure(encoding="utf-8", line_buffering=True)
     program, *arguments = shlex.split(command)
     with contextlib.suppress(SystemExit):
@@ -57,11 +63,22 @@ def printed(command: str, project: Path, log: Path) -> str:
     return _normalised(log.read_text(encoding="utf-8"))
 
 
+def picture(command: str, output: str) -> str:
+    """Draw a command and its coloured output as a terminal, in SVG."""
+    console = Console(record=True, width=COLUMNS + 2, file=io.StringIO(), highlight=False)
+    console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output}"))
+    svg = console.export_svg(title=command.split()[0], unique_id="gpuperf")
+    # GitHub blocks fonts from elsewhere.
+    svg = re.sub(r"(?s) *@font-face \{.*?\}\n", "", svg)
+    return "".join(f"{line.rstrip()}\n" for line in svg.splitlines())
+
+
 def _normalised(text: str) -> str:
-    """Without pytest's header, its durations, addresses, and where the package is installed."""
+    """Remove pytest's header, durations, addresses, and the path of the installed package."""
     text = re.sub(r"(?s)^(=+ test session starts =+\n).*?(?=^collect)", r"\1", text, flags=re.MULTILINE)
     text = re.sub(r"^=+ (\S.*) in [\d.]+s(?: \([\d:]+\))? =+$", _centred, text, flags=re.MULTILINE)
     text = re.sub(r"^(\d.*|no tests ran) in [\d.]+s(?: \([\d:]+\))?$", r"\1", text, flags=re.MULTILINE)
+    text = re.sub(r" in [\d.]+s(?: \([\d:]+\))?(?=\x1b)", "", text)
     text = re.sub(r" at 0x[0-9a-f]+>", " at 0x…>", text)
     text = re.sub(r"\S+/(pytest_gpuperf/\S+?):\d+:", r"…/\1:", text)
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())

@@ -1,14 +1,15 @@
-"""Write real output into the pages: `python -m docs.update_output`, in the root of the repository.
+"""Write real output into the pages: `python -m docs.update_output [PAGE…]`, in the root of the repository.
 
-A page says by a comment what belongs below it, and this script puts it there:
+A comment in a page says what follows it, and this script puts it there:
 
-    <!-- output: COMMAND -->            a text block: what COMMAND prints in a copy of the project
+    <!-- output: COMMAND -->            a text block: the output of COMMAND in a copy of the project
     <!-- output, STATE: COMMAND -->     the same after a function of `docs.states` has changed the copy
-    <!-- file: PATH -->                 the code block below is a file of the copy, for the next output
-    <!-- generated: NAME -->            a table or an excerpt that `docs.generated` makes
+    <!-- picture, STATE: COMMAND -->    the same as an SVG file, which the next line shows
+    <!-- file: PATH -->                 the next code block is a file of the copy, for the next output
+    <!-- generated: NAME -->            a table or an excerpt made by `docs.generated`
 
-There is no GPU in the copy, so `pytest --gpuperf` judges the newest recording below `baselines/` again. The
-same run lies in `.gpuperf/runs/`, as if it had just been measured.
+The copy has no GPU, so `pytest --gpuperf` replays the newest recording in `baselines/`. The same run is also
+in `.gpuperf/runs/`, as if it had just been measured.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from pathlib import Path
 
 from docs import commands, generated, states
 
+ROOT = Path(__file__).parent.parent
 _FILE = re.compile(r"<!-- file: (?P<path>\S+) -->\n```\w*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(
-    r"^<!-- (?:output(?:, (?P<state>\w+))?: (?P<command>.+)|generated: (?P<name>\w+)) -->\n"
+    r"^<!-- (?:(?:output|picture)(?:, (?P<state>\w+))?: (?P<command>.+)|generated: (?P<name>\w+)) -->\n"
     r"(?P<body>```text\n(?:.*\n)*?```\n|(?:.+\n)*)",
     re.MULTILINE,
 )
+_PICTURE = re.compile(r"!\[[^\]]*\]\((?P<path>[^)]+)\)\n")
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,37 @@ class Block:
 
     root: Path
     page: str
-    """Its path below the root."""
+    """Path below the root."""
     marker: str
     body: str
-    """What stands there now."""
+    """Text of the page below the marker."""
     command: str
     state: str
     name: str
     files: dict[str, str]
 
-    def present(self) -> str:
-        """What should stand there; to be called in a process of its own."""
+    @property
+    def file(self) -> Path:
+        """File that holds the block: a picture, or the page."""
+        page = self.root / self.page
+        if self.marker.startswith("<!-- picture"):
+            link = _PICTURE.match(self.body)
+            assert link, f"{self.page}: no picture below {self.marker}"
+            return page.parent / link["path"]
+        return page
+
+    @property
+    def shown(self) -> str:
+        """Present content of the block."""
+        if self.file.suffix != ".svg":
+            return self.body
+        return self.file.read_text(encoding="utf-8") if self.file.exists() else ""
+
+    def wanted(self) -> str:
+        """Return the content that the block should have; call it in a process of its own."""
         if self.name:
             return generated.GENERATED[self.name](self.root)
+        drawn = self.file.suffix == ".svg"
         with tempfile.TemporaryDirectory() as folder:
             project = Path(folder) / "project"
             states.copy_project(self.root, project)
@@ -58,17 +79,24 @@ class Block:
                 getattr(states, self.state)(project)
             for path, text in self.files.items():
                 (project / path).write_text(text, encoding="utf-8")
-            shown = commands.printed(self.command, project, Path(folder) / "log")
-        return f"```text\n$ {self.command}\n{shown}\n```\n"
+            output = commands.printed(self.command, project, Path(folder) / "log", colour=drawn)
+        return commands.picture(self.command, output) if drawn else f"```text\n$ {self.command}\n{output}\n```\n"
+
+    def write(self, content: str) -> None:
+        """Replace the content of the block."""
+        if self.file.suffix != ".svg":
+            before, after = (f"{self.marker}\n{shown}" for shown in (self.body, content))
+            content = self.file.read_text(encoding="utf-8").replace(before, after)
+        self.file.write_text(content, encoding="utf-8")
 
 
 def pages(root: Path) -> list[Path]:
-    """README, CONTRIBUTING and the pages of the documentation."""
+    """List README, CONTRIBUTING and the pages of the documentation."""
     return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def blocks(root: Path) -> list[Block]:
-    """All marked blocks of all pages."""
+    """List the marked blocks of all pages."""
     found = []
     for page in pages(root):
         text = page.read_text(encoding="utf-8")
@@ -83,26 +111,27 @@ def blocks(root: Path) -> list[Block]:
     return found
 
 
-def present(wanted: list[Block]) -> list[str]:
-    """What should stand in each block."""
-    # Each in a process of its own, forked off one that has the slow imports behind it.
+def contents(wanted: list[Block]) -> list[str]:
+    """Return the content that each block should have."""
+    # One process for each, forked off one that has done the slow imports.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*commands.SLOW_IMPORTS, "docs.states", "docs.commands"])
     with context.Pool(min(len(wanted), os.cpu_count() or 1), maxtasksperchild=1) as pool:
-        return pool.map(Block.present, wanted, chunksize=1)
+        return pool.map(Block.wanted, wanted, chunksize=1)
 
 
 def main() -> None:
-    """Rewrite the blocks that have changed."""
+    """Rewrite the blocks whose output has changed."""
     parser = argparse.ArgumentParser(description="Write real output into the pages.")
-    parser.add_argument("--root", type=Path, default=Path(__file__).parent.parent, help="the repository")
-    wanted = blocks(parser.parse_args().root.resolve())
-    for block, body in zip(wanted, present(wanted), strict=True):
-        if body != block.body:
-            path = block.root / block.page
-            text = path.read_text(encoding="utf-8")
-            before, after = (f"{block.marker}\n{shown}" for shown in (block.body, body))
-            path.write_text(text.replace(before, after), encoding="utf-8")
+    parser.add_argument("pages", nargs="*", help="update only these pages, such as docs/how-to/read_a_report.md")
+    only = parser.parse_args().pages
+    known = {page.relative_to(ROOT).as_posix() for page in pages(ROOT)}
+    if unknown := set(only) - known:
+        parser.error(f"no such page: {', '.join(sorted(unknown))}; name it from the root of the repository")
+    chosen = [block for block in blocks(ROOT) if not only or block.page in only]
+    for block, content in zip(chosen, contents(chosen) if chosen else [], strict=True):
+        if content != block.shown:
+            block.write(content)
             sys.stdout.write(f"{block.page}: {block.marker}\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -249,7 +250,9 @@ class LiveSession(KeepingSession):
 
 
 def why_not_live() -> str:
-    """Why nothing can be measured here; empty where it can."""
+    """Return why nothing can be measured here; empty if it can."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return "CUDA_VISIBLE_DEVICES is empty, which hides every GPU"
     try:
         import torch
     except ModuleNotFoundError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.update_output import Block, present
+from docs.update_output import Block, contents
 from trace_builders import TraceBuilder
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def block(command: str) -> Block:
 def printed() -> dict[str, str]:
     if not list(ROOT.glob("baselines/*/recordings/*.json*")):
         pytest.skip("no recording below baselines/ to show; make one on a GPU (CONTRIBUTING.md)")
-    return dict(zip(TYPED, present([block(command) for command in TYPED]), strict=True))
+    return dict(zip(TYPED, contents([block(command) for command in TYPED]), strict=True))
 
 
 @pytest.mark.parametrize("command", TYPED)
