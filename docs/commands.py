@@ -65,7 +65,7 @@ def printed(command: str, project: Path, log: Path, *, colour: bool = False) -> 
 
 def picture(command: str, output: str) -> str:
     """Draw a command and its coloured output as a terminal, in SVG."""
-    console = Console(record=True, width=COLUMNS + 2, file=io.StringIO(), highlight=False)
+    console = Console(record=True, width=COLUMNS + 6, file=io.StringIO(), highlight=False)
     console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output}"))
     svg = console.export_svg(title=command.split()[0], unique_id="gpuperf")
     # GitHub blocks fonts from elsewhere.

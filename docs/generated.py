@@ -55,7 +55,7 @@ def options(_: Path) -> str:
             flag = option.flag
         default = f"`{option.default}`" if option.default else option.unset
         rows.append((f"`{flag}`", f"`{option.ini}`", default, option.help))
-    return _table(("option", "ini key", "default", "what it does"), rows)
+    return _table(("option", "ini key", "default", "meaning"), rows)
 
 
 def metrics(_: Path) -> str:

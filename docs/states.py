@@ -42,6 +42,20 @@ if TYPE_CHECKING:
 
 CAPTURES = Path(__file__).parent.parent / "tests" / "data" / "captures"
 SQUARE = "suites/test_square.py::test_square_"
+FIRST_TEST = "perf/test_square.py::test_square"
+FIRST_TEST_CODE = """\
+import torch
+
+
+def square(x):  # your kernel: Triton, CUDA, torch.compile, any callable
+    return x * x
+
+
+def test_square(gpuperf):
+    x = torch.randn(4096, 8192, device=gpuperf.device)
+    gpuperf(square, x, expected=lambda x: x.double().square(), bytes=2 * x.nbytes)
+"""
+"""The test in the README and in the tutorial."""
 
 
 def copy_project(root: Path, project: Path) -> None:
@@ -51,6 +65,38 @@ def copy_project(root: Path, project: Path) -> None:
         shutil.copytree(root / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(root / "pyproject.toml", project)
     RunStore(project / ".gpuperf").write(newest_recordings(project / "baselines")[0])
+
+
+def first_test(project: Path) -> None:
+    """The test of the tutorial has run once: the Triton kernel for squares under the name of that test."""
+    for path in project.glob("baselines/*/test_*.json"):
+        path.unlink()
+    _first_test(project, "triton[8192]")
+
+
+def first_test_slower(project: Path) -> None:
+    """The test of the tutorial has a baseline, and the CUDA kernel has replaced the Triton kernel since."""
+    for path in project.glob("baselines/*/test_*.json"):
+        content = json.loads(path.read_bytes())
+        test = content["tests"].get(f"{SQUARE}triton[8192]")
+        path.unlink()
+        if test:
+            test.pop("limits", None)
+            path.write_text(json.dumps(content | {"tests": {FIRST_TEST: test}}), encoding="utf-8")
+    _first_test(project, "cuda[8192]")
+
+
+def _first_test(project: Path, name: str) -> None:
+    (project / "perf").mkdir()
+    (project / "perf" / "test_square.py").write_text(FIRST_TEST_CODE, encoding="utf-8")
+    run = newest_recordings(project / "baselines")[0]
+    [test] = (test for test in run.tests if test.nodeid == SQUARE + name)
+    measured = test.measurements["main"]
+    assert measured.profile is not None
+    # The test names no kernels; the call launches only this one.
+    measured = msgspec.structs.replace(measured, profile=msgspec.structs.replace(measured.profile, regex=""))
+    test = msgspec.structs.replace(test, nodeid=FIRST_TEST, measurements={"main": measured})
+    _write(project, msgspec.structs.replace(run, tests=(test,)))
 
 
 def only_largest(project: Path) -> None:

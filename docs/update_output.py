@@ -80,7 +80,9 @@ class Block:
             for path, text in self.files.items():
                 (project / path).write_text(text, encoding="utf-8")
             output = commands.printed(self.command, project, Path(folder) / "log", colour=drawn)
-        return commands.picture(self.command, output) if drawn else f"```text\n$ {self.command}\n{output}\n```\n"
+        return (
+            commands.picture(self.command, output) if drawn else f"```text\n$ {self.command}\n{output}\n```\n"
+        )
 
     def write(self, content: str) -> None:
         """Replace the content of the block."""
@@ -123,7 +125,7 @@ def contents(wanted: list[Block]) -> list[str]:
 def main() -> None:
     """Rewrite the blocks whose output has changed."""
     parser = argparse.ArgumentParser(description="Write real output into the pages.")
-    parser.add_argument("pages", nargs="*", help="update only these pages, such as docs/how-to/read_a_report.md")
+    parser.add_argument("pages", nargs="*", help="update only these pages, by their paths")
     only = parser.parse_args().pages
     known = {page.relative_to(ROOT).as_posix() for page in pages(ROOT)}
     if unknown := set(only) - known:

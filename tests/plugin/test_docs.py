@@ -1,21 +1,21 @@
-"""README and the documentation say what is so."""
+"""README, CONTRIBUTING and the documentation agree with the code."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+import pytest_gpuperf
+
 # pytester unloads what a run has imported; Triton can be loaded only once.
 import suites.kernels.square  # noqa: F401
-from docs.update_output import Block, blocks, pages, present
+from docs.states import FIRST_TEST_CODE
+from docs.update_output import Block, blocks, contents, pages
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.records.runs import newest_recordings
 from pytest_gpuperf.records.trace import TRACE_UNITS
 from pytest_gpuperf.settings.options import OPTIONS
@@ -43,10 +43,10 @@ def examples() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def present_bodies() -> dict[str, str]:
+def wanted() -> dict[str, str]:
     if not list(ROOT.glob("baselines/*/recordings/*.json*")):
-        pytest.skip("no recording below baselines/ to show; make one on a GPU (CONTRIBUTING.md)")
-    return {key(block): body for block, body in zip(BLOCKS, present(BLOCKS), strict=True)}
+        pytest.skip("no recording in baselines/ to show; make one on a GPU (CONTRIBUTING.md)")
+    return {key(block): content for block, content in zip(BLOCKS, contents(BLOCKS), strict=True)}
 
 
 def key(block: Block) -> str:
@@ -54,36 +54,55 @@ def key(block: Block) -> str:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=key)
-def test_a_block_shows_the_present_output(block: Block, present_bodies: dict[str, str]) -> None:
+def test_block_shows_present_output(block: Block, wanted: dict[str, str]) -> None:
     if ".ncu-rep" in block.command:
         pytest.importorskip("ncu_report")
-    assert block.body == present_bodies[key(block)], "python -m docs.update_output"
+    assert block.shown == wanted[key(block)], f"python -m docs.update_output {block.page}"
 
 
-@pytest.mark.parametrize("picture", sorted(ROOT.glob("docs/*.svg")), ids=lambda path: path.name)
-def test_a_picture_is_of_the_newest_recording(picture: Path) -> None:
+def test_plot_shows_newest_recording() -> None:
     newest = newest_recordings(ROOT / "baselines")
     assert newest
-    assert f">{newest[0].id}: " in picture.read_text(encoding="utf-8"), "the command above it in the page"
+    assert f">{newest[0].id}: " in page("docs/square.svg"), "the command above it in the page"
 
 
-def test_every_suite_is_in_the_readme() -> None:
-    suites = page("README.md").partition("## The suites\n")[2].partition("\n## ")[0]
-    named = re.findall(r"`(test_\w+\.py)`", suites)
-    assert sorted(named) == sorted(path.name for path in ROOT.glob("suites/test_*.py"))
-
-
-def test_markers_tell_the_blocks_of_a_page_apart() -> None:
+def test_markers_of_a_page_differ() -> None:
     assert len(set(map(key, BLOCKS))) == len(BLOCKS)
 
 
-def test_quick_start_is_two_commands_of_one_line() -> None:
+def test_readme_has_at_most_150_lines() -> None:
+    assert page("README.md").count("\n") <= 150
+
+
+def test_first_example_is_complete_and_short(pytester: pytest.Pytester) -> None:
+    first = fences(page("README.md"), "python")[0]
+    assert first.count("\n") <= 10
+    assert first == FIRST_TEST_CODE == fences(page("docs/tutorial/first-test.md"), "python")[0]
+    pytester.makepyfile(test_square=first)
+    result = pytester.runpytest("--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines("test_square.py::test_square")
+
+
+def test_quick_start_is_two_commands() -> None:
     quick_start = page("README.md").partition("## Quick start\n")[2].partition("\n## ")[0]
     assert [text.count("\n") for text in fences(quick_start, "bash")] == [1, 1]
 
 
-def test_the_options_are_those_of_the_help(pytester: pytest.Pytester) -> None:
-    rows = [row for row in page("README.md").splitlines() if row.startswith("| `--gpuperf")]
+def test_index_names_every_suite() -> None:
+    suites = page("docs/index.md").partition("### The suites\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`(test_\w+\.py)`", suites)
+    assert sorted(named) == sorted(path.name for path in ROOT.glob("suites/test_*.py"))
+
+
+def test_index_links_every_page() -> None:
+    named = {link["path"] for link in LINK.finditer(page("docs/index.md"))}
+    folders = [path for path in (ROOT / "docs").glob("*/*") if path.suffix in (".md", ".rst")]
+    assert {path.relative_to(ROOT / "docs").as_posix() for path in folders} <= named
+
+
+def test_options_equal_help(pytester: pytest.Pytester) -> None:
+    rows = [row for row in page("docs/reference/options.md").splitlines() if row.startswith("| `--gpuperf")]
     assert len(rows) == len(OPTIONS) + 1
     of_help = " ".join(pytester.runpytest("--help").stdout.str().split())
     for row in rows:
@@ -100,30 +119,16 @@ def test_every_metric_is_explained() -> None:
 
 
 def test_every_verdict_is_explained() -> None:
-    verdicts = page("docs/reference/verdicts.md")
-    assert re.findall(r"^\| `(\w+)`", verdicts, re.MULTILINE) == [status.value for status in Status]
+    explained = re.findall(r"^\| `(\w+)`", page("docs/reference/verdicts.md"), re.MULTILINE)
+    assert explained == [status.value for status in Status]
 
 
-def test_the_calls_have_the_keywords_of_the_facade() -> None:
-    calls = {
-        ast.unparse(node.func).removeprefix("gpuperf."): node
-        for node in ast.walk(ast.parse(fences(page("docs/reference/gpuperf.md"), "python")[1]))
-        if isinstance(node, ast.Call)
-    }
-    for name in ("check", "warm_up", "time", "profile", "trace", "gpuperf"):
-        method = getattr(Gpuperf, "__call__" if name == "gpuperf" else name)
-        wanted = {
-            parameter.name: repr(parameter.default)
-            for parameter in inspect.signature(method).parameters.values()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        }
-        shown = {keyword.arg: ast.unparse(keyword.value) for keyword in calls[name].keywords if keyword.arg}
-        if "expected" in wanted:  # has no default
-            wanted["expected"] = "reference"
-        assert shown == wanted
+def test_api_reference_has_every_public_name() -> None:
+    documented = re.findall(r"^\.\. auto\w+:: (\w+)$", page("docs/reference/api.rst"), re.MULTILINE)
+    assert set(pytest_gpuperf.__all__) - {"__version__"} <= set(documented)
 
 
-def test_every_room_is_on_the_map() -> None:
+def test_map_names_every_room() -> None:
     package = ROOT / "pytest_gpuperf"
     rooms = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
     rooms |= {path.name for path in package.glob("[!_]*.py")}
@@ -131,7 +136,7 @@ def test_every_room_is_on_the_map() -> None:
 
 
 @pytest.mark.parametrize("path", pages(ROOT), ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_have_targets(path: Path) -> None:
     for link in LINK.finditer(FENCE.sub("", path.read_text(encoding="utf-8"))):
         target = path.parent / link["path"] if link["path"] else path
         assert target.exists(), link[0]
@@ -141,7 +146,7 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert link["anchor"] in anchors, link[0]
 
 
-def test_the_examples_are_tests(pytester: pytest.Pytester) -> None:
+def test_examples_are_collected(pytester: pytest.Pytester) -> None:
     count = 0
     for name, text in examples():
         compile(text, name, "exec")

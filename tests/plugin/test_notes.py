@@ -1,4 +1,4 @@
-"""The commands that take the place of work by hand (docs/explanation/notes.md) do work."""
+"""Every command in docs/explanation/notes.md works."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDS = {".ncu-rep": "ncu_report", "gpuperf plot": "matplotlib"}
 
 
 def saved_trace() -> str:
-    """As a schedule of torch.profiler's leaves it, with steps."""
+    """Return a trace with steps, as torch.profiler's schedule writes it."""
     steps = TraceBuilder()
     for step, start in enumerate((100.0, 200.0, 300.0), start=2):
         steps.annotation(f"ProfilerStep#{step}", start, 60.0)
@@ -40,7 +40,7 @@ def printed() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("command", TYPED)
-def test_a_command_answers(command: str, printed: dict[str, str]) -> None:
+def test_command_prints_an_answer(command: str, printed: dict[str, str]) -> None:
     for part, module in NEEDS.items():
         if part in command:
             pytest.importorskip(module)
@@ -49,6 +49,6 @@ def test_a_command_answers(command: str, printed: dict[str, str]) -> None:
     assert not re.search(r"(?i)\berror|usage:|no tests|no such kernel|\b0 selected|Traceback", shown), shown
 
 
-def test_every_note_has_commands() -> None:
+def test_every_note_has_three_commands() -> None:
     for section in PAGE.split("\n## ")[1:]:
         assert sum(command in section for command in TYPED) >= 3, section.partition("\n")[0]
