@@ -50,8 +50,8 @@ nitpick_ignore = [("py:class", "Launches"), ("py:class", "MetricValue")]  # alia
 
 SHELVES = {
     "Tutorial": ["tutorial/first-test"],
-    "How-to guides": ["how-to/init", "how-to/baselines", "how-to/against", "how-to/compare"],
-    "Reference": ["reference/gpuperf", "reference/options", "reference/limits", "reference/metrics"],
+    "How-to guides": ["how-to/start_a_suite", "how-to/time_a_kernel", "how-to/accept_a_baseline"],
+    "Reference": ["reference/gpuperf", "reference/api", "reference/options", "reference/commands"],
     "Explanation": ["explanation/accuracy", "explanation/gate"],
 }
 """Navigation: the first pages of each shelf, in this order; the others follow by name."""

@@ -135,6 +135,11 @@ def test_map_names_every_room() -> None:
     assert set(re.findall(r"^\| `([\w./]+)`", page("CONTRIBUTING.md"), re.MULTILINE)) == rooms
 
 
+def test_contributing_names_existing_files() -> None:
+    named = re.findall(r"(?:pytest_gpuperf|tests|docs)/[\w./-]+\w", page("CONTRIBUTING.md"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("path", pages(ROOT), ids=lambda path: path.name)
 def test_links_have_targets(path: Path) -> None:
     for link in LINK.finditer(FENCE.sub("", path.read_text(encoding="utf-8"))):
