@@ -1,1 +1,1 @@
-"""Benchmarks of the plugin itself: how accurate its times are, and what its gate finds."""
+"""Benchmarks of the plugin: accuracy of times, agreement of counters, power of the gate."""

@@ -1,7 +1,7 @@
-"""Fresh processes for what must not share one: started ahead, told when it is their turn, ended for certain.
+"""Run measurements in fresh processes: start them ahead, give each its turn, end them reliably.
 
-A child runs one function of ours, `module:function`, with its end of a pipe. It imports what it needs, which
-takes seconds and leaves the GPU alone, then waits for its turn. What it has said before it fails is not lost.
+A child runs one function, `module:function`, with its end of a pipe. It first imports its modules, which
+takes seconds and leaves the GPU alone, then waits for its turn. Its messages before a failure are kept.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 GRACE_S = 5.0
-"""For a child to end by itself, once nobody listens."""
+"""Time for a child to end by itself after its pipe is closed."""
 YOUR_TURN = "your turn"
 
 
 class ChildError(Exception):
-    """A child has failed; says how, with the last line that it wrote."""
+    """Failure of a child, with the last line that it wrote."""
 
 
 class Parent:
-    """The parent, as a child sees it.
+    """Connection of a child to its parent.
 
     Raises:
-        EOFError, OSError: Its methods, where the parent has gone.
+        EOFError, OSError: From its methods, if the parent has ended.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -48,24 +48,24 @@ class Parent:
         self.hear()
 
     def tell(self, message: object) -> None:
-        """Say something that JSON can hold."""
+        """Send a message that JSON can hold."""
         self._connection.send_bytes(json.dumps(message).encode())
 
     def hear(self) -> Any:
-        """What the parent says next."""
+        """Return the parent's next message."""
         return json.loads(self._connection.recv_bytes())
 
 
 class Child:
-    """A process of its own.
+    """Process that runs one function.
 
     Args:
-        target: `module:function`; it is called with a `Parent` and the arguments.
-        arguments: Texts.
+        target: `module:function`, called with a `Parent` and the arguments.
+        arguments: Further arguments, as text.
     """
 
     def __init__(self, target: str, arguments: Sequence[str] = ()) -> None:
-        # Deleted when it is closed; the child has it open by then.
+        # The file is deleted on close; the child keeps its own handle.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = Pipe()
         self._connection = ours
@@ -74,7 +74,7 @@ class Child:
                 [sys.executable, "-m", "benchmarks.children", str(theirs.fileno()), target, *arguments],
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],
-                # What it says last is what it says of its end, also where its output is buffered otherwise.
+                # Unbuffered, so that the last line in the log explains the end.
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -83,19 +83,19 @@ class Child:
             )
 
     def begin(self) -> None:
-        """It is its turn."""
+        """Tell the child that it is its turn."""
         self.tell(YOUR_TURN)
 
     def tell(self, message: object) -> None:
-        """Say something; where the child has gone, the next answer shows it."""
+        """Send a message; if the child has ended, the next `hear` reports it."""
         with suppress(OSError):
             self._connection.send_bytes(json.dumps(message).encode())
 
     def hear(self, limit_s: float) -> Any:
-        """What it says next.
+        """Return the child's next message.
 
         Raises:
-            ChildError: Nothing, in so many seconds.
+            ChildError: No message came within `limit_s` seconds, or the child ended.
         """
         found = self._next(limit_s, limit_s)
         if found is None:
@@ -103,20 +103,20 @@ class Child:
         return found[0]
 
     def messages(self, limit_s: float) -> Iterator[Any]:
-        """What it says until it ends.
+        """Yield the child's messages until it ends.
 
         Args:
-            limit_s: For all of it, in seconds.
+            limit_s: Time for all messages, in seconds.
 
         Raises:
-            ChildError: It fails, or is not done in time.
+            ChildError: The child failed, or did not end in time.
         """
         end = time.monotonic() + limit_s
         while (found := self._next(max(0.0, end - time.monotonic()), limit_s)) is not None:
             yield found[0]
 
     def stop(self) -> None:
-        """Make sure that it has ended, and what it has started with it."""
+        """End the child and all processes that it started."""
         self._connection.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=GRACE_S)
@@ -126,7 +126,7 @@ class Child:
         self._log.close()
 
     def _next(self, wait_s: float, limit_s: float) -> tuple[Any] | None:
-        """The next message; None where the child has ended well."""
+        """Return the next message, or None if the child ended successfully."""
         try:
             if not self._connection.poll(wait_s):
                 raise self._failure(f"was not done in {limit_s:.0f} s")
@@ -148,12 +148,11 @@ class Child:
 def in_turn(
     wanted: Sequence[tuple[str, Sequence[str]]], *, ahead: bool = True
 ) -> Generator[Child, None, None]:
-    """Children one after the other.
+    """Run children one after the other.
 
     Args:
-        wanted: Target and arguments of each.
-        ahead: Whether each imports while the one before it works. What times the host should have it for
-            itself.
+        wanted: Target and arguments of each child.
+        ahead: Import the next child's modules while one works. Use False for times by the host's clock.
     """
     waiting: list[Child] = []
     try:
@@ -172,18 +171,18 @@ def in_turn(
 
 
 def end_in_order_when_told() -> None:
-    """Have SIGTERM, as of a time limit, end the children too, and let what there is be written."""
+    """On SIGTERM, end the children and write the results so far."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def say(text: str) -> None:
-    """Print a line at once: whoever waits on a GPU wants to know."""
+    """Print a line immediately."""
     print(text, flush=True)
 
 
 def main(descriptor: str, target: str, *arguments: str) -> None:
-    """Be a child."""
-    # Programs that it starts must not keep the pipe open.
+    """Run as a child."""
+    # Programs that the child starts must not keep the pipe open.
     os.set_inheritable(int(descriptor), False)
     module, _, function = target.partition(":")
     with Connection(int(descriptor)) as connection:

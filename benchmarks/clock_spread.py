@@ -1,11 +1,11 @@
-"""How far times spread over what the GPU did before, as measured and at one SM clock.
+"""Measure how far times spread with the GPU's previous work, as measured and at one SM clock.
 
 python -m benchmarks.clock_spread measure --out FILE    # on a GPU
 python -m benchmarks.clock_spread table FILE            # anywhere
 
-Each kernel is timed once as a test would be, which fits how its time hangs on the SM clock. Then batches of
-it run after a pause, back to back, and after a burn, in turn; the median of each of the three is brought to
-one clock by that fit, which has seen none of these batches.
+Each kernel is timed once, as in a test, which fits its clock model. Then its batches run after a pause, back
+to back and after a burn, in turn. The fit, which has seen none of these batches, brings the median of each of
+the three states to one clock.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 SCHEMA = 1
 ROUNDS = 3
 BLOCKS = 4
-"""Of each state in each round."""
+"""Blocks of each state in each round."""
 PAUSE_S = BURN_S = 0.25
 SUSTAINED_S = 0.3
 STATES = ("after a pause", "back to back", "after a burn")
 
 
 class Spread(Record, frozen=True, kw_only=True):
-    """One kernel."""
+    """Times of one kernel."""
 
     model: ClockModel | None
-    """As its test fitted it; None where it could not be told."""
+    """Clock model fitted by its test; None if unknown."""
     blocks: dict[str, tuple[tuple[float, float], ...]]
-    """By state: microseconds a call and mean SM clock in MHz of each block."""
+    """Microseconds a call and mean SM clock in MHz of each block, by state."""
 
     def times_us(self) -> dict[str, float]:
-        """Median of each state, as measured."""
+        """Return the median of each state, as measured."""
         return {state: median(us for us, _ in blocks) for state, blocks in self.blocks.items()}
 
     def normalised_us(self) -> dict[str, float]:
-        """Median of each state, at the clock of the model; as measured without one."""
+        """Return the median of each state at the clock of the model, if there is one."""
         model = self.model
         if model is None:
             return self.times_us()
@@ -63,7 +63,7 @@ class Spread(Record, frozen=True, kw_only=True):
 
 
 class Results(Record, frozen=True, kw_only=True):
-    """All of a run."""
+    """Results of one run of the benchmark."""
 
     schema: int
     date: str
@@ -73,12 +73,12 @@ class Results(Record, frozen=True, kw_only=True):
 
 
 def spread_pct(times_us: dict[str, float]) -> float:
-    """From the fastest to the slowest state, in per cent of the fastest."""
+    """Return the range from the fastest to the slowest state, in % of the fastest."""
     return 100 * (max(times_us.values()) / min(times_us.values()) - 1)
 
 
 def source(results: Results) -> str:
-    """What it was measured on."""
+    """Return the GPU, the versions and the date."""
     return f"{provenance(results.environment, results.date)}.\n"
 
 
@@ -94,7 +94,7 @@ def summary(results: Results) -> str:
 
 
 def spread_table(results: Results) -> str:
-    """A row for each kernel."""
+    """Format a row for each kernel."""
     titles = (
         "kernel",
         *(f"{state}, µs @ MHz" for state in STATES),
@@ -166,7 +166,7 @@ def _blocks(prepared: Prepared, burn: Callable[[float], None]) -> dict[str, tupl
                 end = time.perf_counter() + SUSTAINED_S
                 while time.perf_counter() < end:
                     prepared.block()
-            # The clock moves within the first.
+            # The clock changes during the first block.
             prepared.block()
             found[state] += [prepared.block() for _ in range(BLOCKS)]
     return {

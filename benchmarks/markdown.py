@@ -1,4 +1,4 @@
-"""Tables as the pages have them."""
+"""Format Markdown for the pages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, the first column to the left and the others to the right."""
+    """Format a Markdown table, with the first column left-aligned and the others right-aligned."""
     lines = [titles, ("---", *("---:",) * (len(titles) - 1)), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def provenance(environment: Environment | None, date: str) -> str:
-    """`NVIDIA H200, driver …, torch …, triton …, commit …, 2026-11-20`."""
+    """Return `NVIDIA H200, driver …, torch …, triton …, commit …, 2026-11-20`."""
     if environment is None:
         return date[:10]
     tools = environment.toolchain
@@ -35,5 +35,5 @@ def provenance(environment: Environment | None, date: str) -> str:
 
 
 def us(value: float) -> str:
-    """Microseconds with as many digits as mean something."""
+    """Format microseconds with the significant digits."""
     return f"{value:.2f}" if value < 100 else f"{value:.1f}"

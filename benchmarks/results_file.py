@@ -1,4 +1,4 @@
-"""The JSON file that a benchmark's results are kept in."""
+"""JSON files of benchmark results."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 def encode(results: msgspec.Struct) -> bytes:
-    """The file."""
+    """Encode results as JSON."""
     return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
 
 
 def read(path: Path, kind: type[Kind], *, schema: int) -> Kind:
-    """Read the file.
+    """Read a file of results.
 
     Raises:
-        GpuperfError: It is broken or of a newer schema.
-        OSError: As the file system says.
+        GpuperfError: The file is broken or of a newer schema.
+        OSError: The file cannot be read.
     """
     return decode_versioned(path.read_bytes(), msgspec.json.Decoder(kind), schema=schema, shown=path.name)

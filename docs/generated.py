@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks import clock_spread
@@ -162,28 +161,6 @@ def token_reduction(_: Path) -> str:
     return _table(titles, rows)
 
 
-def host_sessions(root: Path) -> str:
-    """What the baseline's sessions say of the encoder without token reduction and with it."""
-    path = root / "baselines" / "nvidia-h200" / "test_token_reduction.json"
-    tests = json.loads(path.read_text(encoding="utf-8"))["tests"]
-
-    def times_of(nodeid: str) -> dict[str, float]:
-        sessions = tests[nodeid]["measurements"]["main"]["time"]["sessions"]
-        return {session["run"]: session["time_us"] for session in sessions}
-
-    rows = []
-    for nodeid in tests:
-        name = nodeid.partition("::")[2]
-        if name.startswith("test_full"):
-            full, reduced = times_of(nodeid), times_of(nodeid.replace("full", "reduced"))
-            milliseconds = (
-                ", ".join(f"{time / 1000:.2f}" for time in times.values()) for times in (full, reduced)
-            )
-            changes = ", ".join(f"{100 * (reduced[run] / full[run] - 1):+.1f} %" for run in full)
-            rows.append((f"`{name}`", *milliseconds, changes))
-    return _table(("test", "time, ms", "with reduction, ms", "change"), rows)
-
-
 PLANTED = {
     "memcheck": ("test_out_of_bounds",),
     "initcheck": ("test_unwritten",),
@@ -215,30 +192,14 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "chips": chips,
     "rules": rules,
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
-    "accuracy_hot": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "hot")),
-    "accuracy_cold": _of_results(ACCURACY, results.read, lambda found: accuracy.ours_table(found, "cold")),
-    "accuracy_placement": _of_results(ACCURACY, results.read, accuracy.placement_table),
-    "accuracy_others": _of_results(ACCURACY, results.read, accuracy.others_table),
+    "accuracy_tools": _of_results(ACCURACY, results.read, accuracy.others_table),
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.summary),
     "counters_source": _of_results(COUNTERS, counter_agreement.read, counters.source),
     "counters_agreement": _of_results(COUNTERS, counter_agreement.read, counters.agreement_table),
-    "counters_traffic": _of_results(COUNTERS, counter_agreement.read, counters.traffic_table),
     "counters_nsight_python": _of_results(COUNTERS, counter_agreement.read, counters.nsight_python),
     "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
-    "gate_effects": _of_results(GATE, analysis.read, gate.effects),
-    "gate_unchanged": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.held_out)),
-    "gate_found": _of_results(GATE, analysis.read, lambda found: gate.found(found.held_out)),
-    "gate_by_kernel": _of_results(GATE, analysis.read, lambda found: gate.by_kernel(found.held_out)),
-    "gate_unchanged_at_whatever_clock": _of_results(
-        GATE, analysis.read, lambda found: gate.unchanged(found.whatever_clock)
-    ),
-    "gate_found_at_whatever_clock": _of_results(
-        GATE, analysis.read, lambda found: gate.found(found.whatever_clock)
-    ),
-    "gate_tuned": _of_results(GATE, analysis.read, gate.tuned),
-    "gate_everything": _of_results(GATE, analysis.read, lambda found: gate.unchanged(found.everything)),
-    "host_sessions": host_sessions,
+    "gate_outcomes": _of_results(GATE, analysis.read, lambda found: gate.outcomes(found.held_out)),
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
 }

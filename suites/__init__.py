@@ -1,1 +1,1 @@
-"""Performance tests of kernels that people know, to run and to copy from; README has a table of them."""
+"""Performance tests of well-known kernels, to run and to copy from; the README lists them."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from suites.kernels.gemm import Tile
 
 FLOAT16_RTOL = 2**-10
-"""Rounding to the 11 significant bits of float16 is off by up to 2^-11; twice that."""
+"""Twice the largest rounding error of float16, 2^-11 for its 11 significant bits."""
 FIRST_WITH_NVFP4 = (10, 0)
-"""Compute capability; Triton 3.6 cannot convert its scales for older ones."""
+"""First compute capability for nvfp4; Triton 3.6 cannot convert its scales for older ones."""
 
 CHECKLIST = [
     "sm_throughput",
@@ -36,20 +36,20 @@ CHECKLIST = [
     "theoretical_occupancy",
     "occupancy_limiter",
 ]
-"""What to look at first, read whatever the preset is. What of it a GPU reaches is in its baseline file."""
+"""Metrics to look at first, read with any preset; the baseline file has limits that a GPU can reach."""
 
 counted = pytest.mark.gpuperf(
     kernels=r"block_scaled_kernel",
     metrics=CHECKLIST,
-    # Tensor cores multiply whether or not they know the format, and blocks in a row or column share what they
-    # load. The rest depends on the GPU.
+    # Tensor cores multiply with or without the format, and blocks in a row or column share their loads. The
+    # rest depends on the GPU.
     limits={"tensor_active": ">= 5", "l2_hit_rate": ">= 50"},
 )
 tiles = pytest.mark.parametrize("tile", TILES, ids=str)
 
 
 def operands(gpuperf: Gpuperf, form: Format, m: int, n: int, k: int) -> list[torch.Tensor]:
-    """A, B, and the scales of each."""
+    """Return A, B, and the scales of each."""
     torch.manual_seed(0)
     a, a_scales = random_matrix(form, m, k, gpuperf.device)
     b, b_scales = random_matrix(form, n, k, gpuperf.device)
@@ -57,7 +57,10 @@ def operands(gpuperf: Gpuperf, form: Format, m: int, n: int, k: int) -> list[tor
 
 
 def absolute_error(form: Format, k: int) -> float:
-    """As `accumulation_error` says of products of 1 or so: these are larger, and no scale is above 1."""
+    """Return the error of the sums: elements are larger than 1, and no scale is above 1.
+
+    Converted elements and their products are exact in bfloat16 and float32.
+    """
     return accumulation_error(k) * form.mean_square
 
 
@@ -94,7 +97,7 @@ def test_nvfp4(gpuperf: Gpuperf, tile: Tile) -> None:
 
 @pytest.mark.parametrize("form", [MXFP8, MXFP4], ids=str)
 def test_odd_shape(gpuperf: Gpuperf, form: Format) -> None:
-    """No dimension is a multiple of a tile's, and K is of one of the scales' only."""
+    """No dimension is a multiple of the tile, and K only of the scales' group; TMA reads zeros beyond it."""
     m, n, k = 1000, 1031, 544
     gpuperf.check(
         matmul_block_scaled,

@@ -1,4 +1,4 @@
-"""Matrix products: large ones that keep the tensor cores busy, and small ones that cannot fill a GPU."""
+"""Matrix products: large ones that keep tensor cores busy, and small ones that cannot fill a GPU."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_large_triton(gpuperf: Gpuperf, tile: Tile) -> None:
 @pytest.mark.gpuperf(kernels=r"matmul_kernel")
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_odd_triton(gpuperf: Gpuperf, tile: Tile) -> None:
-    """No dimension is a multiple of a tile's: every mask is needed, and no row starts aligned."""
+    """No dimension is a multiple of the tile: every mask is needed, and rows are not aligned."""
     m, n, k = 1000, 1031, 517
     a, b = matrices(gpuperf, (m, k), (k, n), dtype=torch.bfloat16)
     gpuperf(
@@ -72,9 +72,9 @@ def test_odd_triton(gpuperf: Gpuperf, tile: Tile) -> None:
     kernels=CUBLAS, limits={"tensor_active": "<= 1", "sm_throughput": "<= 50", "waves": "<= 1"}
 )
 def test_small_batched_cublas(gpuperf: Gpuperf) -> None:
-    """A block or so for each of few products: most of the GPU has nothing to do.
+    """About one block for each of few products leaves most of the GPU idle.
 
-    Products of float32 stay off the tensor cores unless TF32 is allowed, which would miss the tolerance too.
+    Products of float32 use no tensor cores unless TF32 is allowed, which would miss the tolerance.
     """
     batch, n = 16, 64
     a, b = matrices(gpuperf, (batch, n, n), (batch, n, n), dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Kernels that memory bounds, in 16-bit types: each beside torch's, and both beside the rate of a copy."""
+"""Memory-bound kernels in 16-bit types: torch's and Triton's, each with the rate of a copy."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf import Gpuperf
 
 ROWS, COLUMNS = 32768, 4096
-"""256 MiB of 2-byte elements: what a call reads is several times what an L2 holds."""
+"""Shape of 256 MiB of 2-byte elements, several times an L2."""
 EMBEDDING = 128
-"""Columns of the table that rows are gathered from: 256 bytes a row."""
+"""Columns of the gathered table: 256 bytes a row."""
 K = 32
 
 dtypes = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
@@ -35,26 +35,26 @@ def matrix(gpuperf: Gpuperf, dtype: torch.dtype) -> torch.Tensor:
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """Twice the share by which rounding is off.
+    """Return twice the largest relative rounding error.
 
-    2^-10 for float16, which has 11 significant bits, 2^-7 for bfloat16, which has 8.
+    It is 2^-10 for float16 (11 significant bits) and 2^-7 for bfloat16 (8 bits).
     """
     return torch.finfo(dtype).eps
 
 
 def least_step(dtype: torch.dtype) -> float:
-    """Between neighbours below the normal numbers, where rounding is off by half of it and not by a share.
+    """Return the step between subnormal numbers, whose rounding error is absolute.
 
-    In float16 that is below 2^-14, where a fifth is of a softmax of 4096 normally distributed numbers.
+    They are below 2^-14 in float16, as is a fifth of a softmax of 4096 normally distributed numbers.
     """
     info = torch.finfo(dtype)
     return info.smallest_normal * info.eps
 
 
-def beside_copy(gpuperf: Gpuperf, x: torch.Tensor, share: float = 0.0) -> None:
+def compare_with_copy(gpuperf: Gpuperf, x: torch.Tensor, share: float = 0.0) -> None:
     """Time a copy of `x` in the same test, and demand a share of its rate.
 
-    So the limit moves with the GPU: another card, a lower clock of the memory or a neighbour moves both.
+    Another card, a lower memory clock or a neighbour on the GPU changes both times.
     """
     copy = gpuperf.time(copy_triton, x, bytes=2 * x.nbytes, label="copy")
     if share:
@@ -64,13 +64,13 @@ def beside_copy(gpuperf: Gpuperf, x: torch.Tensor, share: float = 0.0) -> None:
 
 @dtypes
 def test_copy_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    """Without counters: torch asks the driver to copy, and ncu shows no kernel of the driver's."""
+    """The driver copies for torch, which ncu does not show, so counters are missing."""
     x = matrix(gpuperf, dtype)
     gpuperf.check(torch.clone, x, expected=x, rtol=0.0, atol=0.0)
     gpuperf.time(torch.clone, x, bytes=2 * x.nbytes)
 
 
-# Nothing in a copy waits for another warp.
+# No thread of a copy waits for another warp.
 @dtypes
 @pytest.mark.gpuperf(kernels=r"copy_kernel", limits=["memory_throughput >= 60", "stall.barrier <= 25"])
 def test_copy_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
@@ -88,7 +88,7 @@ def soften(
     x = matrix(gpuperf, dtype)
     relative, absolute = rounding(dtype), least_step(dtype)
     gpuperf(fn, x, *dim, expected=exact_softmax, rtol=relative, atol=absolute, bytes=2 * x.nbytes)
-    beside_copy(gpuperf, x, share)
+    compare_with_copy(gpuperf, x, share)
 
 
 @dtypes
@@ -115,10 +115,10 @@ def normalise(
 ) -> None:
     x = matrix(gpuperf, dtype)
     weight, bias = torch.randn((2, COLUMNS), device=gpuperf.device, dtype=dtype)
-    # Next to zero, where a bias cancels, the rounding of float32 is more than that of the result.
+    # Near zero, if a bias cancels, the rounding of float32 exceeds that of the result.
     relative = rounding(dtype)
     gpuperf(fn, x, weight, bias, expected=exact_layer_norm, rtol=relative, atol=1e-5, bytes=2 * x.nbytes)
-    beside_copy(gpuperf, x, share)
+    compare_with_copy(gpuperf, x, share)
 
 
 @dtypes
@@ -137,7 +137,7 @@ def take_largest(
     dtype: torch.dtype,
     top_k: Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]],
 ) -> None:
-    """Of equal values any may be chosen: columns are judged by what is there, and none may come twice."""
+    """Check values exactly and columns by their values, since ties are free; no column may come twice."""
 
     def chosen(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         values, columns = top_k(x, K)
@@ -149,10 +149,10 @@ def take_largest(
 
     x = matrix(gpuperf, dtype)
     gpuperf.check(chosen, x, expected=largest, rtol=0.0, atol=0.0)
-    # Of each value kept 2 bytes, of its column 8.
+    # 2 bytes for each value kept, 8 for its column.
     gpuperf.time(top_k, x, K, bytes=x.nbytes + 10 * ROWS * K)
     gpuperf.profile(top_k, x, K)
-    beside_copy(gpuperf, x)
+    compare_with_copy(gpuperf, x)
 
 
 @dtypes
@@ -180,12 +180,12 @@ def gather(
     fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     share: float = 0.0,
 ) -> None:
-    """Each row once, in any order, so that no cache has what is read next."""
+    """Gather each row once in random order, so that no cache has the next one."""
     table = matrix(gpuperf, dtype).view(-1, EMBEDDING)
     numbers = torch.randperm(table.shape[0], device=gpuperf.device)
     moved = 2 * table.nbytes + numbers.nbytes
     gpuperf(fn, table, numbers, expected=exact_rows, rtol=0.0, atol=0.0, bytes=moved)
-    beside_copy(gpuperf, table, share)
+    compare_with_copy(gpuperf, table, share)
 
 
 @dtypes
@@ -211,11 +211,11 @@ def add_up(
     gpuperf: Gpuperf, dtype: torch.dtype, fn: Callable[[torch.Tensor], torch.Tensor], share: float = 0.0
 ) -> None:
     x = matrix(gpuperf, dtype)
-    # In whatever order, and of either type: each of ROWS additions in float32 rounds a sum of the order of
-    # sqrt(ROWS) by up to 2^-24.
+    # In any order and either type, each of ROWS additions in float32 rounds a sum of the order of sqrt(ROWS)
+    # by up to 2^-24.
     error = ROWS**1.5 * 2**-24
     gpuperf(fn, x, expected=exact_column_sum, rtol=0.0, atol=error, bytes=x.nbytes)
-    beside_copy(gpuperf, x, share)
+    compare_with_copy(gpuperf, x, share)
 
 
 @dtypes
@@ -226,5 +226,5 @@ def test_column_sum_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
 @dtypes
 @pytest.mark.gpuperf(kernels=r"column_sum_kernel")
 def test_column_sum_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    """Blocks add to the result by atomics, in an order of their own; the zeros before count as well."""
+    """Blocks add to the result by atomics in any order; writing the initial zeros counts too."""
     add_up(gpuperf, dtype, column_sum_triton, share=0.7)

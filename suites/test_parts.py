@@ -1,4 +1,4 @@
-"""The parts of `gpuperf` as fixtures of their own, for people who want only one of them."""
+"""Fixtures for the single parts of `gpuperf`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def test_timer(gpu_timer: GpuTimer, x: torch.Tensor, mode: str) -> None:
 
 
 def test_ncu(ncu: Ncu, x: torch.Tensor) -> None:
-    """A softmax and a sum are two kernels or more: each is kept, and one row combines them."""
+    """A softmax and a sum launch at least two kernels; each is kept, and one row combines them."""
     profile = ncu(lambda: torch.softmax(x, -1).sum())
     assert profile.unavailable or profile.combined["kernels"] == len(profile.kernels) >= 2

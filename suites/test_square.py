@@ -1,7 +1,7 @@
-"""Square of a float32 matrix of 4096 rows over N columns, five ways.
+"""Square of a float32 matrix of 4096 rows and N columns, in five ways.
 
-Each element is read and written once, so memory is the bound, and the figure is GB/s, as `perf_report` of
-Triton plots it.
+Each element is read and written once, so memory is the bound, and the rate in GB/s is compared, as in
+Triton's `perf_report`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 ROWS = 4096
 COLUMNS = [
     256,
-    # No multiple of 16: rows do not all begin where 16 bytes begin, and no load of theirs is wide.
+    # Not a multiple of 16: not every row starts at a multiple of 16 bytes, so loads are single elements.
     781,
     1024,
-    # Past a power of two: half of the lanes have nothing to do where a block is as long as a row.
+    # Above a power of two: nearly half the lanes of a row-long block are idle.
     4224,
-    # 256 MiB a call fit in no L2, so memory has to be busy; smaller ones may end before it is. One float a
-    # thread, as the CUDA kernel reads them, is enough for half of what memory can do; the files below
-    # baselines/ ask more of the others.
+    # 256 MiB a call exceed every L2, so memory must be busy; smaller calls may end before it is. The CUDA
+    # kernel reaches half of the peak with one float a thread; the files in baselines/ ask more of the others.
     pytest.param(8192, marks=pytest.mark.gpuperf(limits={"memory_throughput": ">= 50"})),
 ]
 
-# Nothing in a square waits for another warp.
+# No thread of a square waits for another warp.
 pytestmark = [
     pytest.mark.parametrize("n", COLUMNS),
     pytest.mark.gpuperf(limits={"stall.barrier": "<= 25"}),
@@ -54,14 +53,14 @@ def test_square_torch(gpuperf: Gpuperf, n: int) -> None:
 
 @pytest.mark.gpuperf(kernels=r"square_kernel")
 def test_square_triton(gpuperf: Gpuperf, n: int) -> None:
-    """A block as long as a row: the next power of two."""
+    """Use a block as long as a row: the next power of two."""
     x = matrix(gpuperf, n)
     gpuperf(square_triton, x, expected=exact_square, bytes=2 * x.nbytes)
 
 
 @pytest.mark.gpuperf(kernels=r"square_blocks_kernel")
 def test_square_fixed_block(gpuperf: Gpuperf, n: int) -> None:
-    """Blocks of 1024, as many as a row takes."""
+    """Use blocks of 1024, as many as a row needs."""
     x = matrix(gpuperf, n)
     gpuperf(square_fixed_block, x, expected=exact_square, bytes=2 * x.nbytes)
 

@@ -1,4 +1,4 @@
-"""What compilers make of the suites' Triton kernels, on architectures that need not be there."""
+"""Compiled Triton kernels of the suites, for architectures that need not be present."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def threads(number: int) -> pytest.MarkDecorator:
     "n",
     [
         pytest.param(256, marks=[threads(128), loads(64)]),
-        # Rows of 781 floats do not all begin where 16 bytes begin, so no load can be wider than an element.
+        # Not every row of 781 floats starts at a multiple of 16 bytes, so loads are single elements.
         pytest.param(781, marks=[threads(128), loads(32)]),
         pytest.param(1024, marks=[threads(128), loads(128)]),
         pytest.param(4224, marks=[threads(512), loads(128)]),
@@ -62,7 +62,7 @@ def test_square(gpuperf: Gpuperf, n: int) -> None:
 @threads(128)
 @pytest.mark.parametrize("n", [pytest.param(781, marks=loads(32)), pytest.param(8192, marks=loads(128))])
 def test_square_fixed_block(gpuperf: Gpuperf, n: int) -> None:
-    """Two kernels serve all N: Triton compiles one for multiples of 16 and one for the others."""
+    """Triton compiles one kernel for multiples of 16 and one for all other N."""
     x = empty(4096, n)
     blocks = {"BLOCK": FIXED_BLOCK}
     gpuperf.static(square_blocks_kernel, constexprs=blocks, args=(x, x, n, n, n), num_warps=4)
@@ -93,15 +93,15 @@ def test_large_gemm(gpuperf: Gpuperf, tile: Tile) -> None:
 @pytest.mark.gpuperf(limits=TENSOR_CORES)
 @pytest.mark.parametrize("tile", TILES[-1:], ids=str)
 def test_odd_gemm(gpuperf: Gpuperf, tile: Tile) -> None:
-    """No row starts aligned: elements are loaded one by one, and there are more addresses than registers.
+    """Rows are not aligned: elements are loaded one by one, and there are more addresses than registers.
 
-    So each takes the compiler two seconds an architecture, and the largest tile has to do for all.
+    Compilation takes two seconds an architecture, so only the largest tile is compiled.
     """
     compile_matmul(gpuperf, tile, 1000, 1031, 517)
 
 
 memory_bound = pytest.mark.gpuperf(limits=["spills == 0", "widest_load_bits == 128"])
-"""Kernels of 16-bit types whose rows all begin where 16 bytes begin."""
+"""Limits for kernels of 16-bit types whose rows all start at multiples of 16 bytes."""
 
 
 def half(*shape: int) -> torch.Tensor:
@@ -136,9 +136,9 @@ def test_layer_norm(gpuperf: Gpuperf) -> None:
 
 @memory_bound
 def test_top_k(gpuperf: Gpuperf) -> None:
-    """For Hopper alone, where it is measured: unrolled, the network takes the compiler seconds.
+    """Compile only for Hopper: the unrolled network takes seconds.
 
-    It takes integers and shuffles, which the architectures have alike.
+    It uses integers and shuffles, which are the same on all architectures.
     """
     values, columns = half(ROWS, K), empty(ROWS, K, dtype=torch.int64)
     gpuperf.static(

@@ -1,4 +1,4 @@
-"""What compilers make of the matrix products on tensor cores, on architectures that need not be there."""
+"""Compiled matrix products on tensor cores, for architectures that need not be present."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf import Gpuperf
 
 PROGRAMS = 132
-"""SMs of an H200; any other number makes nearly the same kernel."""
+"""Number of SMs of an H200; other numbers make nearly the same kernel."""
 SHALLOW_TILE = Tile(128, 128, 32, num_warps=4, num_stages=3)
-"""For `sm_120`, whose blocks have 99 KiB of shared memory."""
+"""Tile for `sm_120`, whose blocks have 99 KiB of shared memory."""
 BEFORE_SM_120 = ("sm_80", "sm_90", "sm_100")
 
 
@@ -31,19 +31,19 @@ def blocks(tile: Tile) -> dict[str, int]:
 
 
 def matrices(shape: Shape) -> list[torch.Tensor]:
-    """A, B and C."""
+    """Return A, B and C."""
     m, n, k = shape
     return [empty(*size, dtype=torch.bfloat16) for size in ((m, k), (k, n), (m, n))]
 
 
-# Where tensor cores read shared memory, registers are left for addresses; `mma.sync` takes them for itself.
+# If tensor cores read shared memory, registers are left for addresses; `mma.sync` needs them for operands.
 NO_SPILLS = ["sm_90: spills == 0", "sm_100: spills == 0"]
 TMA = "cp.async.bulk.tensor"
 WITH_TMA = ("sm_90", "sm_100", "sm_120")
 
 
 def tensor_cores(*archs: str) -> list[str]:
-    """Of the limits on tensor cores, those for these architectures."""
+    """Return the limits on tensor cores for these architectures."""
     return [limit for limit in TENSOR_CORES if limit.startswith(archs)]
 
 
@@ -102,13 +102,13 @@ def compile_tma(gpuperf: Gpuperf, tile: Tile, archs: tuple[str, ...], *, special
     ]
 )
 def test_tma_small_tile(gpuperf: Gpuperf) -> None:
-    """Before Hopper there is no TMA: Triton makes loads of single elements of it, each with a mask."""
+    """Before Hopper there is only a fallback for TMA: loads of single elements, each with a mask."""
     compile_tma(gpuperf, SMALL_TILE, BEFORE_SM_120, specialise=False)
 
 
 @pytest.mark.gpuperf(limits=["sm_90: block_size == 128", "sm_100: block_size > 128"])
 def test_tma_small_tile_specialised(gpuperf: Gpuperf) -> None:
-    """Blackwell's gets warps more, which copy. On Hopper the compiler leaves it out, and says nothing."""
+    """Blackwell gets more warps, which copy; on Hopper the compiler silently ignores the option."""
     compile_tma(gpuperf, SMALL_TILE, ("sm_90", "sm_100"), specialise=True)
 
 
@@ -149,7 +149,7 @@ def test_sum_parts(gpuperf: Gpuperf) -> None:
 
 
 def share_of(shape: Shape, tile: Tile) -> tuple[int, int]:
-    """Steps of a program, and tiles that they can touch."""
+    """Return the steps of a program, and the number of tiles that they can touch."""
     steps = -(-shape.k // tile.depth)
     share = -(-(-(-shape.m // tile.rows) * -(-shape.n // tile.columns)) * steps // PROGRAMS)
     return share, slots_of(share, steps)
@@ -168,7 +168,7 @@ def parts(tile: Tile, slots: int) -> torch.Tensor:
     ]
 )
 def test_few_rows(gpuperf: Gpuperf) -> None:
-    """Hopper's instruction takes 64 rows, Blackwell's 64 or 128: for sixteen there is Ampere's."""
+    """Hopper's instruction takes 64 rows, Blackwell's 64 or 128, so sixteen rows use Ampere's."""
     a, b, c = matrices(FEW_ROWS)
     gpuperf.static(
         matmul_kernel,
@@ -201,7 +201,7 @@ def compile_block_scaled(gpuperf: Gpuperf, form: Format, tile: Tile, archs: tupl
     [
         pytest.param(MXFP8, WITH_TMA, id="mxfp8"),
         pytest.param(MXFP4, WITH_TMA, id="mxfp4"),
-        # Triton 3.6 cannot convert its scales for tensor cores that do not know the format.
+        # Triton 3.6 cannot convert its scales for tensor cores without the format.
         pytest.param(NVFP4, ("sm_100", "sm_120"), id="nvfp4"),
     ],
 )
@@ -212,5 +212,5 @@ def test_block_scaled(gpuperf: Gpuperf, form: Format, archs: tuple[str, ...], ti
 
 @pytest.mark.gpuperf(limits=["mma.sync in tensor_instructions", f"{TMA} not in copy_instructions"])
 def test_block_scaled_on_ampere(gpuperf: Gpuperf) -> None:
-    """Triton can convert E2M1 there, and not E4M3; bytes are loaded one by one, for want of TMA."""
+    """Triton converts E2M1 there, not E4M3; without TMA bytes are loaded one by one."""
     compile_block_scaled(gpuperf, MXFP4, BLOCK_SCALED_TILES[0], ("sm_80",))

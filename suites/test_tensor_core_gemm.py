@@ -1,4 +1,4 @@
-"""Matrix products on tensor cores: for each class of shapes a kernel that suits it, held against cuBLAS."""
+"""Matrix products on tensor cores: a suitable kernel for each class of shapes, compared with cuBLAS."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.gpuperf(
 
 SMALL_TILE, LARGE_TILE = TILES
 FLAT_TILE = Tile(16, 64, 128, num_warps=4, num_stages=5)
-"""For few rows: many blocks, each with many bytes under way."""
+"""Tile for few rows: many blocks, each with many bytes in flight."""
 FIRST_TO_SPECIALISE = (10, 0)
-"""Compute capability; for 9.0 Triton makes the same kernel with and without: see `test_static_gemm.py`."""
+"""First compute capability with specialised warps; on 9.0 Triton ignores them: see `test_static_gemm.py`."""
 
 
 class Shape(NamedTuple):
-    """Of a product of M x K and K x N."""
+    """Shape of a product of M x K and K x N."""
 
     m: int
     n: int
@@ -44,7 +44,7 @@ FEW_ROWS = Shape(16, 8192, 8192)
 
 @pytest.fixture(autouse=True)
 def sums_in_float32() -> Iterator[None]:
-    """Have cuBLAS add the parts of a product in float32, as the other kernels do, where it splits K."""
+    """Have cuBLAS add the parts of a split product in float32, as the other kernels do."""
     settings = torch.backends.cuda.matmul
     before = settings.allow_bf16_reduced_precision_reduction
     settings.allow_bf16_reduced_precision_reduction = False
@@ -82,7 +82,7 @@ def measure(
     return measured.timing.time_us
 
 
-def measure_beside_cublas(
+def measure_against_cublas(
     gpuperf: Gpuperf,
     matmul: Callable[..., torch.Tensor],
     shape: Shape,
@@ -90,74 +90,74 @@ def measure_beside_cublas(
     at_most: float,
     **options: Any,
 ) -> None:
-    """Measure, and demand at most `at_most` times the time that cuBLAS took just before."""
+    """Measure, and demand at most `at_most` times the time of cuBLAS just before."""
     cublas_us = measure(gpuperf, torch.mm, shape, label="cublas")
     measure(gpuperf, matmul, shape, *args, **options)
     gpuperf.limit(f"time_us <= {at_most * cublas_us:.2f}")
 
 
-def skip_where_warps_are_not_specialised(gpuperf: Gpuperf) -> None:
+def skip_without_specialised_warps(gpuperf: Gpuperf) -> None:
     if (
         gpuperf.device.type == "cuda"
         and torch.cuda.get_device_capability(gpuperf.device) < FIRST_TO_SPECIALISE
     ):
-        pytest.skip("Triton specialises warps from compute capability 10.0 on, and leaves it out before")
+        pytest.skip("Triton specialises warps from compute capability 10.0 on")
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 def test_small_k_tiled(gpuperf: Gpuperf) -> None:
-    """A block for each tile, which starts, fills its pipeline, drains it and stores, all for few steps."""
-    measure_beside_cublas(gpuperf, matmul_triton, SMALL_K, SMALL_TILE, at_most=1.7)
+    """Start a block for each tile, which fills its pipeline, drains it and stores, all for few steps."""
+    measure_against_cublas(gpuperf, matmul_triton, SMALL_K, SMALL_TILE, at_most=1.7)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 def test_small_k_persistent(gpuperf: Gpuperf) -> None:
-    measure_beside_cublas(gpuperf, matmul_persistent, SMALL_K, SMALL_TILE, at_most=1.5)
+    measure_against_cublas(gpuperf, matmul_persistent, SMALL_K, SMALL_TILE, at_most=1.5)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 @pytest.mark.parametrize("specialise", [False, True], ids=["all_warps", "specialised"])
 def test_small_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
-    """Copies for a tile are under way while the last one is stored, which CUTLASS' ping-pong is for."""
+    """Copy for a tile while the last one is stored, like CUTLASS' ping-pong schedule."""
     if specialise:
-        skip_where_warps_are_not_specialised(gpuperf)
-    measure_beside_cublas(gpuperf, matmul_tma, SMALL_K, SMALL_TILE, specialise=specialise, at_most=1.25)
+        skip_without_specialised_warps(gpuperf)
+    measure_against_cublas(gpuperf, matmul_tma, SMALL_K, SMALL_TILE, specialise=specialise, at_most=1.25)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
 def test_large_k_tiled(gpuperf: Gpuperf) -> None:
-    measure_beside_cublas(gpuperf, matmul_triton, LARGE_K, LARGE_TILE, at_most=1.25)
+    measure_against_cublas(gpuperf, matmul_triton, LARGE_K, LARGE_TILE, at_most=1.25)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
 @pytest.mark.parametrize("specialise", [False, True], ids=["all_warps", "specialised"])
 def test_large_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
-    """Two groups of four warps share the largest tile, as in CUTLASS' cooperative schedule."""
+    """Share the largest tile between two groups of four warps, like CUTLASS' cooperative schedule."""
     if specialise:
-        skip_where_warps_are_not_specialised(gpuperf)
-    measure_beside_cublas(gpuperf, matmul_tma, LARGE_K, LARGE_TILE, specialise=specialise, at_most=1.25)
+        skip_without_specialised_warps(gpuperf)
+    measure_against_cublas(gpuperf, matmul_tma, LARGE_K, LARGE_TILE, specialise=specialise, at_most=1.25)
 
 
 @pytest.mark.gpuperf(limits={"waves": "<= 1", "sm_throughput": "<= 50"})
 def test_small_mn_tiled(gpuperf: Gpuperf) -> None:
-    """Eighteen tiles keep eighteen SMs busy, however many there are. What the next test is there to mend."""
+    """Eighteen tiles keep only eighteen SMs busy, which the next test improves."""
     measure(gpuperf, matmul_triton, SMALL_MN, LARGE_TILE)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 20"})
 def test_small_mn_stream_k(gpuperf: Gpuperf) -> None:
-    measure_beside_cublas(gpuperf, matmul_stream_k, SMALL_MN, LARGE_TILE, at_most=1.5)
+    measure_against_cublas(gpuperf, matmul_stream_k, SMALL_MN, LARGE_TILE, at_most=1.5)
 
 
 @pytest.mark.gpuperf(limits={"memory_throughput": ">= 40"})
 def test_few_rows(gpuperf: Gpuperf) -> None:
-    """As in decoding: each element of B is used for sixteen rows, and then memory is the bound."""
-    measure_beside_cublas(gpuperf, matmul_triton, FEW_ROWS, FLAT_TILE, at_most=1.25)
+    """Each element of B serves only sixteen rows, as in decoding, so memory is the bound."""
+    measure_against_cublas(gpuperf, matmul_triton, FEW_ROWS, FLAT_TILE, at_most=1.25)
 
 
 @pytest.mark.parametrize("matmul", [matmul_persistent, matmul_stream_k])
 def test_odd_shape(gpuperf: Gpuperf, matmul: Callable[..., torch.Tensor]) -> None:
-    """No dimension is a multiple of a tile's: every mask is needed, and no row starts aligned."""
+    """No dimension is a multiple of the tile: every mask is needed, and rows are not aligned."""
     check(gpuperf, matmul, Shape(1000, 1031, 517))
 
 

@@ -1,7 +1,7 @@
-"""ViT-B/16 with and without token reduction: half of the operations, more launches, and not always faster.
+"""ViT-B/16 with and without token reduction: half of the operations, more launches, not always faster.
 
-Times are the host's, launches included, so those of the same blocks launched one by one, as a CUDA graph and
-compiled are the same quantity.
+Times are the host's and include launches, so that blocks launched one by one, as a CUDA graph and compiled
+can be compared.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ sizes = pytest.mark.parametrize(("size", "batch"), list(product((224, 448), (1, 
 small = pytest.mark.parametrize(("size", "batch"), [(224, 1)])
 
 TOLERANCE = 0.03
-"""Of tokens, whose elements have a variance of 1 behind the last norm. Float16 rounds to 11 bits, each time
-by up to 2^-11. In the stack an element is the sum of 24 branches, whose inputs were rounded too: together
+"""Absolute error of tokens, whose elements have a variance of 1 after the last norm. Float16 rounds to 11
+bits, each time by up to 2^-11. An element is the sum of 24 branches with rounded inputs: together
 2^-11 · sqrt(2 · 24) = 0.003. The largest of a hundred thousand errors is five times that, and this is twice
-the largest. A token in another's place is off by 1 and more.
+the largest. A token in another's place differs by 1 and more.
 
-The logarithm of the attention that a token is paid is a score, a mean of some. Scores are an eighth of sums
-of 64 products of such numbers, and their errors no larger; that of a token which should not be kept is off
-by tenths."""
+The logarithm of a token's attention is a mean of scores. Scores are an eighth of sums of 64 products of such
+numbers, with errors no larger; a wrongly kept token differs by tenths."""
 
-# What the host needs for its launches hangs on its CPU, and on what else runs there.
+# The host's time for launches depends on its CPU and on its other load.
 pytestmark = [pytest.mark.gpuperf(tolerance=50)]
 
 
@@ -52,11 +51,11 @@ def encoder_and_tokens(
 
 
 def measure(gpuperf: Gpuperf, encode: Encode, encoder: Encoder, x: torch.Tensor) -> None:
-    """Check, time and trace `encode`, which is to give what `encoder` gives."""
+    """Check, time and trace `encode`, which must return the result of `encoder`."""
 
-    # Of two tokens that are looked at alike, rounding decides which is kept. So the reference keeps those
-    # that were chosen; that they are looked at most is seen from how much they are, for the k-th largest of
-    # some values moves by no more than the values do.
+    # Rounding decides between two tokens with nearly equal attention. So the reference keeps the chosen
+    # tokens, and the attention of each is compared, largest first. The k-th largest value moves by no more
+    # than the values do, so a wrong choice shows.
     def reference(x: torch.Tensor) -> Compared:
         places = tuple(places for _, places in encode(x)[1])
         return compared(*encoder.to(torch.float32)(x.float(), places))
@@ -84,7 +83,7 @@ def test_reduced(gpuperf: Gpuperf, size: int, batch: int) -> None:
     measure(gpuperf, encoder, encoder, x)
 
 
-# The launches are no fewer, but the host does not wait for Python between them.
+# There are as many launches, but the host does not wait for Python between them.
 @small
 @pytest.mark.gpuperf(limits=["gpu_busy >= 50", "launches <= 180"])
 def test_full_as_graph(gpuperf: Gpuperf, size: int, batch: int) -> None:
@@ -99,8 +98,8 @@ def test_reduced_as_graph(gpuperf: Gpuperf, size: int, batch: int) -> None:
     measure(gpuperf, Graphed(encoder), encoder, x)
 
 
-# A launch for each operation makes 121: ten of a block and one of the last norm. The choices make it 151.
-# Fused, there are fewer.
+# A launch for each operation makes 121: ten for each block and one for the last norm. Choosing tokens makes
+# it 151. Fused, there are fewer.
 @small
 @pytest.mark.gpuperf(limits=["launches <= 120"])
 def test_full_compiled(gpuperf: Gpuperf, size: int, batch: int) -> None:
@@ -116,7 +115,7 @@ def test_reduced_compiled(gpuperf: Gpuperf, size: int, batch: int) -> None:
 
 
 def compiled(encoder: Encoder) -> Encode:
-    """Compiled at the first call; autotuning would make other kernels of it from process to process."""
+    """Compile at the first call, without autotuning, which would choose other kernels in each process."""
 
     @cache
     def compiled_encoder() -> Any:
@@ -127,12 +126,12 @@ def compiled(encoder: Encoder) -> Encode:
 
 @pytest.mark.gpuperf(kernels=r"gemm|nvjet|attention|flash|fmha|sdpa|softmax|[tT]op[kK]|gather")
 def test_counters_of_a_reducing_block(gpuperf: Gpuperf) -> None:
-    """Counters of the kernels that matter, which copies at the start are not.
+    """Read counters of the kernels that matter, unlike the copies at the start.
 
-    cuBLAS's products for Hopper have no `gemm` in their names, nor FlashAttention's kernels `attention`.
+    cuBLAS's products for Hopper have no `gemm` in their names, FlashAttention's kernels no `attention`.
     """
     encoder, x = encoder_and_tokens(gpuperf, 224, 1, REDUCING)
     profile = gpuperf.profile(reducing_block, encoder.blocks[REDUCING[0]], x)
-    # Under ncu, where the test runs once more, no name is known yet.
+    # In the run under ncu no name is known yet.
     names = " ".join(f"{kernel.name} {kernel.demangled}".lower() for kernel in profile.kernels if kernel.name)
     assert not names or all(part in names for part in ("softmax", "topk", "gather"))

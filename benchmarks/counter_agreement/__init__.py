@@ -1,8 +1,8 @@
-"""Counters that CUPTI reads in the process, beside those that ncu reads of the same kernels.
+"""Compare counters by CUPTI in the process with those by ncu, on the same kernels.
 
-python -m benchmarks.counter_agreement measure --out FILE    # on a GPU, where ncu is installed
+python -m benchmarks.counter_agreement measure --out FILE    # on a GPU, with ncu installed
 python -m benchmarks.counter_agreement table FILE            # anywhere
 
-Each profiles each call several times. ncu leaves caches and clocks alone, as CUPTI does; what is compared is
-the longest kernel of the call.
+Each tool profiles each call several times. ncu leaves caches and clocks alone, as CUPTI does. The longest
+kernel of each call is compared.
 """

@@ -1,9 +1,8 @@
-"""When two readings of a kernel are the same, and in what those of CUPTI and ncu have to be.
+"""Decide if readings of a kernel by CUPTI and by ncu are the same, and which of them must be.
 
-CUPTI repeats the whole call for each pass, so a kernel finds in L2 what a row of such calls leaves there, and
-DRAM takes the lines that the call before has left to be written. ncu repeats the kernel alone and puts memory
-back between. So DRAM traffic differs, the time of what waits for it, and with the time each rate over it. The
-work does not: it is the rate times the cycles that it is over.
+CUPTI repeats the whole call for each pass, so L2 holds the data of the previous call, and DRAM receives its
+unwritten lines. ncu repeats the kernel alone and restores memory between passes. So DRAM traffic differs, the
+times of kernels that wait for DRAM, and each rate over such a time. The work, rate times cycles, is the same.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from benchmarks.counter_agreement.results import Agreement, Reading
 
 RELATIVE, POINTS, SMALL_STALL = 0.02, 0.5, 5.0
-"""The same: nearest repeats within 2 %, or, of percentages, half a point. Repeats of one tool differ by more
-at times, and a stall below 5 % by half of it."""
+"""Readings are the same if the nearest repeats are within 2 %, or half a point for percentages. Repeats of
+one tool sometimes differ by more, and a stall below 5 % by half of its value."""
 
 STALLS = "stalls"
 WORK = ("sm_throughput * elapsed_cycles", "l2_throughput * elapsed_cycles")
@@ -34,51 +33,51 @@ ANY_STATE = (
     STALLS,
     *WORK,
 )
-"""Does not hang on what L2 holds at first."""
+"""Metrics that do not depend on the initial state of L2."""
 ELAPSED = ("sm_throughput", "l2_throughput", "memory_throughput")
-"""A share of the time of the kernel, which hangs on that where the kernel waits for DRAM."""
+"""Shares of the kernel's time, which depends on the state of L2 if the kernel waits for DRAM."""
 DRAM = ("dram_throughput", "duration_us")
 COMPARED = (*ANY_STATE, *ELAPSED, *DRAM)
 
 COMPUTE_BOUND = ("gemm_bf16", "gemm_triton", "gemm_fp32", "transpose")
-"""Calls that do not wait for DRAM: the transpose asks L1 for a line with each element, and waits for that."""
+"""Calls that do not wait for DRAM; the transpose waits for L1, one line for each element."""
 STAYS_IN_L2 = ("square_small",)
-"""Calls whose input lies in L2 when they are repeated, and in DRAM where memory was put back."""
+"""Calls whose input is in L2 when repeated, and in DRAM when memory was restored."""
 OF_THE_STATE = ("l1_throughput", "achieved_occupancy", "stall.imc_miss")
-"""What moves with that in a kernel of few microseconds. The last differs several times over among the
-repeats of either tool."""
+"""Metrics that change with that state in a kernel of a few microseconds. The last varies severalfold among
+the repeats of either tool."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one metric of one kernel, by what the nearest two repeats differ."""
+    """Difference of the nearest two repeats, for one metric of one kernel."""
 
     metric: str
     by_cupti: tuple[float, ...]
     by_ncu: tuple[float, ...]
     points: bool
-    """Whether it is in per cent, so that half a point more or less is nothing."""
+    """True for a percentage, which may differ by half a point."""
 
     @property
     def gap(self) -> float:
-        """Between the nearest two, one of each; NaN, which is like nothing, where a side has no value."""
+        """Return the distance of the nearest two readings, one by each tool; NaN if a side has no value."""
         return min(abs(one - other) for one in self.by_cupti for other in self.by_ncu)
 
     @property
     def relative(self) -> float:
-        """The gap as a part of ncu's mean."""
+        """Return the gap relative to the mean by ncu."""
         mean = sum(self.by_ncu) / len(self.by_ncu)
         return self.gap / abs(mean) if mean else float(self.gap > 0)
 
     @property
     def medians_agree(self) -> bool:
-        """Whether the medians of the repeats are within 2 %, as strict as can be."""
+        """Return True if the medians of the repeats are within 2 %."""
         one, other = median(self.by_cupti), median(self.by_ncu)
         return not abs(one - other) > RELATIVE * abs(other)
 
     @property
     def same(self) -> bool:
-        """Whether it is within the tolerance."""
+        """Return True if the difference is within the tolerance."""
         return self.relative <= RELATIVE or (self.points and self.gap <= POINTS)
 
     def __str__(self) -> str:
@@ -87,7 +86,7 @@ class Difference:
 
 
 def differences(found: Agreement, metrics: Sequence[str] = COMPARED) -> Iterator[Difference]:
-    """Of one call; a metric that neither has is left out."""
+    """Yield the differences of one call, for metrics that either tool has."""
     for metric in metrics:
         if metric != STALLS:
             if (difference := _difference(found, metric)) is not None:
@@ -100,7 +99,7 @@ def differences(found: Agreement, metrics: Sequence[str] = COMPARED) -> Iterator
 
 
 def contradictions(name: str, found: Agreement) -> list[Difference]:
-    """Differences in what both have to say the same of a call."""
+    """Return unexpected differences of a call."""
     expected = (*ANY_STATE, *ELAPSED, "duration_us") if name in COMPUTE_BOUND else ANY_STATE
     moves = OF_THE_STATE if name in STAYS_IN_L2 else ()
     return [each for each in differences(found, expected) if not each.same and each.metric not in moves]
@@ -109,7 +108,7 @@ def contradictions(name: str, found: Agreement) -> list[Difference]:
 def _difference(found: Agreement, metric: str) -> Difference | None:
     sides = [tuple(_value(reading, metric) for reading in side) for side in (found.cupti, found.ncu)]
     by_cupti, by_ncu = (tuple(value for value in side if value is not None) for side in sides)
-    # CUPTI has no value where nothing was counted, and ncu a 0.
+    # If nothing was counted, CUPTI has no value and ncu a 0.
     if not by_cupti and not any(by_ncu):
         return None
     nan = (float("nan"),)
@@ -130,5 +129,5 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def dram_bytes(readings: Sequence[Reading]) -> tuple[float, ...]:
-    """What each reading moved from and to DRAM."""
+    """Return the DRAM traffic of each reading, in bytes."""
     return tuple(float(reading.metrics["dram_bytes"]) for reading in readings)

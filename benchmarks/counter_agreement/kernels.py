@@ -1,4 +1,4 @@
-"""Kernels of many kinds, profiled by CUPTI in this process or launched where ncu sees them.
+"""Profile kernels of many kinds by CUPTI in this process, or launch them under ncu.
 
 ncu … python -m benchmarks.counter_agreement.kernels launch
 python -m benchmarks.counter_agreement.kernels profile ROWS.jsonl [FIRST]
@@ -36,12 +36,12 @@ METRICS = tuple(
         (*PRESETS["sol"], *PRESETS["occupancy"], *PRESETS["stalls"], "dram_bytes", "shared_memory.dynamic")
     )
 )
-"""Speed of light, occupancy, all stalls, and DRAM traffic, which costs no pass more."""
+"""Speed of light, occupancy, all stalls, and DRAM traffic, which needs no further pass."""
 ONE_KERNEL_S = 20
 
 
 def calls() -> dict[str, Callable[[], object]]:
-    """Callables by name; the longest kernel of each is the one to look at."""
+    """Return the callables by name; the longest kernel of each is compared."""
     torch.manual_seed(0)
     x = torch.randn(8192, 4096, device="cuda")
     small = torch.randn(1823, 781, device="cuda")
@@ -68,12 +68,12 @@ def calls() -> dict[str, Callable[[], object]]:
 
 
 def longest(kernels: tuple[KernelProfile, ...]) -> KernelProfile:
-    """The kernel that took longest."""
+    """Return the kernel that took longest."""
     return max(kernels, key=lambda kernel: float(kernel.metrics["duration_us"]))
 
 
 def launch() -> None:
-    """Launch each call where ncu sees it, in a range of its name."""
+    """Launch each call in a range of its name, for ncu."""
     for name, call in calls().items():
         for _ in range(3):
             call()
@@ -89,20 +89,20 @@ def launch() -> None:
 
 
 def reading(kernel: KernelProfile) -> Reading:
-    """What the results keep of a kernel."""
+    """Return the part of a profile that the results keep."""
     return Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
 
 
 def lookups(
     counters: InProcessCounters, call: Call, metrics: Sequence[str], *, apart: bool = False
 ) -> tuple[list[Profile], list[float]]:
-    """Profiles of a call, and the seconds that each took.
+    """Return profiles of a call, and the seconds of each.
 
     Args:
-        counters: CUPTI's.
+        counters: CUPTI's counters.
         call: The call.
         metrics: Short names.
-        apart: Whether CUPTI is let go of after each, as after each `profile()` of a test.
+        apart: Detach CUPTI after each profile, as after each `profile()` of a test.
     """
     found, seconds = [], []
     for _ in range(REPEATS):
@@ -115,7 +115,7 @@ def lookups(
 
 
 def profile(path: Path, first: int) -> None:
-    """Profile each call, from the one with index `first` on, and append a row of JSON for it."""
+    """Profile each call from index `first` on, and append a row of JSON for each."""
     gpu = gpu_info()
     chip = chip_of(gpu.compute_capability)
     counters = InProcessCounters(gpu, chip.name if chip else "")
@@ -132,7 +132,7 @@ def profile(path: Path, first: int) -> None:
             counters.let_go()
             row["apart_seconds"] = lookups(counters, call, METRICS, apart=True)[1]
             row["one_pass_apart_seconds"] = lookups(counters, call, PRESETS["one-pass"], apart=True)[1]
-            # Or the first lookup of the next call would attach CUPTI.
+            # Otherwise the first lookup of the next call would attach CUPTI.
             counters.lookup(call, Selection(), METRICS, list)
         except Exception:
             row["failure"] = traceback.format_exc()

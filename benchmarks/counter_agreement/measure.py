@@ -1,4 +1,4 @@
-"""Both read the kernels, each in processes of its own."""
+"""Read the kernels by both tools, each in processes of its own."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _CHILD = (sys.executable, "-m", "benchmarks.counter_agreement.kernels")
 
 
 def measure() -> Results:
-    """Have both read them on the current device.
+    """Read the kernels by both tools on the current device.
 
     Raises:
-        GpuperfError: ncu is not installed, or has read nothing.
+        GpuperfError: ncu is not installed, or wrote no report.
     """
     ncu = find_ncu()
     if ncu is None:
@@ -65,7 +65,7 @@ def measure() -> Results:
 
 
 def _by_cupti() -> dict[str, Agreement]:
-    """A call that ends the process is a failure of its own, and the next process goes on after it."""
+    """Profile each call by CUPTI; after a call that ends the process, go on in a new one."""
     rows: list[Agreement] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
@@ -82,7 +82,7 @@ def _by_cupti() -> dict[str, Agreement]:
 
 
 def _by_ncu(ncu: Ncu) -> tuple[list[RawKernel], float]:
-    """Launches, and the seconds until they are there."""
+    """Return the launches read by ncu, and the seconds that this took."""
     chip = chip_of(gpu_info().compute_capability)
     names = ncu_metric_names(METRICS, chip.name if chip else "")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""The same calls by NVIDIA's nsight-python, which has ncu start this file anew, and reads its report.
+"""Profile the same calls by NVIDIA's nsight-python, which starts this file again under ncu.
 
 python benchmarks/counter_agreement/nsight_python.py METRICS.json FOUND.json
 
-Up to 0.9 it works with any ncu; later versions ask for ncu 2026.2.1.
+Versions up to 0.9 work with any ncu; later ones need ncu 2026.2.1.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ WARM_UP_CALLS = 3
 
 
 def with_nsight_python(results: Results, ncu: Path, metrics: Collection[str]) -> Results:
-    """Results with what it finds, where it is installed.
+    """Add the results of nsight-python, if it is installed.
 
     Args:
-        results: Without it.
-        ncu: The program that it is to start.
-        metrics: Raw names that ncu has read of each kernel.
+        results: Results without it.
+        ncu: The program that it starts.
+        metrics: Raw names of the metrics that ncu has read of each kernel.
     """
     try:
         found = version("nsight-python")
@@ -62,9 +62,9 @@ def with_nsight_python(results: Results, ncu: Path, metrics: Collection[str]) ->
         try:
             lines = process.communicate(timeout=LIMIT_S)[0].decode(errors="replace").split("\n")
         except subprocess.TimeoutExpired:
-            # ncu, too, which would keep the GPU.
+            # Also ends ncu, which would keep the GPU.
             end_group(process)
-            return replace(results, nsight_python_failure=f"it was not done in {LIMIT_S} s")
+            return replace(results, nsight_python_failure=f"not done in {LIMIT_S} s")
         seconds = time.perf_counter() - began
         if not answer.exists():
             last = next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -78,13 +78,13 @@ def with_nsight_python(results: Results, ncu: Path, metrics: Collection[str]) ->
 
 
 def reading_of(row: dict[str, Any]) -> Reading:
-    """A row of what it found, by the short names of the catalogue."""
+    """Convert a row of results to the short names of the metrics."""
     kernel = RawKernel(name=row["kernel"], metrics=row["metrics"]).profile()
     return Reading(name=kernel.name, grid=kernel.grid, block=kernel.block, metrics=kernel.metrics)
 
 
 def _variables(ncu: Path) -> dict[str, str]:
-    """It starts `ncu` by its name, and the file that it runs in by its path."""
+    """Return variables for nsight-python, which starts `ncu` by name and this file by path."""
     first = {"PATH": str(ncu.parent), "PYTHONPATH": str(ROOT)}
     paths = {
         name: os.pathsep.join(filter(None, (path, os.environ.get(name)))) for name, path in first.items()
@@ -94,7 +94,7 @@ def _variables(ncu: Path) -> dict[str, str]:
 
 @cache
 def _warm_calls() -> dict[str, Callable[[], object]]:
-    # Only what runs under ncu needs them.
+    # Imported only under ncu.
     from benchmarks.counter_agreement.kernels import calls
 
     found = calls()
@@ -105,7 +105,7 @@ def _warm_calls() -> dict[str, Callable[[], object]]:
 
 
 def main(asked: str, answer: str) -> None:
-    """Have it profile each call."""
+    """Profile each call by nsight-python."""
     import nsight
 
     metrics = json.loads(Path(asked).read_text())

@@ -1,4 +1,4 @@
-"""What a run of the benchmark has found, as its JSON file holds it."""
+"""Results of the benchmark, as in its JSON file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 REPEATS = 3
-"""Readings of each call by each."""
+"""Readings of each call by each tool."""
 
 LEAST_BYTES = {
     "square_torch": 2 * 8192 * 4096 * 4,
@@ -29,7 +29,7 @@ LEAST_BYTES = {
     "gather": 0,
     "entropy": 2 * 8192 * 4096 * 4,
 }
-"""The calls, with the bytes of their inputs and outputs, each once; 0 where those depend on the data."""
+"""Calls with the bytes of their inputs and outputs, each once; 0 if these depend on the data."""
 
 
 class Reading(Record, frozen=True, kw_only=True):
@@ -42,27 +42,27 @@ class Reading(Record, frozen=True, kw_only=True):
 
 
 class Agreement(Record, frozen=True, kw_only=True):
-    """One call."""
+    """Readings of one call by all tools."""
 
     cupti: tuple[Reading, ...] = ()
     cupti_seconds: tuple[float, ...] = ()
-    """Wall-clock time of each lookup; the first of a session, of a kernel that is compiled and of another set
-    of metrics has its set-up in it."""
+    """Wall-clock time of each lookup. The first of a session, of a compiled kernel and of another set of
+    metrics includes its set-up."""
     apart_seconds: tuple[float, ...] = ()
-    """The same where CUPTI is let go of after each, and so attached anew by each."""
+    """The same with CUPTI detached after each lookup, and attached again by the next."""
     one_pass_seconds: tuple[float, ...] = ()
-    """The same as `cupti_seconds` with the preset `one-pass`, for which the first sets the profiler up."""
+    """The same as `cupti_seconds` with the preset `one-pass`; the first includes its set-up."""
     one_pass_apart_seconds: tuple[float, ...] = ()
     """The same as `apart_seconds` with that preset."""
     ncu: tuple[Reading, ...] = ()
     nsight_python: Reading | None = None
-    """Means of as many readings, as it gives them; None where it gave none."""
+    """Means of as many readings; None if there are none."""
     failure: str = ""
-    """Why CUPTI has not read it; empty where it has."""
+    """Reason why CUPTI did not read the call; empty if it did."""
 
 
 class Results(Record, frozen=True, kw_only=True):
-    """All of a run."""
+    """Results of one run of the benchmark."""
 
     schema: int
     date: str
@@ -70,15 +70,15 @@ class Results(Record, frozen=True, kw_only=True):
     environment: Environment
     calls: dict[str, Agreement]
     ncu_seconds: float | None = None
-    """Wall-clock time of the process under ncu and of reading its report; None where it was not taken."""
+    """Wall-clock time of the process under ncu and of reading its report; None if not measured."""
     plain_seconds: float | None = None
-    """That of the same process without ncu; None where it was not taken."""
+    """Wall-clock time of the same process without ncu; None if not measured."""
     nsight_python: str = ""
-    """Its version; empty where it is not installed."""
+    """Version of nsight-python; empty if not installed."""
     nsight_python_seconds: float | None = None
-    """Wall-clock time until it has its data frame; None where it was not taken."""
+    """Wall-clock time until its data frame exists; None if not measured."""
     nsight_python_failure: str = ""
-    """What it said last where it failed."""
+    """Last line that it wrote, if it failed."""
 
 
 def read(path: Path) -> Results:

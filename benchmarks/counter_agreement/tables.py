@@ -1,4 +1,4 @@
-"""What was found, as tables for the page."""
+"""Format the results as tables for the page."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ UNKNOWN = "—"
 
 
 def source(results: Results) -> str:
-    """What it was measured on."""
+    """Return the GPU, the versions and the date."""
     ncu = results.environment.toolchain.ncu
     where = provenance(results.environment, results.date)
     return f"{where}{f', ncu {ncu} with `--cache-control none --clock-control none`' if ncu else ''}.\n"
 
 
 def agreement_table(results: Results) -> str:
-    """A row for each metric: on how many calls both say the same, and where they differ most."""
+    """Format a row for each metric: the number of calls on which both agree, and the largest difference."""
     calls = {name: call for name, call in results.calls.items() if call.cupti and call.ncu}
     rows = []
     for metric in COMPARED:
@@ -56,10 +56,10 @@ def _furthest(unlike: Iterable[tuple[str, Difference]]) -> str:
 
 
 def traffic_table(results: Results) -> str:
-    """A row for each call: how long its kernel took and what it moved under each, and what a lookup costs."""
+    """Format a row for each call: time and traffic of its kernel by each tool, and the cost of a lookup."""
     titles = (
         "call",
-        "at least, MB",
+        "minimum, MB",
         "DRAM by CUPTI, MB",
         "by ncu, MB",
         "time by CUPTI, µs",
@@ -77,13 +77,13 @@ def traffic_table(results: Results) -> str:
 
 
 def cost(results: Results) -> str:
-    """What a kernel's counters cost by each."""
+    """Format the cost of a kernel's counters by each tool."""
     calls = results.calls.values()
     by_cupti = (
         ("CUPTI, lookups in a row", [call.cupti_seconds[1:] for call in calls]),
-        ("CUPTI, let go of after each, as by `profile()`", [call.apart_seconds for call in calls]),
+        ("CUPTI, detached after each, as by `profile()`", [call.apart_seconds for call in calls]),
         ("CUPTI, preset `one-pass`, in a row", [call.one_pass_seconds[1:] for call in calls]),
-        ("CUPTI, preset `one-pass`, let go of after each", [call.one_pass_apart_seconds for call in calls]),
+        ("CUPTI, preset `one-pass`, detached after each", [call.one_pass_apart_seconds for call in calls]),
     )
     rows = []
     for title, of_calls in by_cupti:
@@ -96,16 +96,16 @@ def cost(results: Results) -> str:
         kernels = sum(call.nsight_python is not None for call in calls) * REPEATS
         title = f"nsight-python {results.nsight_python}"
         rows.append((title, *_beyond_plain(results, results.nsight_python_seconds, kernels)))
-    return table(("", "kernels", "s a kernel", "from, to; or in all"), rows)
+    return table(("", "kernels", "s a kernel", "range, or total"), rows)
 
 
 def nsight_python(results: Results) -> str:
-    """On how many calls nsight-python has what ncu has, or why it is not here."""
+    """Summarise the agreement of nsight-python with ncu, or say why it is missing."""
     if not results.nsight_python:
-        return "nsight-python is not in the comparison: it was not installed.\n"
+        return "nsight-python was not installed.\n"
     name = f"nsight-python {results.nsight_python}"
     if results.nsight_python_failure:
-        return f"{name} has given nothing: {results.nsight_python_failure}\n"
+        return f"{name} failed: {results.nsight_python_failure}\n"
     both = {
         name: (call.nsight_python.metrics, [reading.metrics for reading in call.ncu])
         for name, call in results.calls.items()
@@ -120,8 +120,8 @@ def nsight_python(results: Results) -> str:
     pairs = [(metric, value, by_ncu) for metric, value, by_ncu in pairs if by_ncu]
     same = sum(_same(value, by_ncu) for _, value, by_ncu in pairs)
     return (
-        f"{name} starts ncu with the same options. Of its {len(pairs)} values, of {len(both)} calls, "
-        f"{same} lie within the range of the {REPEATS} readings by ncu, or 2 % beyond it.\n"
+        f"{name} starts ncu with the same options. Of its {len(pairs)} values for {len(both)} calls, {same} "
+        f"are within the range of the {REPEATS} readings by ncu, or 2 % beyond it.\n"
     )
 
 
@@ -131,11 +131,11 @@ def _same(value: float, by_ncu: Sequence[float]) -> bool:
 
 
 def _beyond_plain(results: Results, seconds: float | None, kernels: int) -> tuple[str, str, str]:
-    """Of a process that reads all kernels, what is more than without a reader."""
+    """Return the number of kernels, and the time a kernel and in all beyond a run without counters."""
     if seconds is None or results.plain_seconds is None or not kernels:
         return str(kernels), UNKNOWN, UNKNOWN
     more = seconds - results.plain_seconds
-    return str(kernels), f"{more / kernels:.3f}", f"{more:.1f} s in all"
+    return str(kernels), f"{more / kernels:.3f}", f"{more:.1f} s total"
 
 
 def _megabytes(readings: tuple[Reading, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The power of the gate: false alarms on unchanged code, and slowdowns of a known size that it finds.
+"""Measure the power of the gate: false alarms on unchanged code, and slowdowns of a known size found.
 
 python -m benchmarks.gate_power sample --out FILE [--minutes M]    # on a GPU
 python -m benchmarks.gate_power analyse FILE...                    # anywhere

@@ -1,4 +1,4 @@
-"""From samples to a summary: thresholds tuned on one half of the data, figures from the other."""
+"""Summarise samples: tune thresholds on one half of the data, count verdicts on the other."""
 
 from __future__ import annotations
 
@@ -27,87 +27,87 @@ if TYPE_CHECKING:
 
 SCHEMA = 2
 STORED = (1, 3, 5, 8)
-"""Sessions of a baseline."""
+"""Numbers of sessions of a baseline."""
 DRAWS = 8
-"""Baselines for each new session, orders for each series of restarts."""
-PAIRED = "paired"
+"""Baselines drawn for each new session, and orders for each series of restarts."""
+PAIRED = "against"
 
 
 def screen_name(stored: int) -> str:
-    """`stored screen, 5 sessions`."""
-    return f"stored screen, {stored} session{'' if stored == 1 else 's'}"
+    """Return `baseline of 5 sessions`."""
+    return f"baseline of {stored} session{'' if stored == 1 else 's'}"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rule says."""
+    """Verdicts of one rule."""
 
     name: str
     unchanged: Verdicts
-    """Of unchanged code."""
+    """Verdicts on unchanged code."""
     doses: dict[str, Verdicts]
-    """Of changed code, by per mille of more work."""
+    """Verdicts on slower code, by the added work in ‰."""
     kernels: dict[str, dict[str, Verdicts]] = {}
-    """Of changed code, by kernel and per mille; of the half that is held out only."""
+    """Verdicts on slower code, by kernel and ‰; for the held-out half only."""
     seconds: float
-    """Wall-clock seconds that one verdict on one test takes on the GPU."""
+    """Wall-clock seconds on the GPU for one verdict on one test."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """All rules on a part of the samples."""
+    """Verdicts of all rules on a part of the samples."""
 
     processes: int
-    """New sessions that were judged."""
+    """Number of new sessions judged."""
     restarts: int
     rules: list[Rule]
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What the doses do to the time of a kernel."""
+    """Effect of the doses on the time of a kernel."""
 
     kernel: str
     time_us: float
-    """Without a dose: median over the processes."""
+    """Time without a dose: median over the processes."""
     session_sd_pct: float
-    """Standard deviation between the processes of a card, without a dose; 0 where there is only one."""
+    """Standard deviation between the processes of a card, without a dose; 0 if there is only one."""
     restart_sd_pct: float
-    """Standard deviation of a paired ratio between restarts of one order, at one clock, of unchanged code; 0
-    where there are none."""
+    """Standard deviation of the ratio between restarts of one order, at one clock, of unchanged code; 0 if
+    there are none."""
     raw_restart_sd_pct: float
-    """The same of all restarts and of times as measured."""
+    """The same over all restarts, of times as measured."""
     doses_pct: dict[str, float]
-    """Change of the time by per mille of more work: the mean over the restarts, or else the processes."""
+    """Change of the time by the added work in ‰: mean over the restarts, or else the processes."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pages show."""
+    """Summary of all samples, as the pages show it."""
 
     schema: int
     date: str
     environment: Environment | None
     commits: list[str]
-    """Of the code that was sampled with, in the order of the files."""
+    """Commits of the sampling code, in the order of the files."""
     cards: int
     processes: int
     without_clock: int
-    """Processes in which a power-limited kernel does not count, as its clock model is not known."""
+    """Number of processes in which a power-limited kernel does not count, for lack of a clock model."""
     restarts: int
     effects: list[Effect]
     shipped: dict[str, float]
-    """The thresholds that were tried, as they are in the package."""
+    """Thresholds that were varied, with their values in the package."""
     tuned: dict[str, float]
-    """As the tuning half has them best."""
+    """Best thresholds on the tuning half."""
     tuned_swapped: dict[str, float]
-    """As the half that is held out would have them best."""
+    """Best thresholds on the held-out half."""
     tried: list[tuning.Tried]
     held_out: Figures
-    """The half that tuned nothing, with the thresholds as shipped."""
+    """The half that tuned nothing, with the shipped thresholds."""
     held_out_tuned: Figures
-    """The same with the tuned thresholds; the rules without any are left out."""
+    """The same half with the tuned thresholds; without the rules that have none."""
     everything: Figures
-    """Both halves, with the thresholds as shipped."""
+    """Both halves, with the shipped thresholds."""
     whatever_clock: Figures
-    """The power-limited kernels alone, in all sessions, also where they do not count elsewhere; of the stored
-    screen, with the thresholds as shipped."""
+    """The power-limited kernels in all sessions, with or without a clock model; by baselines, with the
+    shipped thresholds."""
     failed: list[str]
 
 
@@ -117,7 +117,7 @@ def read(path: Path) -> Summary:
 
 
 def analyse(lines: Iterable[Line]) -> Summary:
-    """Summarise samples. The same samples give the same summary."""
+    """Summarise samples; the same samples give the same summary."""
     lines = list(lines)
     screened = [line for line in lines if isinstance(line, Screened)]
     began = [line for line in lines if isinstance(line, Began)]
@@ -163,7 +163,7 @@ def _judged(
     *,
     others: bool = True,
 ) -> dict[str, tuple[Tally, list[float]]]:
-    """What each rule says, and the seconds that its verdicts took."""
+    """Return each rule's verdicts and their seconds."""
     lines = [line for process in new for line in sessions.lines[process].values()]
     judged = {
         screen_name(stored): (
@@ -260,5 +260,5 @@ def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effec
 
 
 def _pct(spread: Variance) -> float:
-    """The standard deviation of a logarithm, in per cent."""
+    """Return the standard deviation of a logarithm, in %."""
     return round(100 * math.sqrt(spread.value), 3)

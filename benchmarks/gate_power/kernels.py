@@ -1,18 +1,18 @@
 """Kernels that do exactly 0.5, 1, 2 or 5 % more work on demand.
 
-The work is a count, of iterations that every program does or of programs, and a multiple of 200, so that
-0.5 % of it is a whole number. What could spoil that is kept away:
+The work is a number of iterations of every program, or of programs. It is a multiple of 200, so that 0.5 % of
+it is a whole number. Time must follow it exactly:
 
 - Programs that iterate all fit on the GPU at once (one wave) and do the same number of iterations, so the
   time is a constant (launch, first loads, last stores) plus a share for each iteration.
-- The compiler unrolls such loops by four and does what remains one by one, which takes longer: where it
-  does, every count is a multiple of four.
-- Where the count is one of programs, these are short and come in many waves, so that the end of the last
-  wave, in which the GPU runs empty, is a small and constant share.
-- Memory, strides and the compiled kernel are the same for all counts.
+- The compiler unrolls such loops by four and runs the remainder one by one, which takes longer. So these
+  numbers are multiples of four.
+- Kernels with a number of programs have short ones in many waves, so that the end of the last wave, in which
+  the GPU runs empty, is a small and constant share.
+- Memory, strides and the compiled kernel are the same for all numbers.
 
-The constant is not scaled, so a short kernel that does 1 % more work takes a little less than 1 % longer.
-What a dose does to the time is measured, and shown beside what was found of it.
+The constant does not grow, so a short kernel with 1 % more work takes a little less than 1 % longer. The
+effect of each dose on the time is measured and shown with the results.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ DOSES_PERMILLE = (0, 5, 10, 20, 50)
 
 Call: TypeAlias = Callable[[], Any]
 Build: TypeAlias = Callable[[int, int], Callable[[int], Call]]
-"""Takes the GPU's multiprocessors and the largest count; gives what makes a callable of a count."""
+"""Function of the number of multiprocessors and the largest count; returns a maker of callables by count."""
 
 
 @dataclass(frozen=True)
 class Dosed:
-    """A kernel whose work is a count."""
+    """Kernel whose work is a count."""
 
     name: str
     unit: str
-    """Of what there are so many."""
+    """Unit of the count."""
     count: int
-    """Without a dose."""
+    """Count without a dose."""
     build: Build
     unrolled: int = 1
-    """What the compiler unrolls the loop by."""
+    """Factor by which the compiler unrolls the loop."""
 
     def work(self, permille: int) -> int:
-        """The count with a dose, exactly.
+        """Return the count with a dose.
 
         Raises:
-            ValueError: It would not be exact.
+            ValueError: The count would not be exact.
         """
         extra, rest = divmod(self.count * permille, 1000)
         if rest or (self.count + extra) % self.unrolled:
             raise ValueError(
-                f"{self.name}: {self.count} and {permille} ‰ more is no whole number of {self.unit}"
+                f"{self.name}: {self.count} and {permille} ‰ more is not a whole number of {self.unit}"
             )
         return self.count + extra
 
 
 def build_all(multiprocessors: int) -> dict[tuple[str, int], Call]:
-    """Every kernel with every dose (per mille), on the current device."""
+    """Build every kernel with every dose (in ‰) on the current device."""
     calls = {}
     for kernel in KERNELS:
         make = kernel.build(multiprocessors, kernel.work(max(DOSES_PERMILLE)))
@@ -139,7 +139,7 @@ def _matmul(multiprocessors: int, most: int) -> Callable[[int], Call]:
 
 
 def tiles(multiprocessors: int) -> tuple[int, int]:
-    """Rows and columns of one tile for each multiprocessor, as square as can be: 11 and 12 of 132."""
+    """Return rows and columns of one tile for each multiprocessor, nearly square: 11 and 12 for 132."""
     rows = max(
         rows
         for rows in range(1, multiprocessors + 1)
@@ -156,12 +156,12 @@ KERNELS = (
     Dosed("copy 512 MB", "programs", 62_400, _copy(1024)),
     Dosed("copy 33 MB", "programs", 16_000, _copy(256)),
     Dosed("row sum", "iterations", 800, _row_sum, unrolled=4),
-    # On an H200 its 16 KB lie in the nearer or the farther half of L2, as it happens: 60 % of its time.
+    # On an H200 its 16 KB are by chance in the nearer or the farther half of L2: 60 % of its time.
     Dosed("histogram, atomic", "iterations", 800, _histogram(4096), unrolled=4),
     Dosed("histogram 4 MB, atomic", "iterations", 800, _histogram(1 << 20), unrolled=4),
     Dosed("matmul bf16", "iterations", 200, _matmul),
 )
-"""The copies' sizes are what is read and written together; the microseconds are those of an H200, roughly."""
+"""All kernels. Sizes of copies count bytes read and written; microseconds are rough values for an H200."""
 
 POWER_LIMITED = ("matmul bf16",)
-"""Those that run below the highest clock."""
+"""Kernels that run below the highest clock."""

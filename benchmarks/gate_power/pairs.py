@@ -1,4 +1,4 @@
-"""The paired mode on sampled restarts: the plugin's own sequential rule, with restarts in many orders."""
+"""Judge sampled restarts by the plugin's sequential rule, in many orders."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.decision import Decision, Thresholds
 
     Couple = tuple[Paired, Paired]
-    """Two restarts; in the first of them the old code goes ahead, in the second the new code."""
+    """Two restarts: in the first the old code goes first, in the second the new code."""
 
 
 class Restarts:
     """Sampled restarts by comparison: kernel, dose of the old code, dose of the new code.
 
-    Restarts of several cards count together: both sides of one are on one card. An even number and the one
-    after it belong together, as each side goes ahead in one of the two; one without the other is left out.
+    Restarts on several cards count together, since both sides of one are on one card. An even number and the
+    next form a pair, in which each side goes first once. A restart without partner is left out.
     """
 
     def __init__(self, lines: Iterable[Paired]) -> None:
@@ -38,7 +38,7 @@ class Restarts:
         self.kernels = sorted({kernel for kernel, *_ in self.lines})
 
     def halves(self) -> tuple[list[int], list[int]]:
-        """Restarts for tuning, and held out."""
+        """Return the restarts for tuning and those held out."""
         numbers = self.numbers
         return [*numbers[::4], *numbers[1::4]], [*numbers[2::4], *numbers[3::4]]
 
@@ -46,13 +46,13 @@ class Restarts:
 def judge(
     restarts: Restarts, chosen: Sequence[int], most: int, thresholds: Thresholds
 ) -> tuple[Tally, list[float]]:
-    """Judge each comparison as a run would that restarts until it can tell.
+    """Judge each comparison as in a run, which restarts until it can decide.
 
     Args:
-        restarts: All that there are.
-        chosen: Those that may be used.
-        most: Orders to draw for each comparison, those that share no restart first.
-        thresholds: What counts.
+        restarts: All restarts.
+        chosen: Restarts to use.
+        most: Number of orders to draw for each series.
+        thresholds: Thresholds of the rule.
 
     Returns:
         The verdicts, and the seconds of each.
@@ -80,9 +80,9 @@ def judge(
 
 
 def _apart(usable: Sequence[Couple], looks: Sequence[int], rng: Random) -> list[list[Couple]]:
-    """Series of as many restarts as a comparison may take, no restart in two of them.
+    """Split restarts into series that share none, each with the largest number that a comparison may take.
 
-    Where there are fewer, one series of all; none where they do not even last to the first look.
+    With fewer restarts, return one series of all; none if they do not last to the first look.
     """
     order = rng.sample(usable, len(usable))
     shortest, longest = looks[0] // 2, looks[-1] // 2
@@ -92,19 +92,19 @@ def _apart(usable: Sequence[Couple], looks: Sequence[int], rng: Random) -> list[
 
 
 def _in_some_order(series: Sequence[Couple], rng: Random) -> list[Paired]:
-    """As a run may meet them: the sides go ahead in turn, and which of them begins is drawn."""
+    """Return the restarts in a possible order of a run: sides go first in turn, and a random side begins."""
     first = rng.randrange(2)
     order = rng.sample(series, len(series))
     return [line for couple in order for line in (couple[first], couple[1 - first])]
 
 
 def _other(restart: int) -> int:
-    """The restart in which the other side goes ahead."""
+    """Return the restart in which the other side goes first."""
     return restart + 1 - 2 * (restart % 2)
 
 
 def _sequential(order: Sequence[Paired], thresholds: Thresholds, comparisons: int) -> tuple[Decision, int]:
-    """The decision of a run that takes restarts in this order, and how many it takes."""
+    """Return the decision of a run with restarts in this order, and the number it takes."""
     ratios, raw = [line.log_ratio for line in order], [line.raw_log_ratio for line in order]
     new_first = [bool(line.restart % 2) for line in order]
     used = 0

@@ -1,4 +1,4 @@
-"""Rules that are in use, on the same kernels in the same processes. Each compares with one stored run."""
+"""Rules in common use, on the same kernels in the same processes. Each compares with one stored session."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ SIGNIFICANT = 0.05
 
 
 def median_exceeds(new: Screened, stored: Sequence[Screened]) -> list[bool]:
-    """The median of launches is over 5 % longer: pytest-benchmark's `--benchmark-compare-fail=median:5%`."""
+    """Return where the median of launches is over 5 % longer, as by `--benchmark-compare-fail=median:5%`."""
     limit = median(new.launches_us) / (1 + LIMIT_PCT / 100)
     return [median(each.launches_us) < limit for each in stored]
 
 
 def do_bench_exceeds(new: Screened, stored: Sequence[Screened]) -> list[bool]:
-    """The median of `triton.testing.do_bench` is over 5 % longer."""
+    """Return where the median of `triton.testing.do_bench` is over 5 % longer."""
     limit = new.do_bench_us / (1 + LIMIT_PCT / 100)
     return [each.do_bench_us < limit for each in stored]
 
 
 def launches_differ(new: Screened, stored: Sequence[Screened]) -> list[bool]:
-    """The launches are longer by Mann and Whitney's test at 5 %, one-sided."""
+    """Return where launches are longer by the Mann-Whitney test at 5 %, one-sided."""
     from scipy.stats import mannwhitneyu
 
     longer = mannwhitneyu(
@@ -45,7 +45,7 @@ def launches_differ(new: Screened, stored: Sequence[Screened]) -> list[bool]:
 
 
 class Rival(NamedTuple):
-    """A rule, and the seconds that its measurement took."""
+    """Rule with the seconds of its measurement."""
 
     exceeds: Callable[[Screened, Sequence[Screened]], list[bool]]
     seconds: Callable[[Screened], float]
@@ -64,7 +64,7 @@ def judge(
     most: int,
     exceeds: Callable[[Screened, Sequence[Screened]], list[bool]],
 ) -> Tally:
-    """Judge each new process beside single other ones on its card, as the screen is judged."""
+    """Judge each new process against single other processes on its card."""
 
     def outcomes(process: int, chosen: Sequence[tuple[int, ...]]) -> Callable[[str, int, int], list[str]]:
         def of(kernel: str, base: int, dose: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sample on the GPU until the time is up: sessions of the stored screen and paired restarts, in turn."""
+"""Sample on the GPU until the time is up: sessions and restarts in turn."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 SCREEN = "benchmarks.gate_power.workers:screen"
 TAKE_TURNS = "benchmarks.gate_power.workers:take_turns"
 BUDGET_S = 0.1
-"""For the blocks of a comparison, a tenth of the default; a block takes at least 5 ms."""
+"""Budget for the blocks of a comparison, a tenth of the default; a block takes at least 5 ms."""
 POWER_LIMITED_BUDGET_S = 0.5
-"""For those whose clock wanders: a half of the default."""
+"""Budget for power-limited kernels: half of the default."""
 GIVE_UP_AFTER = 4
-"""Steps in a row that fail: the time on a GPU is too short to try for ever."""
+"""Number of consecutive failures after which sampling stops, to save time on the GPU."""
 WARM_UP_S = 0.2
-"""Of each side, for each kernel."""
+"""Warm-up of each side for each kernel."""
 PAIRS = [(0, dose) for dose in DOSES_PERMILLE] + [(dose, dose) for dose in DOSES_PERMILLE if dose]
-"""Old and new code: each dose against none, and each against itself."""
+"""Doses of old and new code: each against none, and each against itself."""
 
 
 class _RefusedError(Exception):
-    """A side says why it cannot do something; it goes on."""
+    """Refusal of a side, with its reason; the side goes on."""
 
 
 class Sampler:
-    """Takes samples until the time is up.
+    """Sampler of sessions and restarts until the time is up.
 
     Args:
-        write: Takes each line as it comes.
-        seconds: Wall-clock time for all of it, the start of processes included.
-        say: Told what is going on.
-        only: `sessions` or `restarts`, where the other is not wanted.
+        write: Receives each line as it comes.
+        seconds: Wall-clock time in all, with the start of processes.
+        say: Receives progress messages.
+        only: `sessions` or `restarts`, to leave the other out.
         screen: Target of a session's process.
         take_turns: Target of a side's process.
-        clock: Seconds.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Sampler:
         self._card = ""
 
     def run(self) -> None:
-        """Sample: a session, a restart, a session, and so on; what would not be done in time is not begun."""
+        """Sample sessions and restarts in turn; do not begin one that would end too late."""
         number, failed = self._first, 0
         took = {0: 0.0, 1: 0.0}
         children = self._start(number)
@@ -79,7 +79,7 @@ class Sampler:
                 begin = self._clock()
                 present, children = children, []
                 try:
-                    # They import what they need while these measure.
+                    # The next children import while these measure.
                     children = self._start(number + self._stride)
                     self._step(number, present)
                     failed = 0
@@ -114,7 +114,7 @@ class Sampler:
 
     def _restart(self, restart: int, sides: dict[Side, Child]) -> None:
         rng = Random(restart)
-        # Which side goes ahead moves a time by tenths of a per cent.
+        # The side that goes first changes a time by tenths of a percent.
         for child in reversed(sides.values()) if restart % 2 else sides.values():
             child.begin()
             self._answer(child)
@@ -143,13 +143,13 @@ class Sampler:
                         card=self._card,
                         log_ratio=round(ratio(blocks, at_one_clock(blocks, logs)), 7),
                         raw_log_ratio=round(ratio(blocks, logs), 7),
-                        # A test that is compared alone has to warm up for itself.
+                        # A test compared alone needs its own warm-up.
                         seconds=round(self._clock() - begin + warm_up_s, 3),
                     )
                 )
 
     def _warm_up(self, sides: Mapping[Side, Child], kernel: str) -> float:
-        """Seconds that it took."""
+        """Warm up both sides and return the seconds."""
         begin = self._clock()
         for child in sides.values():
             child.tell(["warm up", kernel, 0, WARM_UP_S])
@@ -167,11 +167,11 @@ class Sampler:
         return in_turn(block, rng, POWER_LIMITED_BUDGET_S if kernel in POWER_LIMITED else BUDGET_S)
 
     def _answer(self, child: Child) -> list[float]:
-        """What a side answers; lines that it says before are kept.
+        """Return a side's answer, and write the lines that it sends before.
 
         Raises:
-            ChildError: It has ended, or the time is up.
-            _RefusedError: It could not do what was asked.
+            ChildError: The side has ended, or the time is up.
+            _RefusedError: The side refused the request.
         """
         while True:
             message = child.hear(self._left())

@@ -1,4 +1,4 @@
-"""What was sampled on a GPU, as JSON lines: written as it comes, read for analysis anywhere."""
+"""Samples as JSON lines: written during the measurement on a GPU, read for analysis anywhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = 2
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
-    """The first line, again for each process."""
+    """First line of each process."""
 
     schema: int = SCHEMA
     date: str
@@ -28,45 +28,45 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
 
 
 class Screened(msgspec.Struct, frozen=True, kw_only=True, tag="screened", omit_defaults=True):
-    """One kernel in one fresh process, as one session of the stored screen measures it."""
+    """Session of one kernel: its time in one fresh process."""
 
     process: int
     kernel: str
     permille: int
-    """How much more it does than unchanged code."""
+    """Added work in ‰ of unchanged code."""
     card: str
     """UUID of the GPU."""
     timing: Timing
     seconds: float
-    """Wall-clock time of the timing, warm-up included."""
+    """Wall-clock time of the timing, with warm-up."""
     launches_us: tuple[float, ...]
-    """Event pairs around single launches in the same process, for the rules that judge those."""
+    """Times of single launches by event pairs in the same process, for the rules that judge them."""
     launches_s: float
     do_bench_us: float
     do_bench_s: float
 
 
 class Paired(msgspec.Struct, frozen=True, kw_only=True, tag="paired", omit_defaults=True):
-    """One restart of two processes that ran a kernel in turn."""
+    """Restart of two processes that ran a kernel in turn."""
 
     restart: int
-    """The old code goes ahead in those with even numbers, the new code in the others."""
+    """Number; the old code goes first in even restarts, the new code in odd ones."""
     kernel: str
     old: int
-    """Per mille that the old code does more than unchanged code."""
+    """Added work of the old code in ‰ of unchanged code."""
     new: int
-    """The same of the new code: A/A where both are the same."""
+    """Added work of the new code; unchanged code if both are the same."""
     card: str
     log_ratio: float
-    """Natural logarithm of new over old time, of the restart, at one SM clock."""
+    """Natural logarithm of new over old time, at one SM clock."""
     raw_log_ratio: float
-    """The same of the times as they were measured."""
+    """The same for times as measured."""
     seconds: float
-    """Wall-clock time, on the GPU that both share."""
+    """Wall-clock time on the GPU that both share."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """What could not be measured."""
+    """Failed measurement."""
 
     what: str
     why: str
@@ -77,23 +77,23 @@ _LINES: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Began | Screened | Pai
 
 
 def decode(text: bytes) -> Line:
-    """One line.
+    """Decode one line.
 
     Raises:
-        GpuperfError: It is none of ours.
+        GpuperfError: The line is not a sample.
     """
     try:
         return _LINES.decode(text)
     except msgspec.DecodeError as error:
-        raise GpuperfError(f"a line of samples has not the expected form: {error}") from None
+        raise GpuperfError(f"a line of samples has an unexpected form: {error}") from None
 
 
 class Writer:
-    """Appends lines to a file, each on the disk before the next is measured.
+    """Writer of lines to a file, each on the disk before the next is measured.
 
     Args:
-        path: `NAME.jsonl.gz` is written as `NAME.jsonl` and compressed in the end, so that whatever ends the
-            sampling early leaves what there is in plain text.
+        path: `NAME.jsonl.gz` is written as `NAME.jsonl` and compressed at the end, so that an early end
+            leaves plain text.
     """
 
     def __init__(self, path: Path) -> None:
@@ -108,20 +108,20 @@ class Writer:
         self._file.flush()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the file and compress it."""
         self._file.close()
         if self._compressed is not None:
-            # No name and no date inside, so that the same samples make the same file.
+            # Without name and date, so that the same samples make the same file.
             self._compressed.write_bytes(gzip.compress(self._plain.read_bytes(), mtime=0))
             self._plain.unlink()
 
 
 def read(paths: Sequence[Path]) -> list[Line]:
-    """All lines of all files; processes and restarts of different files have different numbers.
+    """Read all lines of all files; number processes and restarts of different files apart.
 
     Raises:
         GpuperfError: A line other than the last of a file is broken, or a file is of a newer schema.
-        OSError: As the file system says.
+        OSError: A file cannot be read.
     """
     found: list[Line] = []
     for at, path in enumerate(paths):
@@ -142,7 +142,7 @@ _APART = 1000
 
 
 def _whole(lines: Sequence[bytes]) -> Iterator[Line]:
-    """The lines; the last one may have been cut off by what ended the sampling."""
+    """Yield the lines; the last one may be cut off."""
     for line in lines[:-1]:
         yield decode(line)
     with suppress(GpuperfError):

@@ -1,4 +1,4 @@
-"""The stored screen on sampled sessions: the plugin's own gate, with baselines drawn from them."""
+"""Judge sampled sessions by the plugin's gate, with baselines drawn from them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Sessions:
 
     Args:
         lines: The samples.
-        at_known_clock: Whether a power-limited kernel counts only where its clock model is known.
+        at_known_clock: Count a power-limited kernel only if its clock model is known.
     """
 
     def __init__(self, lines: Iterable[Screened], *, at_known_clock: bool = True) -> None:
@@ -71,18 +71,18 @@ class Sessions:
         times = Counter(kernel for process in self.lines for kernel in self.of(process))
         several = sorted(kernel for kernel, count in times.items() if count > 1)
         self.kernels = sorted(several, key=self._typical_us)
-        """Short ones first."""
+        """Kernels, short ones first."""
 
     def of(self, process: int) -> list[str]:
-        """The kernels that count in a process."""
+        """Return the kernels that count in a process."""
         return sorted({kernel for kernel, _ in self.lines[process]})
 
     def of_kernel(self, kernel: str) -> list[Screened]:
-        """What was sampled of a kernel."""
+        """Return the samples of a kernel."""
         return [line for lines in self.lines.values() for (of, _), line in lines.items() if of == kernel]
 
     def halves(self) -> tuple[list[int], list[int]]:
-        """Processes of each card in turn: for tuning, and held out."""
+        """Return the processes for tuning and those held out, of each card in turn."""
         tuning: list[int] = []
         held_out: list[int] = []
         for processes in self._cards().values():
@@ -91,17 +91,17 @@ class Sessions:
         return tuning, held_out
 
     def others(self, process: int) -> list[int]:
-        """All other processes on the card of one."""
+        """Return all other processes on the card of a process."""
         return [other for other in self._cards()[self.card(process)] if other != process]
 
     def card(self, process: int) -> str:
-        """UUID of the GPU that a process ran on."""
+        """Return the UUID of the GPU of a process."""
         return next(iter(self.lines[process].values())).card
 
     def spread(self, kernel: str) -> Variance:
-        """Variance of the logarithm of a time between processes of a card.
+        """Return the variance of a time's logarithm between processes of a card.
 
-        At the reference clock, for processes that all found one.
+        Times are at the reference clock if all processes have one.
         """
         groups = []
         for processes in self._cards().values():
@@ -125,7 +125,7 @@ class Sessions:
 
 
 def draws(others: Sequence[int], stored: int, most: int, seed: str) -> list[tuple[int, ...]]:
-    """Choices of so many of the others, all of them where there are no more than `most`."""
+    """Draw `most` choices of `stored` of the others, or return all if there are no more."""
     if comb(len(others), stored) <= most:
         chosen = list(combinations(others, stored))
         Random(seed).shuffle(chosen)
@@ -137,16 +137,16 @@ def draws(others: Sequence[int], stored: int, most: int, seed: str) -> list[tupl
 def judge(
     sessions: Sessions, new: Sequence[int], stored: int, most: int, thresholds: Thresholds | None = None
 ) -> Tally:
-    """Judge each new process beside baselines of `stored` other processes on its card.
+    """Judge each new process against baselines of `stored` other processes on its card.
 
-    The suite is all kernels. Unchanged code is any dose beside itself, changed code is a dose beside none.
+    The suite is all kernels. Unchanged code is any dose against itself, slower code is a dose against none.
 
     Args:
-        sessions: All that there are.
-        new: Processes that are judged.
-        stored: How many sessions a baseline has.
-        most: How many baselines are drawn for each new process.
-        thresholds: What counts; the plugin's own where not given.
+        sessions: All sessions.
+        new: Processes to judge.
+        stored: Number of sessions of a baseline.
+        most: Number of baselines to draw for each new process.
+        thresholds: Thresholds of the gate; the plugin's own by default.
     """
 
     def outcomes(process: int, chosen: Sequence[tuple[int, ...]]) -> Callable[[str, int, int], list[str]]:
@@ -174,14 +174,14 @@ def tally(
     chosen: Callable[[int], list[tuple[int, ...]]],
     rule: Callable[[int, Sequence[tuple[int, ...]]], Callable[[str, int, int], list[str]]],
 ) -> Tally:
-    """Count what a rule says of new processes beside stored ones.
+    """Count a rule's verdicts on new processes against stored ones.
 
     Args:
-        sessions: All that there are.
-        new: Processes that are judged.
-        chosen: Choices of stored processes for a new one; none where there are too few.
-        rule: Makes of a new process and choices what gives the outcome with each choice, by kernel, dose of
-            the stored code and dose of the new code.
+        sessions: All sessions.
+        new: Processes to judge.
+        chosen: Choices of stored processes for a new one; none if there are too few.
+        rule: Takes a new process and choices; returns a function from kernel, stored dose and new dose to the
+            outcome with each choice.
     """
     counted = Tally()
     for process in new:

@@ -1,4 +1,4 @@
-"""A summary as Markdown."""
+"""Format a summary as Markdown."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from benchmarks.gate_power.analysis import PAIRED, STORED, screen_name
 from benchmarks.gate_power.kernels import POWER_LIMITED
-from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, PASS, SLOWER
+from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, SLOWER
 from benchmarks.markdown import provenance, table, us
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from benchmarks.gate_power.analysis import Figures, Rule, Summary
     from benchmarks.gate_power.verdicts import Verdicts
 
 TARGETS = {"10": 0.9, "20": 0.99, "50": 1.0}
-"""Share to be found, by per mille of more work."""
+"""Target share of slowdowns found, by the added work in ‰."""
 LEAST_UNCHANGED = 300
 
 
 def effects(summary: Summary) -> str:
-    """What the doses do to the times."""
+    """Format the effect of the doses on the times."""
     doses = _doses(summary.held_out)
     titles = (
         "kernel",
@@ -45,43 +45,28 @@ def effects(summary: Summary) -> str:
     return table(titles, rows)
 
 
-def unchanged(figures: Figures) -> str:
-    """False alarms."""
+def outcomes(figures: Figures) -> str:
+    """Format verdicts on unchanged code and on slower code, a row for each rule."""
+    doses = _doses(figures)
     titles = (
         "rule",
-        "verdicts",
+        "unchanged code: verdicts",
         "slower",
         "95 % bound",
         "faster",
         "inconclusive",
-        "pass",
-        "slower, all draws",
+        *(f"{_pct(dose)} more work" for dose in doses),
+        "not passed, 1 %",
+        "s a test",
     )
-    rows = []
-    for rule in figures.rules:
-        verdicts = rule.unchanged
-        rows.append(
-            (
-                rule.name,
-                str(verdicts.count),
-                str(verdicts.found(SLOWER)),
-                f"≤ {100 * verdicts.bounds(SLOWER)[1]:.1f} %",
-                str(verdicts.found(FASTER)),
-                _percent(verdicts, INCONCLUSIVE),
-                _percent(verdicts, PASS),
-                f"{verdicts.drawn.get(SLOWER, 0)} of {sum(verdicts.drawn.values())}",
-            )
-        )
-    return table(titles, rows)
-
-
-def found(figures: Figures) -> str:
-    """Slowdowns found."""
-    doses = _doses(figures)
-    titles = ("rule", *(f"{_pct(dose)} more work" for dose in doses), "not passed, 1 %", "s a test")
     rows = [
         (
             rule.name,
+            str(rule.unchanged.count),
+            str(rule.unchanged.found(SLOWER)),
+            f"≤ {100 * rule.unchanged.bounds(SLOWER)[1]:.1f} %",
+            str(rule.unchanged.found(FASTER)),
+            _percent(rule.unchanged, INCONCLUSIVE),
             *(_bounded(rule.doses[dose], SLOWER) if dose in rule.doses else "—" for dose in doses),
             _percent(rule.doses["10"], SLOWER, INCONCLUSIVE) if "10" in rule.doses else "—",
             f"{rule.seconds:.2g}",
@@ -92,10 +77,10 @@ def found(figures: Figures) -> str:
 
 
 def by_kernel(figures: Figures) -> str:
-    """Slowdowns found of each kernel, by the screen with most sessions and by the paired mode."""
-    rules = [rule for rule in (_largest_screen(figures), _named(figures, PAIRED)) if rule is not None]
+    """Format the slowdowns found of each kernel by the plugin's rules."""
+    rules = _ours(figures)
     doses = _doses(figures)
-    titles = ("kernel", *(f"{_short(rule)}, {_pct(dose)}" for rule in rules for dose in doses))
+    titles = ("kernel", *(f"{rule.name}, {_pct(dose)}" for rule in rules for dose in doses))
     kernels = dict.fromkeys(kernel for rule in rules for kernel in rule.kernels)
     rows = [
         (
@@ -118,33 +103,28 @@ def _later(commits: Sequence[str]) -> str:
 
 
 def summarised(summary: Summary) -> str:
-    """What it comes to, in one paragraph."""
+    """Summarise the benchmark in one paragraph."""
     figures = summary.held_out
     cards = "1 card" if summary.cards == 1 else f"{summary.cards} cards"
     parts = [
         f"{provenance(summary.environment, summary.date)}{_later(summary.commits)}; "
-        f"{summary.processes} sessions and "
-        f"{summary.restarts} paired restarts on {cards}, of which {figures.processes} and {figures.restarts} "
-        "are held out."
+        f"{summary.processes} sessions and {summary.restarts} restarts on {cards}, of which "
+        f"{figures.processes} and {figures.restarts} are held out."
     ]
-    for of, label in ((figures, "held out"), (summary.everything, "all")):
-        ours = [rule for rule in (_largest_screen(of), _named(of, PAIRED)) if rule is not None]
+    for of, label in ((figures, "held out"), (summary.everything, "all samples")):
+        ours = _ours(of)
         verdicts = sum(rule.unchanged.count for rule in ours)
         alarms = sum(rule.unchanged.found(SLOWER) for rule in ours)
         few = "" if verdicts >= LEAST_UNCHANGED else f", fewer than {LEAST_UNCHANGED}"
-        names = " and ".join(_short(rule) for rule in ours)
+        names = " and ".join(rule.name for rule in ours)
         parts.append(f"Unchanged code, {label} ({names}): {alarms} false alarms in {verdicts} verdicts{few}.")
-    parts.extend(
-        f"{_short(rule).capitalize()}: {_against_targets(rule)}."
-        for rule in (_largest_screen(figures), _named(figures, PAIRED))
-        if rule is not None
-    )
+    parts.extend(_against_targets(_ours(figures)))
     parts.append(f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}.")
     parts.append(f"Tuning on the half that is held out {_would_change(summary, summary.tuned_swapped)}.")
     if summary.without_clock:
         parts.append(
-            f"Not counted: {' and '.join(POWER_LIMITED)} in {summary.without_clock} sessions, in whose "
-            f"budget it was not found out how it hangs on the clock. {_alarms_of_limited(summary)}"
+            f"Not counted: {' and '.join(POWER_LIMITED)} in {summary.without_clock} sessions whose budget "
+            f"was too small to fit a clock model. {_alarms_of_limited(summary)}"
         )
     if summary.failed:
         parts.append(f"{len(summary.failed)} measurements failed or were cut short.")
@@ -152,7 +132,7 @@ def summarised(summary: Summary) -> str:
 
 
 def tuned(summary: Summary) -> str:
-    """Every choice of thresholds that was tried, on each half."""
+    """Format the results of all thresholds tried, on each half."""
     titles = (
         "thresholds",
         *(f"{half}: {what}" for half in ("tuning", "held out") for what in ("false", "found")),
@@ -172,46 +152,47 @@ def tuned(summary: Summary) -> str:
 
 
 def report(summary: Summary) -> str:
-    """Everything."""
+    """Format all tables."""
     parts = [
         ("", summarised(summary)),
-        ("What a dose does to the time", effects(summary)),
-        ("Unchanged code, held out", unchanged(summary.held_out)),
-        ("Slower code, held out", found(summary.held_out)),
-        ("By kernel, held out", by_kernel(summary.held_out)),
-        ("Thresholds that were tried", tuned(summary)),
-        (
-            "Unchanged code, held out, thresholds as tuned on the other half",
-            unchanged(summary.held_out_tuned),
-        ),
-        ("Slower code, held out, thresholds as tuned on the other half", found(summary.held_out_tuned)),
-        ("Unchanged code, all sessions", unchanged(summary.everything)),
-        ("Slower code, all sessions", found(summary.everything)),
-        ("Power-limited kernels at whatever clock, unchanged code", unchanged(summary.whatever_clock)),
-        ("Power-limited kernels at whatever clock, slower code", found(summary.whatever_clock)),
+        ("Effect of each dose on the time", effects(summary)),
+        ("Held out", outcomes(summary.held_out)),
+        ("Slowdowns found by kernel, held out", by_kernel(summary.held_out)),
+        ("Thresholds tried", tuned(summary)),
+        ("Held out, thresholds as tuned on the other half", outcomes(summary.held_out_tuned)),
+        ("All samples", outcomes(summary.everything)),
+        ("Power-limited kernels without a clock model", outcomes(summary.whatever_clock)),
         ("Failed", "".join(f"- {each}\n" for each in summary.failed)),
     ]
     return "\n".join(f"## {title}\n\n{text}" if title else text for title, text in parts if text)
 
 
-def _against_targets(rule: Rule) -> str:
-    parts = []
-    for dose, share in TARGETS.items():
-        if dose not in rule.doses:
-            continue
-        verdicts = rule.doses[dose]
-        rate = verdicts.found(SLOWER) / max(1, verdicts.count)
-        met = "" if rate >= share else f" (the target is {100 * share:.0f} %)"
-        parts.append(f"{_bounded(verdicts, SLOWER)} of slowdowns of {_pct(dose)} found{met}")
-    return ", ".join([*parts, f"{rule.seconds:.2g} s of GPU a test"])
+def _ours(figures: Figures) -> list[Rule]:
+    """Return the plugin's rules: the largest baseline, and old code against new code."""
+    found = {rule.name: rule for rule in figures.rules}
+    largest = [found[screen_name(stored)] for stored in STORED if screen_name(stored) in found][-1:]
+    return [*largest, *(found[name] for name in (PAIRED,) if name in found)]
+
+
+def _against_targets(rules: Sequence[Rule]) -> Iterator[str]:
+    for rule in rules:
+        for dose, share in TARGETS.items():
+            if dose in rule.doses:
+                verdicts = rule.doses[dose]
+                rate = verdicts.found(SLOWER) / max(1, verdicts.count)
+                if rate < share:
+                    yield (
+                        f"Target missed: {rule.name} finds {100 * rate:.0f} % of slowdowns of {_pct(dose)}; "
+                        f"the target is {100 * share:.0f} %."
+                    )
 
 
 def _alarms_of_limited(summary: Summary) -> str:
     alarms = (
-        f"{rule.unchanged.found(SLOWER)} in {rule.unchanged.count} with {rule.name.rpartition(', ')[2]}"
+        f"{rule.unchanged.found(SLOWER)} in {rule.unchanged.count} ({rule.name})"
         for rule in summary.whatever_clock.rules
     )
-    return f"Of its verdicts in all sessions, false alarms: {', '.join(alarms)}."
+    return f"Its false alarms as measured, in all sessions: {', '.join(alarms)}."
 
 
 def _would_change(summary: Summary, chosen: Mapping[str, float]) -> str:
@@ -224,7 +205,7 @@ def _would_change(summary: Summary, chosen: Mapping[str, float]) -> str:
 
 
 def _alarms_then(summary: Summary) -> str:
-    """What changed thresholds do to the false alarms of the half that did not choose them."""
+    """Return the effect of changed thresholds on the false alarms of the other half."""
     if summary.tuned == summary.shipped:
         return ""
     rules = summary.held_out_tuned.rules
@@ -232,20 +213,7 @@ def _alarms_then(summary: Summary) -> str:
     then = sum(rule.unchanged.found(SLOWER) for rule in rules)
     verdicts = sum(rule.unchanged.count for rule in rules)
     before = sum(now[rule.name] for rule in rules)
-    return f" (false alarms of screen and paired, held out: {before} → {then} of {verdicts})"
-
-
-def _largest_screen(figures: Figures) -> Rule | None:
-    found = [_named(figures, screen_name(stored)) for stored in STORED]
-    return next((rule for rule in reversed(found) if rule is not None), None)
-
-
-def _named(figures: Figures, name: str) -> Rule | None:
-    return next((rule for rule in figures.rules if rule.name == name), None)
-
-
-def _short(rule: Rule) -> str:
-    return rule.name.replace("stored screen, ", "screen with ")
+    return f" (false alarms of all these rules, held out: {before} → {then} of {verdicts})"
 
 
 def _doses(figures: Figures) -> Sequence[str]:

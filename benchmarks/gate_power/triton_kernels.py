@@ -1,6 +1,6 @@
-"""Kernels whose work is a count. Imports Triton: import it only where it is needed.
+"""Triton kernels whose work is a count. Import this module only when needed.
 
-The count is never specialised, or a dose that is a multiple of 16 would be another kernel than the next.
+The count is not specialised; otherwise a dose that is a multiple of 16 would compile to another kernel.
 """
 
 import triton
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit(do_not_specialize=["iterations"])  # type: ignore[untyped-decorator]
 def arithmetic_kernel(out, iterations, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A chain of multiplications and additions for each element."""
+    """Compute a chain of multiplications and additions for each element."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = at.to(tl.float32) * 1e-9
     for _ in range(iterations):
@@ -19,14 +19,14 @@ def arithmetic_kernel(out, iterations, BLOCK: tl.constexpr):  # type: ignore[no-
 
 @triton.jit  # type: ignore[untyped-decorator]
 def copy_kernel(out, source, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A block for each program; whole blocks only."""
+    """Copy a block for each program; whole blocks only."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(source + at))
 
 
 @triton.jit(do_not_specialize=["iterations"])  # type: ignore[untyped-decorator]
 def row_sum_kernel(out, source, row_stride, iterations, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The sum of a row for each program, so many blocks of it."""
+    """Sum `iterations` blocks of a row for each program."""
     row = tl.program_id(0).to(tl.int64)
     at = row * row_stride + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
@@ -38,7 +38,7 @@ def row_sum_kernel(out, source, row_stride, iterations, BLOCK: tl.constexpr):  #
 
 @triton.jit(do_not_specialize=["iterations"])  # type: ignore[untyped-decorator]
 def histogram_kernel(bins, source, row_stride, iterations, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Counts values by atomic additions, a row of them for each program."""
+    """Count values by atomic additions, a row for each program."""
     at = tl.program_id(0).to(tl.int64) * row_stride + tl.arange(0, BLOCK)
     for _ in range(iterations):
         tl.atomic_add(bins + tl.load(source + at), 1, sem="relaxed")
@@ -58,7 +58,7 @@ def matmul_kernel(  # type: ignore[no-untyped-def]
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """A tile of `a @ b` for each program, with the first `iterations` blocks of the inner dimension."""
+    """Compute a tile of `a @ b` for each program, from `iterations` blocks of the inner dimension."""
     program = tl.program_id(0)
     rows = program // column_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
     across = program % column_tiles * BLOCK_N + tl.arange(0, BLOCK_N)

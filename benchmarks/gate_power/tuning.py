@@ -1,4 +1,4 @@
-"""Which thresholds find most without a false alarm, on each half of the samples."""
+"""Search the thresholds that find most without a false alarm, on each half of the samples."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 STORED = (3, 5)
 DRAWS = 3
 SCREEN_GRID = {"session_sd_pct": (0.25, 0.5, 0.35, 0.18), "session_df": (3, 6, 1.5)}
-"""What is tried of the guess about sessions; the thresholds as shipped come first, and win a tie."""
+"""Values to try for sessions; the shipped thresholds come first and win a tie."""
 PAIRED_GRID = {"restart_sd_pct": (0.3, 0.42, 0.2), "restart_df": (2, 4, 1)}
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """What thresholds do on one half, all draws counted."""
+    """Result of thresholds on one half, over all draws."""
 
     false_alarms: int
-    """Unchanged code that is called slower."""
+    """Number of verdicts that call unchanged code slower."""
     found: float
-    """Share of slowdowns that are called so, from 0 to 1: the mean over the doses."""
+    """Share of slowdowns found, from 0 to 1: mean over the doses."""
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """One choice of the screen's thresholds, or of the paired mode's."""
+    """One choice of thresholds for sessions or for restarts."""
 
     thresholds: dict[str, float]
     tuning: Score
@@ -43,12 +43,12 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tried(sessions: screens.Sessions, restarts: pairs.Restarts, shipped: Thresholds) -> list[Tried]:
-    """Every choice of the grids, the screen's first.
+    """Try every choice of the grids, those for sessions first.
 
     Args:
-        sessions: All that there are.
-        restarts: All that there are.
-        shipped: What the thresholds are that are not tried.
+        sessions: All sessions.
+        restarts: All restarts.
+        shipped: Values of all other thresholds.
     """
 
     def screened(new: Sequence[int], thresholds: Thresholds) -> Score:
@@ -64,7 +64,7 @@ def tried(sessions: screens.Sessions, restarts: pairs.Restarts, shipped: Thresho
 
 
 def best(choices: Iterable[Tried], on: Callable[[Tried], Score]) -> dict[str, float]:
-    """The screen's thresholds and the paired mode's with fewest false alarms, of those what finds most."""
+    """Return the thresholds with the fewest false alarms, and of these the ones that find most."""
     chosen: dict[str, float] = {}
     for _, alike in groupby(choices, key=lambda each: tuple(each.thresholds)):
         chosen |= max(alike, key=lambda each: (-on(each).false_alarms, on(each).found)).thresholds
@@ -72,7 +72,7 @@ def best(choices: Iterable[Tried], on: Callable[[Tried], Score]) -> dict[str, fl
 
 
 def changed(thresholds: Thresholds, changes: Mapping[str, float]) -> Thresholds:
-    """Thresholds with some replaced."""
+    """Replace some thresholds."""
     return replace(thresholds, **changes)  # type: ignore[arg-type]  # none of them is `looks`
 
 

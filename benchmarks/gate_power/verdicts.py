@@ -1,4 +1,4 @@
-"""Verdicts counted, with exact bounds for the share of each."""
+"""Count verdicts, with exact bounds for the share of each."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SLOWER, FASTER, INCONCLUSIVE, PASS = "regressed", "improved", "inconclusive", "p
 
 
 def clopper_pearson(found: int, of: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact bounds of a share, two-sided.
+    """Return the exact two-sided bounds of a share.
 
     Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404.
 
     Args:
-        found: How many.
-        of: Of how many independent ones.
-        level: Chance that the bounds hold the true share, at least.
+        found: Number of successes.
+        of: Number of independent trials.
+        level: Least chance that the bounds include the true share.
 
     Returns:
-        Lower and upper bound, from 0 to 1; 0 and 1 where there are none.
+        Lower and upper bound, from 0 to 1; 0 and 1 without trials.
     """
     from scipy.stats import beta
 
@@ -35,44 +35,44 @@ def clopper_pearson(found: int, of: int, level: float = 0.95) -> tuple[float, fl
 
 
 class Verdicts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often each outcome came, of verdicts that share nothing new and of all that were drawn."""
+    """Numbers of each outcome, for verdicts with their own new measurement and for all draws."""
 
     apart: dict[str, int] = {}
-    """One verdict for each new measurement: of each kernel, in each process or series of restarts."""
+    """One verdict for each new measurement: each kernel in each process or series of restarts."""
     drawn: dict[str, int] = {}
-    """All: the same new measurements beside many choices of stored ones, or in many orders."""
+    """All verdicts: the same new measurements against many choices of stored ones, or in many orders."""
 
     @property
     def count(self) -> int:
-        """Verdicts with a new measurement of their own."""
+        """Return the number of verdicts with their own new measurement."""
         return sum(self.apart.values())
 
     def found(self, *outcomes: str) -> int:
-        """How many of `apart` are one of these."""
+        """Return the number of verdicts in `apart` with one of these outcomes."""
         return sum(self.apart.get(outcome, 0) for outcome in outcomes)
 
     def drawn_share(self, *outcomes: str) -> float:
-        """Share of all draws that are one of these, from 0 to 1."""
+        """Return the share of all draws with one of these outcomes, from 0 to 1."""
         return sum(self.drawn.get(outcome, 0) for outcome in outcomes) / max(1, sum(self.drawn.values()))
 
     def bounds(self, *outcomes: str) -> tuple[float, float]:
-        """Clopper and Pearson's for the share of `apart` that is one of these."""
+        """Return the Clopper-Pearson bounds for the share of these outcomes in `apart`."""
         return clopper_pearson(self.found(*outcomes), self.count)
 
 
 class Tally:
-    """Counts verdicts of a rule by kernel and dose."""
+    """Counter of a rule's verdicts by kernel and dose."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int | None], tuple[Counter[str], Counter[str]]] = {}
 
     def add(self, kernel: str, dose: int | None, outcomes: Iterable[str]) -> None:
-        """Count the verdicts on one new measurement, the first for itself.
+        """Count the verdicts on one new measurement; the first counts as its own.
 
         Args:
-            kernel: Of the measurement.
-            dose: Per mille that it does more than what is stored; None where both are of the same code.
-            outcomes: With each draw.
+            kernel: Kernel of the measurement.
+            dose: Added work in ‰ of the stored code; None for the same code.
+            outcomes: Outcome with each draw.
         """
         apart, drawn = self._counts.setdefault((kernel, dose), (Counter(), Counter()))
         for at, outcome in enumerate(outcomes):
@@ -82,7 +82,7 @@ class Tally:
 
     @classmethod
     def together(cls, tallies: Iterable[Tally]) -> Tally:
-        """One tally of several."""
+        """Merge several tallies."""
         whole = cls()
         for tally in tallies:
             for key, counts in tally._counts.items():
@@ -92,7 +92,7 @@ class Tally:
         return whole
 
     def verdicts(self, dose: int | None, kernel: str = "") -> Verdicts:
-        """Of one dose, and of one kernel where one is named."""
+        """Return the verdicts on one dose, and on one kernel if named."""
         apart: Counter[str] = Counter()
         drawn: Counter[str] = Counter()
         for (of, at), counts in self._counts.items():
@@ -103,10 +103,10 @@ class Tally:
 
     @property
     def doses(self) -> list[int]:
-        """Those that were counted."""
+        """Return the counted doses."""
         return sorted({dose for _, dose in self._counts if dose is not None})
 
     @property
     def kernels(self) -> list[str]:
-        """Those that were counted, in order of their first verdict."""
+        """Return the counted kernels, in order of their first verdict."""
         return list(dict.fromkeys(kernel for kernel, _ in self._counts))

@@ -1,4 +1,4 @@
-"""The processes that measure: one for a session of the stored screen, two for a restart of the pairs."""
+"""Processes that measure: one for a session, two for a restart."""
 
 from __future__ import annotations
 
@@ -33,21 +33,20 @@ if TYPE_CHECKING:
     Calls = dict[Key, Call]
 
 BUDGET_S = 0.25
-"""A quarter of the default: 20 blocks, and no time to move the clock."""
+"""A quarter of the default: 20 blocks, without time to vary the clock."""
 POWER_LIMITED_BUDGET_S = 1.0
-"""The default, in which it is found out how a time hangs on the SM clock. The other kernels run at the
-highest clock and do without: there is nothing to bring to another."""
+"""The default, which suffices to fit a clock model; other kernels run at the highest clock without one."""
 LAUNCHES = 30
 LAUNCHES_BLOCKED_US = 2_000
-"""While they are queued: what is timed is the GPU and not how fast the host can launch."""
+"""Time for which the GPU is blocked while launches are queued, so that the host's speed does not count."""
 DO_BENCH_MS = (5, 15)
-"""Warm-up and repetition, down from 25 and 100."""
+"""Warm-up and repetition; the defaults are 25 and 100."""
 DIGITS = 5
 
 
 @cache
 def _timers() -> tuple[Timer, Timer]:
-    """The timer with the usual budget, and the one for what is power-limited."""
+    """Return the timer with the usual budget, and the one for power-limited kernels."""
     gpu = gpu_info()
     nvml = Nvml(gpu.uuid)
     usual, longer = (
@@ -58,7 +57,7 @@ def _timers() -> tuple[Timer, Timer]:
 
 
 def screen(parent: Parent, process: str) -> None:
-    """Measure each kernel with each dose once, in an order of this process's own."""
+    """Measure each kernel with each dose once, in this process's own order."""
     parent.wait_for_turn()
     calls = _begin(parent)
     card = gpu_info().uuid
@@ -95,7 +94,7 @@ def _screened(timer: Timer, call: Call, process: int, kernel: str, permille: int
 
 
 def _launches(call: Call) -> list[float]:
-    """Microseconds of single launches, by event pairs."""
+    """Return microseconds of single launches, by event pairs."""
     pairs = [(event(), event()) for _ in range(LAUNCHES)]
     block_gpu(LAUNCHES_BLOCKED_US)
     for start, end in pairs:
@@ -107,10 +106,10 @@ def _launches(call: Call) -> list[float]:
 
 
 def take_turns(parent: Parent) -> None:
-    """Time a block of a kernel whenever the parent says so; it ends with the parent.
+    """Time a block of a kernel at each request, until the parent ends.
 
-    Messages are `["warm up", kernel, permille, seconds]` and `["block", kernel, permille]`. Each is answered
-    with a list, of the block's microseconds a call and SM clock in MHz, or with what went wrong as a text.
+    Requests are `["warm up", kernel, permille, seconds]` and `["block", kernel, permille]`. The answer is a
+    list with the block's microseconds a call and SM clock in MHz, or an error message.
     """
     parent.wait_for_turn()
     prepared: dict[Key, Prepared] = {}

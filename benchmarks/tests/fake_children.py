@@ -1,4 +1,4 @@
-"""What the benchmarks' child processes do in tests: targets of `benchmarks.children.Child`."""
+"""Targets of `benchmarks.children.Child` for tests."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ BEGAN = {"type": "began", "date": "2026-11-21T10:00:00Z", "environment": ENVIRON
 
 
 def count(parent: Parent, upto: str) -> None:
-    """Count, once it may."""
+    """Count when its turn comes."""
     parent.wait_for_turn()
     for number in range(int(upto)):
         parent.tell(number)
 
 
 def fail(parent: Parent) -> None:
-    """Say one thing, and fail."""
+    """Send one message, then fail."""
     parent.wait_for_turn()
     parent.tell("first")
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
 def be_killed(parent: Parent) -> None:
-    """End as the kernel's memory killer ends processes."""
+    """End by SIGKILL, as from the kernel's memory killer."""
     parent.wait_for_turn()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def hang(parent: Parent) -> None:
-    """Say one thing, then nothing, with a program of its own that hangs too."""
+    """Send one message, then hang, with a program of its own that hangs too."""
     parent.wait_for_turn()
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     parent.tell(program.pid)
@@ -47,7 +47,7 @@ def hang(parent: Parent) -> None:
 
 
 def note_times(parent: Parent, path: str) -> None:
-    """Write down when it has been imported, when its turn comes, and when it ends."""
+    """Log the import, the turn and the end."""
     _note(path, "imported")
     parent.wait_for_turn()
     _note(path, "begins")
@@ -61,7 +61,7 @@ def _note(path: str, what: str) -> None:
 
 
 def ours(parent: Parent, *modes: str) -> None:
-    """Times of two kernels, one of which cannot be timed cold."""
+    """Send times of two kernels, one of which cannot be timed cold."""
     parent.wait_for_turn()
     parent.tell({"environment": ENVIRONMENT, "max_sm_clock_mhz": 1980})
     for mode in modes:
@@ -71,27 +71,27 @@ def ours(parent: Parent, *modes: str) -> None:
 
 
 def ours_and_truth(parent: Parent, *modes: str) -> None:
-    """The same with one kernel's own duration; then it fails."""
+    """Send the same times and one true duration, then fail."""
     ours(parent, *modes)
     parent.tell({"kernel": "square 64²", "truth": {"hot_us": 0.95, "cold_us": 1.2}})
     raise ValueError("61 kernels in 60 calls")
 
 
 def placement(parent: Parent) -> None:
-    """One kernel on several pieces of memory."""
+    """Send times of one kernel on several pieces of memory."""
     parent.wait_for_turn()
     found = {"same_us": [1.0, 1.1], "other_us": [1.2]}
     parent.tell({"kernel": "square 64²", "condition": "cold", "placement": found})
 
 
 def other(parent: Parent) -> None:
-    """Another tool's times."""
+    """Send another tool's times."""
     parent.wait_for_turn()
     parent.tell({"tool": "triton", "version": "3.6.0", "times_us": {"square 64²": 4.26}})
 
 
 def pytest_benchmark_on_cpu(parent: Parent) -> None:
-    """The real thing, with a kernel that runs on the CPU."""
+    """Run pytest-benchmark on a kernel for the CPU."""
     import torch
 
     from benchmarks.timing_accuracy import kernels, others
@@ -111,7 +111,7 @@ def pytest_benchmark_on_cpu(parent: Parent) -> None:
 
 
 def screen(parent: Parent, process: str) -> None:
-    """One sample, and one that failed."""
+    """Send one sample and one failure."""
     parent.wait_for_turn()
     parent.tell(BEGAN)
     timing = {"mode": "hot", "time_us": 10.0, "spread_pct": 0.1, "blocks_us": [10.0], "calls_per_block": 5}
@@ -134,7 +134,7 @@ def screen(parent: Parent, process: str) -> None:
 
 
 def take_turns(parent: Parent) -> None:
-    """A side whose kernels take 100 µs and what the dose adds; it has no histogram."""
+    """Answer as a side whose kernels take 100 µs plus the dose, without the histogram."""
     parent.wait_for_turn()
     parent.tell(BEGAN)
     parent.tell([])
@@ -153,6 +153,6 @@ def take_turns(parent: Parent) -> None:
 
 
 def fail_at_once(parent: Parent, *_: str) -> None:
-    """End before anything was said."""
+    """End before the first message."""
     parent.wait_for_turn()
     raise RuntimeError("no GPU")

@@ -1,4 +1,4 @@
-"""Samples of the gate's benchmark whose truth is known."""
+"""Samples of the gate's benchmark with a known truth."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def paired(restart: int, kernel: str, old: int, new: int, log_ratio: float) -> P
 
 
 def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed: int = 0) -> list[Line]:
-    """Processes and restarts that vary as they do on a GPU, and doses that change the time by as much."""
+    """Return processes and restarts that vary as on a GPU, with doses that change the time by as much."""
     rng = np.random.default_rng(seed)
 
     def noise() -> float:

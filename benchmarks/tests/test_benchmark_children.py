@@ -1,4 +1,4 @@
-"""The processes of the benchmarks: what they say is kept, however they end."""
+"""Tests of the benchmarks' child processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def children() -> Iterator[list[Child]]:
 
 
 def said(child: Child, limit_s: float = 20.0) -> tuple[list[Any], str]:
-    """What a child says until it ends, and how it failed."""
+    """Return a child's messages and its failure."""
     child.begin()
     messages = []
     try:
@@ -40,31 +40,29 @@ def said(child: Child, limit_s: float = 20.0) -> tuple[list[Any], str]:
     return messages, ""
 
 
-def test_what_a_child_says_comes_in_order(children: list[Child]) -> None:
+def test_messages_of_a_child_keep_their_order(children: list[Child]) -> None:
     children.append(Child("fake_children:count", ["3"]))
     assert said(children[0]) == ([0, 1, 2], "")
 
 
-def test_what_a_child_said_before_it_failed_is_kept_and_its_last_line_says_why(children: list[Child]) -> None:
+def test_failed_child_keeps_messages_and_last_line(children: list[Child]) -> None:
     children.append(Child("fake_children:fail"))
     messages, why = said(children[0])
     assert messages == ["first"]
     assert why == "ended with status 1: RuntimeError: CUDA error: an illegal memory access was encountered"
 
 
-def test_a_child_that_is_killed_says_by_what(children: list[Child]) -> None:
+def test_killed_child_reports_the_signal(children: list[Child]) -> None:
     children.append(Child("fake_children:be_killed"))
     assert said(children[0]) == ([], "ended with status -9")
 
 
-def test_a_target_that_does_not_exist_is_a_failure_like_others(children: list[Child]) -> None:
+def test_missing_target_is_a_failure(children: list[Child]) -> None:
     children.append(Child("no_such_module:measure"))
     assert "No module named 'no_such_module'" in said(children[0])[1]
 
 
-def test_a_child_that_hangs_is_ended_with_what_it_has_started(
-    children: list[Child], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_child_ends_with_its_programs(children: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.children.GRACE_S", 0.1)
     child = Child("fake_children:hang")
     children.append(child)
@@ -76,7 +74,7 @@ def test_a_child_that_hangs_is_ended_with_what_it_has_started(
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, within some seconds; a zombie has."""
+    """Return True if a process ends within some seconds; a zombie has ended."""
     status = Path(f"/proc/{pid}/stat")
     for _ in range(50):
         if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
@@ -86,10 +84,10 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_a_child_imports_ahead_and_works_only_in_its_turn(tmp_path: Path, *, ahead: bool) -> None:
+def test_child_imports_ahead_but_waits_for_its_turn(tmp_path: Path, *, ahead: bool) -> None:
     path = tmp_path / "notes"
     for child in in_turn([("fake_children:note_times", [str(path)])] * 2, ahead=ahead):
-        # Long enough for the next one to be imported, which it must not be where it is not to.
+        # Long enough for the next child to import, which it must not do without `ahead`.
         time.sleep(1.0)
         assert list(child.messages(20)) == []
     notes = path.read_text().split()
@@ -100,7 +98,7 @@ def test_a_child_imports_ahead_and_works_only_in_its_turn(tmp_path: Path, *, ahe
     assert (notes.index("ends") > len(notes) - 1 - notes[::-1].index("imported")) is ahead
 
 
-def test_children_that_nobody_waits_for_are_ended() -> None:
+def test_unused_children_are_ended() -> None:
     turns = in_turn([("fake_children:count", ["1"]), ("fake_children:count", ["1"])])
     first = next(turns)
     turns.close()

@@ -1,4 +1,4 @@
-"""The benchmark of how far times spread over the SM clock."""
+"""Tests of the benchmark of times over the SM clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAUSE, BACK_TO_BACK, BURN = STATES
 
 
 def results(model: ClockModel | None, schema: int = SCHEMA) -> Results:
-    """A kernel that takes 200,000 cycles and 50 µs, and by the clock of the burn 1 % more."""
+    """Return a kernel of 200,000 cycles and 50 µs, and 1 % more at the clock of the burn."""
     blocks = {PAUSE: ((150.0, 2000.0),) * 3, BACK_TO_BACK: ((175.0, 1600.0),), BURN: ((212.1, 1250.0),)}
     return Results(
         schema=schema,
@@ -37,18 +37,18 @@ def test_times_are_brought_to_one_clock() -> None:
     assert spread_pct(kernel.normalised_us()) == pytest.approx(1.0)
 
 
-def test_the_table_has_both_spreads() -> None:
+def test_table_has_both_spreads() -> None:
     row = spread_table(results(MODEL)).splitlines()[-1]
     assert row == "| matmul | 150.0 @ 2000 | 175.0 @ 1600 | 212.1 @ 1250 | 41.4 | 1.00 | 0.71 ± 0.02 |"
 
 
-def test_the_summary_has_the_largest_spreads() -> None:
+def test_summary_has_the_largest_spreads() -> None:
     assert "1 kernels differ by up to 41.4 % as measured, and by up to 1.00 % at one clock" in summary(
         results(MODEL)
     )
 
 
-def test_a_kernel_without_a_model_has_no_time_at_one_clock() -> None:
+def test_kernel_without_clock_model_has_no_time_at_one_clock() -> None:
     assert spread_table(results(None)).splitlines()[-1].endswith("| 41.4 | — | unknown |")
 
 

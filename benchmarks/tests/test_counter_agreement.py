@@ -1,4 +1,4 @@
-"""The benchmark of CUPTI's counters beside ncu's."""
+"""Tests of the benchmark of counters by CUPTI and ncu."""
 
 from __future__ import annotations
 
@@ -43,59 +43,59 @@ def unlike(found: Agreement, *metrics: str) -> list[str]:
     return [str(difference) for difference in differences(found, metrics) if not difference.same]
 
 
-def test_repeats_of_both_that_come_within_two_per_cent_agree() -> None:
+def test_readings_within_two_percent_agree() -> None:
     found = call([reading(instructions=100), reading(instructions=90)], [reading(instructions=102)])
     assert unlike(found, "instructions") == []
     found = call([reading(instructions=99), reading(instructions=90)], [reading(instructions=102)])
     assert unlike(found, "instructions") == ["instructions: 99 and 90 by CUPTI, 102 by ncu"]
 
 
-def test_a_tool_whose_readings_lie_on_both_sides_is_not_the_nearer_for_it() -> None:
+def test_readings_around_the_other_tool_need_not_agree() -> None:
     found = call([reading(instructions=100)], [reading(instructions=90), reading(instructions=110)])
     assert unlike(found, "instructions") == ["instructions: 100 by CUPTI, 90 and 110 by ncu"]
 
 
-def test_half_a_point_is_nothing_in_a_percentage() -> None:
+def test_percentages_may_differ_by_half_a_point() -> None:
     assert unlike(call([reading(sm_throughput=1.0)], [reading(sm_throughput=1.5)]), "sm_throughput") == []
     assert unlike(call([reading(sm_throughput=1.0)], [reading(sm_throughput=1.6)]), "sm_throughput") != []
 
 
-def test_only_stalls_of_a_share_that_matters_are_compared() -> None:
+def test_small_stalls_are_not_compared() -> None:
     found = call([reading(stall_wait=4.9, stall_barrier=9)], [reading(stall_wait=1.0, stall_barrier=7)])
     assert unlike(found, "stalls") == ["stall.barrier: 9 by CUPTI, 7 by ncu"]
 
 
-def test_the_same_work_over_more_cycles_is_the_same_work() -> None:
+def test_same_work_over_more_cycles_agrees() -> None:
     slow, fast = (reading(sm_throughput=at, elapsed_cycles=over) for at, over in ((50, 1200), (60, 1000)))
     found = call([slow], [fast])
     assert unlike(found, "sm_throughput * elapsed_cycles") == []
     assert unlike(found, "sm_throughput") != []
 
 
-def test_no_value_of_cuptis_is_the_zero_of_ncu_and_no_other_value() -> None:
+def test_missing_cupti_value_equals_only_zero() -> None:
     assert unlike(call([reading()], [reading(tensor_active=0)]), "tensor_active") == []
     assert unlike(call([reading()], [reading(tensor_active=30)]), "tensor_active") != []
 
 
-def test_the_tables_name_what_differs_and_what_was_not_taken() -> None:
+def test_tables_show_differences_and_traffic() -> None:
     found = call([reading(duration_us=11, dram_bytes=2e6)], [reading(duration_us=10, dram_bytes=3e6)])
     assert "| `duration_us` | 0 of 1 | 0 | square_torch: 11, 10 |" in agreement_table(results(found))
     row = traffic_table(results(found)).splitlines()[-1]
     assert row == "| square_torch | 268.4 | 2.0 | 3.0 | 11.00 | 10.00 | 1.50, 0.25, 0.35, 0.27 |"
 
 
-def test_what_was_not_taken_has_no_cost() -> None:
+def test_missing_measurements_have_no_cost() -> None:
     rows = cost(results(call([reading()], [reading()]))).splitlines()[2:]
     assert rows == [
         "| CUPTI, lookups in a row | 3 | 0.270 | 0.250 to 0.350 |",
-        "| CUPTI, let go of after each, as by `profile()` | 0 | — | — |",
+        "| CUPTI, detached after each, as by `profile()` | 0 | — | — |",
         "| CUPTI, preset `one-pass`, in a row | 0 | — | — |",
-        "| CUPTI, preset `one-pass`, let go of after each | 0 | — | — |",
+        "| CUPTI, preset `one-pass`, detached after each | 0 | — | — |",
         "| ncu | 1 | — | — |",
     ]
 
 
-def test_a_process_costs_what_it_takes_beyond_one_without_a_reader() -> None:
+def test_cost_is_the_time_beyond_a_plain_process() -> None:
     found = msgspec.structs.replace(call([reading()], [reading()] * 2), nsight_python=reading())
     timed = msgspec.structs.replace(
         results(found),
@@ -106,12 +106,12 @@ def test_a_process_costs_what_it_takes_beyond_one_without_a_reader() -> None:
     )
     rows = cost(timed).splitlines()[-2:]
     assert rows == [
-        "| ncu | 2 | 2.000 | 4.0 s in all |",
-        "| nsight-python 0.9.6 | 3 | 2.000 | 6.0 s in all |",
+        "| ncu | 2 | 2.000 | 4.0 s total |",
+        "| nsight-python 0.9.6 | 3 | 2.000 | 6.0 s total |",
     ]
 
 
-def test_nsight_python_is_beside_ncus_readings_or_it_is_said_why_not() -> None:
+def test_nsight_python_agreement_or_reason_is_shown() -> None:
     by_ncu = [reading(instructions=100, dram_bytes=10), reading(instructions=101, dram_bytes=20)]
     mine = Reading(
         name="k",
@@ -120,11 +120,11 @@ def test_nsight_python_is_beside_ncus_readings_or_it_is_said_why_not() -> None:
         metrics={"instructions": 102.5, "dram_bytes": 30.0, "other": 1.0, "occupancy_limit": "warps"},
     )
     found = results(msgspec.structs.replace(call([], by_ncu), nsight_python=mine))
-    assert nsight_python(found).endswith("it was not installed.\n")
+    assert nsight_python(found).endswith("was not installed.\n")
     there = msgspec.structs.replace(found, nsight_python="0.9.6")
-    assert "Of its 2 values, of 1 calls, 1 lie within" in nsight_python(there)
+    assert "Of its 2 values for 1 calls, 1 are within" in nsight_python(there)
     failed = msgspec.structs.replace(there, nsight_python_failure="ncu is too old")
-    assert nsight_python(failed) == "nsight-python 0.9.6 has given nothing: ncu is too old\n"
+    assert nsight_python(failed) == "nsight-python 0.9.6 failed: ncu is too old\n"
 
 
 FAKE_NSIGHT = """
@@ -145,7 +145,7 @@ class analyze:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """nsight-python as far as its interface is used."""
+    """Install a fake nsight-python with the interface in use."""
     facts = tmp_path / "nsight_python-0.9.6.dist-info" / "METADATA"
     facts.parent.mkdir()
     facts.write_text("Metadata-Version: 2.1\nName: nsight-python\nVersion: 0.9.6\n")
@@ -156,7 +156,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return module
 
 
-def test_what_nsight_python_finds_has_the_names_of_the_catalogue(installed: Path) -> None:
+def test_nsight_python_values_get_short_names(installed: Path) -> None:
     assert installed.exists()
     metrics = ("gpu__time_duration.sum", "smsp__inst_executed.sum")
     found = with_nsight_python(results(call([], [reading()])), Path("/opt/ncu/ncu"), metrics)
@@ -167,30 +167,30 @@ def test_what_nsight_python_finds_has_the_names_of_the_catalogue(installed: Path
     assert found.nsight_python_seconds
 
 
-def test_a_failure_of_nsight_pythons_is_kept_with_its_last_words(installed: Path) -> None:
+def test_nsight_python_failure_keeps_its_last_line(installed: Path) -> None:
     installed.write_text("raise RuntimeError('ncu 2026.2.1 or later is required')")
     found = with_nsight_python(results(call([], [reading()])), Path("/opt/ncu/ncu"), ())
     assert found.nsight_python_failure == "RuntimeError: ncu 2026.2.1 or later is required"
     assert found.nsight_python_seconds is None
 
 
-def test_a_call_that_failed_has_a_row_without_values() -> None:
+def test_failed_call_has_an_empty_row() -> None:
     row = traffic_table(results(Agreement(failure="exit status 1"))).splitlines()[-1]
     assert row == "| square_torch | 268.4 | — | — | — | — | — |"
 
 
 @pytest.mark.parametrize("name", LEAST_BYTES)
-def test_the_recorded_kernels_agree_where_they_have_to(name: str) -> None:
+def test_recorded_kernels_agree_as_expected(name: str) -> None:
     assert [str(each) for each in contradictions(name, read(RECORDED).calls[name])] == []
 
 
 @pytest.mark.parametrize("name", ["square_torch", "square_triton", "softmax", "entropy"])
-def test_what_was_recorded_streams_what_it_has_to(name: str) -> None:
+def test_recorded_traffic_is_the_minimum(name: str) -> None:
     moved = dram_bytes(read(RECORDED).calls[name].cupti)
     assert moved == pytest.approx((LEAST_BYTES[name],) * 3, rel=0.03)
 
 
-def test_the_source_names_gpu_and_tool() -> None:
+def test_source_names_gpu_and_tool() -> None:
     recorded = read(RECORDED)
     said = source(recorded)
     assert said.startswith("NVIDIA H200, driver 580.159.04, ")
@@ -200,14 +200,14 @@ def test_the_source_names_gpu_and_tool() -> None:
     )
 
 
-def test_time_is_compared_where_nothing_waits_for_dram() -> None:
+def test_times_are_compared_if_nothing_waits_for_dram() -> None:
     slow = call([reading(duration_us=11)], [reading(duration_us=10)])
     found = contradictions(COMPUTE_BOUND[0], slow)
     assert [str(each) for each in found] == ["duration_us: 11 by CUPTI, 10 by ncu"]
     assert contradictions("square_torch", slow) == []
 
 
-def test_constants_may_come_late_only_where_the_input_does() -> None:
+def test_constant_stalls_may_differ_only_for_small_inputs() -> None:
     found = call(
         [reading(stall_imc_miss=3, stall_barrier=9)],
         [reading(stall_imc_miss=12, stall_barrier=7)],

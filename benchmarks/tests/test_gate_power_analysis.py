@@ -1,4 +1,4 @@
-"""The analysis of the gate's benchmark, on samples whose truth is known and on captured ones."""
+"""Tests of the analysis of the gate's benchmark, on samples with a known truth and on captured ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_gpuperf.records import ClockModel
 from pytest_gpuperf.statistics.decision import Thresholds
 
 CAPTURED = Path(__file__).parent / "noise_samples.jsonl.gz"
-"""A noise study of two H200s, with kernels whose doses were not quite exact."""
+"""Noise study of two H200s, with kernels whose doses were not quite exact."""
 
 
 @pytest.fixture(scope="module")
@@ -29,21 +29,21 @@ def summary() -> Summary:
 
 
 @pytest.mark.parametrize(("count", "of"), [(0, 300), (3, 45), (45, 45), (7, 8), (0, 1)])
-def test_they_are_those_of_an_exact_test(count: int, of: int) -> None:
+def test_bounds_match_an_exact_test(count: int, of: int) -> None:
     exact = binomtest(count, of).proportion_ci(0.95, method="exact")
     assert clopper_pearson(count, of) == pytest.approx((exact.low, exact.high))
 
 
-def test_none_in_three_hundred_leaves_at_most_1_2_per_cent() -> None:
+def test_none_in_three_hundred_is_at_most_1_2_percent() -> None:
     # 1 - 0.025 ** (1 / 300)
     assert clopper_pearson(0, 300) == pytest.approx((0.0, 0.012221), abs=1e-6)
 
 
-def test_of_nothing_nothing_is_known() -> None:
+def test_no_trials_give_trivial_bounds() -> None:
     assert clopper_pearson(0, 0) == (0.0, 1.0)
 
 
-def test_they_rest_on_the_verdicts_that_are_apart_and_not_on_draws() -> None:
+def test_bounds_ignore_repeated_draws() -> None:
     tally = Tally()
     for _ in range(10):
         tally.add("k", None, [PASS] * 100)
@@ -53,7 +53,7 @@ def test_they_rest_on_the_verdicts_that_are_apart_and_not_on_draws() -> None:
     assert verdicts.bounds(SLOWER) == clopper_pearson(1, 11)
 
 
-def test_no_session_is_judged_beside_itself_or_beside_another_card() -> None:
+def test_sessions_are_judged_against_others_on_their_card() -> None:
     lines = [screened(at, "k", 0, 10.0, card=f"GPU-{at % 2}") for at in range(8)]
     sessions = screens.Sessions(lines)
     for process in range(8):
@@ -66,12 +66,12 @@ def test_no_session_is_judged_beside_itself_or_beside_another_card() -> None:
     assert screens.draws([1, 2], 3, 8, "seed") == []
 
 
-def test_halves_share_nothing_and_hold_every_second_process_of_a_card() -> None:
+def test_halves_alternate_processes_of_each_card() -> None:
     lines = [screened(at, "k", 0, 10.0, card=f"GPU-{at // 4}") for at in range(8)]
     assert screens.Sessions(lines).halves() == ([0, 2, 4, 6], [1, 3, 5, 7])
 
 
-def test_a_process_that_was_cut_short_is_left_out() -> None:
+def test_unfinished_process_is_left_out() -> None:
     lines = [screened(at, kernel, 0, 10.0) for at in range(3) for kernel in ("a", "b")]
     lines += [screened(3, "a", 0, 10.0), screened(0, "rare", 0, 10.0)]
     sessions = screens.Sessions(lines)
@@ -79,7 +79,7 @@ def test_a_process_that_was_cut_short_is_left_out() -> None:
     assert sessions.kernels == ["a", "b"]
 
 
-def test_a_kernel_that_only_some_processes_have_is_judged_beside_those() -> None:
+def test_kernel_is_judged_against_processes_that_have_it() -> None:
     lines = [screened(at, kernel, 0, 10.0) for at in range(4) for kernel in ("a", "b")]
     lines += [screened(at, "c", 0, 10.0) for at in (2, 3)]
     sessions = screens.Sessions(lines)
@@ -89,7 +89,7 @@ def test_a_kernel_that_only_some_processes_have_is_judged_beside_those() -> None
     assert sum(counted.verdicts(None, "c").drawn.values()) == 2
 
 
-def test_a_power_limited_kernel_counts_only_at_a_known_clock() -> None:
+def test_power_limited_kernel_needs_a_clock_model() -> None:
     lines = [screened(at, kernel, 0, 10.0) for at in range(3) for kernel in ("a", "b", "matmul bf16")]
     model = ClockModel(cycles=15_000, fixed_us=2.0, reference_mhz=1900, share_error=0.02)
     at_one_clock = msgspec.structs.replace(lines[2].timing, clock_model=model)
@@ -99,13 +99,13 @@ def test_a_power_limited_kernel_counts_only_at_a_known_clock() -> None:
     assert sessions.without_clock == {1, 2}
 
 
-def test_there_are_as_many_verdicts_as_new_measurements(summary: Summary) -> None:
+def test_each_new_measurement_has_one_verdict(summary: Summary) -> None:
     screen, paired = (
         next(rule for rule in summary.held_out.rules if rule.name == name)
         for name in (screen_name(5), PAIRED)
     )
     assert summary.held_out.processes == 6
-    # Three kernels, five doses beside themselves, six processes; one series of restarts.
+    # Three kernels, five doses against themselves, six processes; one series of restarts.
     assert screen.unchanged.count == 3 * 5 * 6
     assert screen.doses["10"].count == 3 * 6
     assert sum(screen.unchanged.drawn.values()) == DRAWS * screen.unchanged.count
@@ -114,14 +114,14 @@ def test_there_are_as_many_verdicts_as_new_measurements(summary: Summary) -> Non
     assert summary.everything.rules[2].unchanged.count == 2 * screen.unchanged.count
 
 
-def test_unchanged_code_is_not_called_slower_and_five_per_cent_always_is(summary: Summary) -> None:
+def test_five_percent_is_found_without_false_alarms(summary: Summary) -> None:
     for rule in summary.everything.rules:
-        if rule.name.startswith("stored screen") or rule.name == PAIRED:
+        if rule.name.startswith("baseline of") or rule.name == PAIRED:
             assert rule.unchanged.drawn_share(SLOWER, FASTER) == 0
             assert rule.doses["50"].drawn_share(SLOWER) == 1
 
 
-def test_pairs_find_one_per_cent_and_know_their_cost(summary: Summary) -> None:
+def test_restarts_find_one_percent_at_known_cost(summary: Summary) -> None:
     paired = next(rule for rule in summary.everything.rules if rule.name == PAIRED)
     assert paired.doses["10"].drawn_share(SLOWER) > 0.95
     assert paired.doses["5"].drawn_share(SLOWER) < 0.6
@@ -129,19 +129,19 @@ def test_pairs_find_one_per_cent_and_know_their_cost(summary: Summary) -> None:
     assert 4 <= paired.seconds <= 10
 
 
-def test_a_fixed_five_per_cent_finds_nothing_smaller(summary: Summary) -> None:
+def test_fixed_five_percent_finds_nothing_smaller(summary: Summary) -> None:
     rule = next(rule for rule in summary.everything.rules if rule.name == "median of 30 launches + 5 %")
     assert rule.doses["20"].found(SLOWER) == 0
     assert 0 < rule.doses["50"].found(SLOWER) < rule.doses["50"].count
 
 
-def test_launches_of_two_processes_differ_though_the_code_does_not(summary: Summary) -> None:
+def test_launches_differ_between_processes_of_unchanged_code(summary: Summary) -> None:
     rule = summary.everything.rules[-1]
     assert rule.name.startswith("Mann-Whitney")
     assert rule.unchanged.drawn_share(SLOWER) > 0.3
 
 
-def test_what_a_dose_does_is_measured(summary: Summary) -> None:
+def test_effect_of_a_dose_is_measured(summary: Summary) -> None:
     assert [each.kernel for each in summary.effects] == ["short", "middle", "long"]
     for each in summary.effects:
         assert each.doses_pct == pytest.approx({"5": 0.5, "10": 1, "20": 2, "50": 5}, abs=0.15)
@@ -149,7 +149,7 @@ def test_what_a_dose_does_is_measured(summary: Summary) -> None:
         assert each.restart_sd_pct == pytest.approx(0.15, abs=0.08)
 
 
-def test_which_side_went_ahead_is_no_spread_of_what_is_compared() -> None:
+def test_order_of_sides_does_not_widen_the_spread() -> None:
     lines: list[Line] = [screened(at, "k", 0, 10.0) for at in range(2)]
     lines += [paired(at, "k", 0, 0, 0.005 * (-1) ** at) for at in range(6)]
     (effect,) = analyse(lines).effects
@@ -157,8 +157,8 @@ def test_which_side_went_ahead_is_no_spread_of_what_is_compared() -> None:
     assert effect.raw_restart_sd_pct == pytest.approx(0.55, abs=0.01)
 
 
-def test_thresholds_are_tuned_on_the_half_that_is_not_reported() -> None:
-    """Where the tuning half is noisy and the other is not, the guess of the noise is not made smaller."""
+def test_thresholds_are_tuned_on_the_other_half() -> None:
+    """A noisy tuning half keeps the expected noise large, although the other half is quiet."""
     quiet, noisy = (samples(sd_pct=sd_pct, restarts=0) for sd_pct in (0.02, 1.5))
     mixed = [
         line
@@ -170,18 +170,18 @@ def test_thresholds_are_tuned_on_the_half_that_is_not_reported() -> None:
     assert analyse(quiet).tuned["session_sd_pct"] < Thresholds().session_sd_pct
 
 
-def test_the_thresholds_as_shipped_are_tried_first_and_win_a_tie() -> None:
+def test_shipped_thresholds_are_tried_first() -> None:
     nothing = analyse([])
     assert nothing.tuned == nothing.tuned_swapped == nothing.shipped
 
 
-def test_neighbours_of_the_thresholds_on_both_sides_are_tried() -> None:
+def test_thresholds_on_both_sides_are_tried() -> None:
     for name, values in (SCREEN_GRID | PAIRED_GRID).items():
         assert min(values) < getattr(Thresholds(), name) < max(values)
 
 
-def test_rounding_in_the_baseline_file_is_part_of_it() -> None:
-    """Baselines keep five digits: sessions that differ in the sixth are alike."""
+def test_baselines_are_rounded_as_in_the_file() -> None:
+    """Baselines keep five digits, so sessions that differ in the sixth are equal."""
     lines = [screened(at, "k", 0, 100.0 + at * 1e-4) for at in range(3)]
     sessions = screens.Sessions(lines)
     gate = screens._gate(sessions, 0, (1, 2), 0, None)
@@ -189,14 +189,14 @@ def test_rounding_in_the_baseline_file_is_part_of_it() -> None:
     assert {session.time_us for session in stored} == {100}
 
 
-def test_a_series_too_short_for_a_look_gives_no_verdict() -> None:
+def test_too_short_series_has_no_verdict() -> None:
     lines = [line for line in samples(processes=0, restarts=1) if isinstance(line, Paired)]
     counted, seconds = pairs.judge(pairs.Restarts(lines), [0], 4, Thresholds())
     assert counted.verdicts(None).count == 0
     assert seconds == []
 
 
-def test_restarts_are_taken_until_it_can_be_told() -> None:
+def test_restarts_stop_at_a_decision() -> None:
     def seconds(ratios: list[float]) -> list[float]:
         lines = [paired(at, "k", 0, 50, ratio) for at, ratio in enumerate(ratios)]
         return pairs.judge(pairs.Restarts(lines), range(10), 1, Thresholds())[1]
@@ -205,13 +205,13 @@ def test_restarts_are_taken_until_it_can_be_told() -> None:
     assert seconds([0.0, 0.0, 0.012, 0.012, -0.005, -0.005, 0.01, 0.01, 0.004, 0.004]) == [10.0]
 
 
-def test_restarts_are_halved_by_twos_in_which_each_side_went_ahead_once() -> None:
+def test_halves_keep_pairs_of_restarts() -> None:
     lines = [paired(at, "k", 0, 0, 0.0) for at in (*range(7), 9, 1000, 1001)]
     restarts = pairs.Restarts(lines)
     assert [sorted(half) for half in restarts.halves()] == [[0, 1, 4, 5], [2, 3, 1000, 1001]]
 
 
-def test_sides_go_ahead_in_turn_in_every_order_of_the_restarts() -> None:
+def test_sides_alternate_in_every_order() -> None:
     couples = [(paired(at, "k", 0, 0, 0.0), paired(at + 1, "k", 0, 0, 0.0)) for at in range(0, 10, 2)]
     orders = [[line.restart for line in pairs._in_some_order(couples, Random(seed))] for seed in range(20)]
     assert len({tuple(order) for order in orders}) > 10
@@ -220,14 +220,14 @@ def test_sides_go_ahead_in_turn_in_every_order_of_the_restarts() -> None:
         assert len({restart % 2 for restart in order[::2]}) == 1
 
 
-def test_the_same_samples_give_the_same_summary(summary: Summary) -> None:
+def test_same_samples_give_the_same_summary(summary: Summary) -> None:
     assert encode(analyse(samples())) == encode(summary)
 
 
-def test_rivals_compare_with_one_stored_run() -> None:
+def test_rivals_compare_with_one_stored_session() -> None:
     new, same, slower = (screened(0, "k", 0, time_us) for time_us in (105.1, 105.1, 100.0))
     assert rivals.median_exceeds(new, [same, slower]) == [False, True]
-    assert rivals.do_bench_exceeds(new, [same, slower]) == [False, False]  # 108.1 beside 103
+    assert rivals.do_bench_exceeds(new, [same, slower]) == [False, False]  # 108.1 and 103
     assert rivals.launches_differ(new, [same, slower]) == [False, True]
 
 
@@ -236,10 +236,10 @@ def captured() -> Summary:
     return analyse(read([CAPTURED]))
 
 
-def test_the_screen_raises_no_false_alarm_and_finds_five_per_cent(captured: Summary) -> None:
+def test_baselines_find_five_percent_without_false_alarms(captured: Summary) -> None:
     assert (captured.cards, captured.processes) == (2, 6)
     for rule in captured.everything.rules:
-        if rule.name.startswith("stored screen"):
+        if rule.name.startswith("baseline of"):
             assert rule.unchanged.drawn_share(SLOWER, FASTER) == 0
             assert rule.doses["50"].drawn_share(SLOWER) == 1
 
@@ -251,8 +251,8 @@ def test_rules_on_launches_raise_false_alarms(captured: Summary) -> None:
     assert rules["do_bench + 5 %"].doses["20"].drawn_share(SLOWER) == 0
 
 
-def test_counts_that_are_not_unrolled_take_longer_than_their_dose(captured: Summary) -> None:
-    """Why counts are multiples of what the compiler unrolls by: 2,010 iterations took 1.4 % longer."""
+def test_loop_remainders_take_longer_than_their_dose(captured: Summary) -> None:
+    """Counts must be multiples of the unrolling: 2,010 iterations took 1.4 % longer."""
     short = next(each for each in captured.effects if each.kernel == "fma_short")
     assert short.doses_pct["5"] > 1
     copied = next(each for each in captured.effects if each.kernel == "copy")

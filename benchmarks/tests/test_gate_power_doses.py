@@ -1,4 +1,4 @@
-"""The kernels of the gate's benchmark do exactly what their doses say."""
+"""Tests of the exact doses of the gate's benchmark."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_each_is_exactly_what_it_says(kernel: Dosed) -> None:
+def test_doses_are_exact(kernel: Dosed) -> None:
     work = [kernel.work(dose) for dose in (0, 5, 10, 20, 50)]
     assert [count / work[0] for count in work] == pytest.approx([1, 1.005, 1.01, 1.02, 1.05], rel=1e-15)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_no_loop_has_a_rest_that_is_not_unrolled(kernel: Dosed) -> None:
+def test_unrolled_loops_have_no_remainder(kernel: Dosed) -> None:
     assert all(kernel.work(dose) % kernel.unrolled == 0 for dose in DOSES_PERMILLE)
 
 
-def test_what_would_be_rounded_is_refused() -> None:
+def test_rounded_dose_is_refused() -> None:
     kernel = Dosed("k", "iterations", 2100, lambda _processors, _most: lambda _count: print)
     assert kernel.work(10) == 2121
-    with pytest.raises(ValueError, match="no whole number of iterations"):
+    with pytest.raises(ValueError, match="not a whole number of iterations"):
         kernel.work(5)
 
 
-def test_what_would_leave_a_rest_is_refused() -> None:
+def test_loop_remainder_is_refused() -> None:
     kernel = Dosed("k", "iterations", 2000, lambda _processors, _most: lambda _count: print, unrolled=4)
     assert kernel.work(20) == 2040
     with pytest.raises(ValueError, match="2000 and 5"):
@@ -41,9 +41,7 @@ def test_what_would_leave_a_rest_is_refused() -> None:
 @pytest.mark.parametrize(
     ("processors", "shape"), [(132, (11, 12)), (148, (4, 37)), (114, (6, 19)), (7, (1, 7))]
 )
-def test_a_matrix_product_has_one_tile_for_each_multiprocessor(
-    processors: int, shape: tuple[int, int]
-) -> None:
+def test_matrix_product_has_one_tile_per_multiprocessor(processors: int, shape: tuple[int, int]) -> None:
     assert tiles(processors) == shape
 
 
@@ -61,7 +59,7 @@ def test_a_matrix_product_has_one_tile_for_each_multiprocessor(
         ),
     ],
 )
-def test_the_kernels_compile_for_an_h200(
+def test_kernels_compile_for_an_h200(
     name: str, signature: str, constants: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     triton = pytest.importorskip("triton")

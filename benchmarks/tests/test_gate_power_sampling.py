@@ -1,4 +1,4 @@
-"""Sampling for the gate's benchmark: it goes on when something fails, and what there is is kept."""
+"""Tests of sampling for the gate's benchmark, which survives failures and keeps its samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_gpuperf.errors import GpuperfError
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
-    """Of a session and of a restart, whose sides have no histogram."""
+    """Return the lines of a session and of a restart whose sides have no histogram."""
     return sampled(monkeypatch, "fake_children:screen", "fake_children:take_turns", steps=2)
 
 
@@ -33,21 +33,21 @@ def sampled(monkeypatch: pytest.MonkeyPatch, screen: str, take_turns: str, steps
             ended.append(text)
 
     def clock() -> float:
-        """The time is up after so many steps."""
+        """Clock that ends the time after some steps."""
         return 0.0 if len(ended) < steps else 61.0
 
     Sampler(lines.append, 60, say, screen=screen, take_turns=take_turns, clock=clock).run()
     return lines
 
 
-def test_sessions_and_restarts_come_in_turn(lines: list[Line]) -> None:
+def test_sessions_and_restarts_alternate(lines: list[Line]) -> None:
     kinds = [type(line) for line in lines]
     assert kinds[:4] == [Began, Screened, Failed, Began]
     assert {line.process for line in lines if isinstance(line, Screened)} == {0}
     assert {line.restart for line in lines if isinstance(line, Paired)} == {0}
 
 
-def test_a_restart_compares_each_dose_with_none_and_with_itself(lines: list[Line]) -> None:
+def test_restart_compares_each_dose_with_none_and_itself(lines: list[Line]) -> None:
     paired = [line for line in lines if isinstance(line, Paired)]
     histograms = sum("histogram" in kernel.name for kernel in KERNELS)
     assert len(paired) == (len(KERNELS) - histograms) * len(PAIRS)
@@ -57,7 +57,7 @@ def test_a_restart_compares_each_dose_with_none_and_with_itself(lines: list[Line
         assert line.log_ratio == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_kernel_that_fails_on_one_side_leaves_the_others_alone(lines: list[Line]) -> None:
+def test_failure_of_one_kernel_spares_the_others(lines: list[Line]) -> None:
     failed = [line for line in lines if isinstance(line, Failed)]
     assert sorted(line.what for line in failed) == [
         "process 0, matmul",
@@ -66,7 +66,7 @@ def test_a_kernel_that_fails_on_one_side_leaves_the_others_alone(lines: list[Lin
     ]
 
 
-def test_what_would_not_be_done_in_time_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_that_would_end_late_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session takes 30 s of 100, a restart 20."""
     monkeypatch.setattr(Sampler, "_start", lambda _self, _number: [])
     now = 0.0
@@ -82,7 +82,7 @@ def test_what_would_not_be_done_in_time_is_not_begun(monkeypatch: pytest.MonkeyP
     assert begun == [0, 1, 2]
 
 
-def test_processes_that_die_are_noted_and_after_four_the_gpu_is_given_back(
+def test_sampling_stops_after_four_dead_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = sampled(monkeypatch, "fake_children:fail_at_once", "fake_children:be_killed", steps=99)
@@ -94,7 +94,7 @@ def test_processes_that_die_are_noted_and_after_four_the_gpu_is_given_back(
     ]
 
 
-def test_each_side_goes_ahead_in_every_other_restart_when_the_other_is_ready() -> None:
+def test_sides_go_first_in_alternate_restarts() -> None:
     stage: list[str] = []
 
     class Side:
@@ -119,7 +119,7 @@ def test_each_side_goes_ahead_in_every_other_restart_when_the_other_is_ready() -
     assert stage == ahead
 
 
-def test_samples_come_back_from_a_compressed_file(tmp_path: Path) -> None:
+def test_samples_survive_a_compressed_file(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl.gz"
     writer = Writer(path)
     written = samples(processes=1, restarts=1)
@@ -131,7 +131,7 @@ def test_samples_come_back_from_a_compressed_file(tmp_path: Path) -> None:
     assert not (tmp_path / "samples.jsonl").exists()
 
 
-def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+def test_truncated_last_line_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     lines = [msgspec.json.encode(line) for line in samples(processes=1, restarts=1)[:3]]
     path.write_bytes(b"\n".join(lines)[:-20])
@@ -141,7 +141,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
         read([path])
 
 
-def test_two_files_have_processes_and_restarts_of_their_own(tmp_path: Path) -> None:
+def test_files_number_processes_and_restarts_apart(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n".join(map(msgspec.json.encode, samples(processes=2, restarts=3)))))
     lines = read([path, path])

@@ -1,4 +1,4 @@
-"""What the pages show of the gate's benchmark."""
+"""Tests of the tables of the gate's benchmark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.gate_power import samples as sample_files
 from benchmarks.gate_power.analysis import Summary, analyse, read
 from benchmarks.gate_power.samples import Failed
-from benchmarks.gate_power.tables import by_kernel, effects, found, report, summarised, unchanged
+from benchmarks.gate_power.tables import by_kernel, effects, outcomes, report, summarised
 from benchmarks.gate_power.verdicts import PASS, SLOWER, Verdicts
 from benchmarks.results_file import encode
 from docs.generated import GENERATED, NOT_YET
@@ -26,29 +26,28 @@ def summary() -> Summary:
 
 
 def test_false_alarms_are_shown_with_their_bound(summary: Summary) -> None:
-    rows = unchanged(summary.held_out).splitlines()
-    assert rows[0].startswith("| rule | verdicts | slower | 95 % bound |")
-    (row,) = (row for row in rows if row.startswith("| stored screen, 5 sessions |"))
-    assert row == "| stored screen, 5 sessions | 90 | 0 | ≤ 4.0 % | 0 | 0 % | 100 % | 0 of 720 |"
+    rows = outcomes(summary.held_out).splitlines()
+    assert rows[0].startswith("| rule | unchanged code: verdicts | slower | 95 % bound |")
+    (row,) = (row for row in rows if row.startswith("| baseline of 5 sessions |"))
+    assert row.startswith("| baseline of 5 sessions | 90 | 0 | ≤ 4.0 % | 0 | 0 % |")
 
 
 def test_each_dose_has_its_share_with_bounds(summary: Summary) -> None:
-    (row,) = (row for row in found(summary.held_out).splitlines() if row.startswith("| paired |"))
+    (row,) = (row for row in outcomes(summary.held_out).splitlines() if row.startswith("| against |"))
     assert "| 100 % (29 to 100) |" in row
 
 
-def test_kernels_stand_with_what_was_found_of_how_many(summary: Summary) -> None:
+def test_by_kernel_shows_found_of_all(summary: Summary) -> None:
     titles, _, *rows = by_kernel(summary.held_out).splitlines()
-    assert titles.startswith("| kernel | screen with 8 sessions, 0.5 % |")
+    assert titles.startswith("| kernel | baseline of 8 sessions, 0.5 % |")
     assert rows[0].startswith("| short | ")
     assert rows[0].endswith("| 1/1 |")
 
 
-def test_the_summary_says_where_a_target_is_missed(summary: Summary) -> None:
+def test_summary_names_missed_targets(summary: Summary) -> None:
     text = summarised(summary)
     assert text.startswith("NVIDIA H200, torch 2.11.0, commit c0ffee1, 2026-11-21; 12 sessions and 12 ")
-    assert "held out (screen with 8 sessions and paired): 0 false alarms in 105 verdicts, fewer" in text
-    assert " to 100) of slowdowns of 5 % found, " in text
+    assert "held out (baseline of 8 sessions and against): 0 false alarms in 105 verdicts, fewer" in text
     missed = msgspec.structs.replace(
         summary,
         held_out=msgspec.structs.replace(
@@ -59,16 +58,16 @@ def test_the_summary_says_where_a_target_is_missed(summary: Summary) -> None:
             ],
         ),
     )
-    assert " of slowdowns of 1 % found (the target is 90 %)" in summarised(missed)
+    assert "finds 10 % of slowdowns of 1 %; the target is 90 %" in summarised(missed)
 
 
-def test_the_report_of_a_run_that_failed_altogether_says_so() -> None:
+def test_report_of_failed_sampling_says_so() -> None:
     nothing = analyse([Failed(what="process 0", why="no GPU")])
     assert "- process 0: no GPU" in report(nothing)
-    assert "0 sessions and 0 paired restarts" in report(nothing)
+    assert "0 sessions and 0 restarts" in report(nothing)
 
 
-def test_a_summary_comes_back_from_its_file(summary: Summary, tmp_path: Path) -> None:
+def test_summary_survives_its_file(summary: Summary, tmp_path: Path) -> None:
     path = tmp_path / "gate_power.json"
     path.write_bytes(encode(summary))
     assert read(path) == summary
@@ -78,12 +77,12 @@ def test_a_summary_comes_back_from_its_file(summary: Summary, tmp_path: Path) ->
 BLOCKS = tuple(name for name in GENERATED if name.startswith(("gate_", "accuracy_")))
 
 
-def test_without_results_they_show_no_figure(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 14
+def test_blocks_without_results_have_no_figures(tmp_path: Path) -> None:
+    assert len(BLOCKS) == 4
     assert {GENERATED[name](tmp_path) for name in BLOCKS} == {NOT_YET}
 
 
-def test_with_results_no_block_has_an_empty_line(summary: Summary, tmp_path: Path) -> None:
+def test_blocks_with_results_have_no_empty_line(summary: Summary, tmp_path: Path) -> None:
     folder = tmp_path / "benchmarks" / "results"
     folder.mkdir(parents=True)
     (folder / "gate_power.json").write_bytes(encode(summary))
@@ -98,7 +97,7 @@ def test_with_results_no_block_has_an_empty_line(summary: Summary, tmp_path: Pat
     not list(ROOT.glob("benchmarks/results/gate_power*.jsonl.gz")),
     reason="nothing was sampled yet; docs/explanation/gate.md says how",
 )
-def test_the_figures_shown_are_those_of_the_samples() -> None:
+def test_stored_summary_matches_the_samples() -> None:
     found = analyse(sample_files.read(sorted(ROOT.glob("benchmarks/results/gate_power*.jsonl.gz"))))
     stored = (ROOT / "benchmarks" / "results" / "gate_power.json").read_bytes()
     assert json.loads(encode(found)) == json.loads(stored), "python -m benchmarks.gate_power analyse"

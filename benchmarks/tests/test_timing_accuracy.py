@@ -1,4 +1,4 @@
-"""The benchmark of accuracy, from what its processes say to the tables."""
+"""Tests of the accuracy benchmark, from messages of its processes to the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_gpuperf.errors import GpuperfError
 
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Results:
-    """Of a run in which one tool is missing, and the truth ends early."""
+    """Return the results of a run with a missing tool and an early end of the true durations."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     gpu = [
         ("ours 1", "fake_children:ours_and_truth", ("hot", "cold"), 20.0),
@@ -40,7 +40,7 @@ def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Results:
 
 
 def found(hot_us: tuple[float, ...], *truths_us: float, mhz: float = 1979.0, failure: str = "") -> Results:
-    """Results of one kernel, hot and cold alike, a time for each process."""
+    """Return results of one kernel with the same time hot and cold, one for each process."""
     return Results(
         schema=SCHEMA,
         date="2026-11-21T10:00:00Z",
@@ -60,7 +60,7 @@ def found(hot_us: tuple[float, ...], *truths_us: float, mhz: float = 1979.0, fai
     )
 
 
-def test_what_fails_is_named_and_the_rest_is_kept(results: Results) -> None:
+def test_failures_are_named_and_the_rest_kept(results: Results) -> None:
     assert results.failures == {
         "ours 1": "ended with status 1: ValueError: 61 kernels in 60 calls",
         "gpucheck": "ended with status 1: ModuleNotFoundError: No module named 'no_such_tool'",
@@ -79,35 +79,37 @@ def test_what_fails_is_named_and_the_rest_is_kept(results: Results) -> None:
     assert set(results.seconds) == {"ours 1", "placement", "do_bench", "ours 2", "gpucheck"}
 
 
-def test_the_summary_counts_what_is_near_and_names_what_failed(results: Results) -> None:
+def test_summary_counts_near_kernels_and_names_failures(results: Results) -> None:
     text = summary(results)
     assert text.startswith("NVIDIA H200, driver 580, torch 2.11.0, commit c0ffee1, ")
-    assert "; 2 processes. Hot, 1 of 1 kernels" in text
-    assert "Cold, 0 of 1 kernels" in text
+    assert "; 2 processes. Hot: 1 of 1 kernels" in text
+    assert "Cold: 0 of 1 kernels" in text
     assert "the worst is square 64² with -0.20 µs (-16.7 %)" in text
-    assert "No figures of gpucheck: ended with status 1" in text
+    assert "No times by gpucheck: ended with status 1" in text
     assert "\n\n" not in text
 
 
-def test_a_table_has_the_error_and_the_spread_of_each_kernel() -> None:
+def test_table_has_error_and_spread_of_each_kernel() -> None:
     table = ours_table(found((4.95, 5.01, 5.05), 4.85, 4.9, 4.95), "hot")
     assert table.splitlines()[2:] == ["| square 64² | 4.90 | 2.04 | 5.01 | +0.10 | +2.1 | 2.00 | events |"]
 
 
-def test_what_hangs_on_the_memory_is_beside_what_does_not() -> None:
+def test_placement_table_compares_same_and_other_memory() -> None:
     placed = {"hot": Placement(same_us=(1.0, 1.002, 1.001), other_us=(1.0, 1.05, 1.02))}
     one = msgspec.structs.replace(found((1.0,), 1.0), placement={"square 64²": placed})
     assert placement_table(one).splitlines()[2:] == ["| square 64² | 0.10 | 2.46 | — | — |"]
     assert (
-        "In one process, hot, the standard deviation of short kernels is 0.10 to 0.10 % on the same tensors "
-        "and 2.46 to 2.46 % over others."
+        "Standard deviation of short kernels in one process, hot: 0.10 to 0.10 % on the same tensors, "
+        "2.46 to 2.46 % on others."
     ) in summary(one)
 
 
-def test_other_tools_stand_beside_the_truth_of_their_condition(results: Results) -> None:
+def test_other_tools_are_compared_in_their_condition(results: Results) -> None:
     titles, _, row = others_table(results).splitlines()
-    assert titles == "| kernel | true hot | true cold | triton.testing.do_bench |"
-    assert row == "| square 64² | 0.95 | 1.20 | 4.26 (3.5-fold) |"
+    assert titles == (
+        "| kernel | hot, true µs | this plugin | cold, true µs | this plugin | triton.testing.do_bench |"
+    )
+    assert row == "| square 64² | 0.95 | +5.3 % | 1.20 | -16.7 % | 3.5-fold |"
 
 
 @pytest.mark.parametrize(
@@ -115,12 +117,12 @@ def test_other_tools_stand_beside_the_truth_of_their_condition(results: Results)
     [
         ((0.95, 1.05), (1.0, 1.0), True),  # within 0.1 µs
         ((0.95, 1.12), (1.0, 1.0), False),  # one process is not
-        ((0.95, 1.12), (1.0, 1.1), True),  # of that process's own memory
+        ((0.95, 1.12), (1.0, 1.1), True),  # within that process
         ((101.5, 101.9), (100.0, 100.0), True),  # within 2 %
         ((101.5, 102.1), (100.0, 100.0), False),
     ],
 )
-def test_near_is_every_process_within_two_per_cent_or_a_tenth_of_a_microsecond(
+def test_near_requires_every_process_within_the_target(
     times_us: tuple[float, ...], truths_us: tuple[float, ...], *, near: bool
 ) -> None:
     (row,) = rows(found(times_us, *truths_us), "hot")
@@ -128,41 +130,41 @@ def test_near_is_every_process_within_two_per_cent_or_a_tenth_of_a_microsecond(
     assert row.median_near
 
 
-def test_a_kernel_below_the_highest_clock_is_power_limited_and_counts_for_no_target() -> None:
+def test_power_limited_kernels_count_for_no_target() -> None:
     limited = found((170.0, 190.0), 180.0, 180.0, mhz=1600.0)
     assert "square 64² (power-limited)" in ours_table(limited, "hot")
     assert "within" not in summary(limited)
-    assert "At the power limit, where time is what the clock makes of it: square 64²." in summary(limited)
+    assert "At the power limit, not counted: square 64²." in summary(limited)
 
 
-def test_a_kernel_that_could_not_be_timed_has_no_figures() -> None:
+def test_untimed_kernel_has_no_figures() -> None:
     table = ours_table(found((0.0,), 5.0, failure="GpuperfError: too short"), "cold")
     assert table.splitlines()[2:] == ["| square 64² | 5.00 | — | — | — | — | — | — |"]
 
 
-def test_every_job_is_there_and_no_kernel_is_given_twice() -> None:
+def test_jobs_are_complete_and_unique() -> None:
     names = [name for name, *_ in [*gpu_jobs(4), *host_jobs()]]
     assert len(set(names)) == len(names) == 4 + 6
     assert sum("queued" in arguments for _, _, arguments, _ in gpu_jobs(4)) == 1
     assert len(KERNELS) == 12
 
 
-def test_durations_are_added_up_by_call() -> None:
+def test_durations_are_summed_by_call() -> None:
     records = [("split", 2.0), ("reduce", 1.0)] * 3
     assert by_call(records, 3) == [3.0, 3.0, 3.0]
 
 
 @pytest.mark.parametrize("records", [[], [("a", 1.0)] * 5])
-def test_calls_that_did_not_launch_alike_are_refused(records: list[tuple[str, float]]) -> None:
+def test_calls_with_different_launches_are_refused(records: list[tuple[str, float]]) -> None:
     with pytest.raises(ValueError, match=f"{len(records)} kernels in 3 calls"):
         by_call(records, 3)
 
 
-def test_pytest_benchmark_is_run_on_a_test_file_and_its_medians_are_read(
+def test_pytest_benchmark_medians_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
-    # Where these tests are spread by pytest-xdist, pytest-benchmark would switch itself off.
+    # Under pytest-xdist, pytest-benchmark would switch itself off.
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     child = Child("fake_children:pytest_benchmark_on_cpu")
     child.begin()

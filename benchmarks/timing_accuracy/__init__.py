@@ -1,4 +1,4 @@
-"""How near times come to the kernels' own durations: ours and those of other tools.
+"""Compare times by the plugin and by other tools with the true durations of kernels.
 
 python -m benchmarks.timing_accuracy measure --out FILE [--processes 4]    # on a GPU
 python -m benchmarks.timing_accuracy table FILE                            # anywhere

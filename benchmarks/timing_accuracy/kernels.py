@@ -1,4 +1,4 @@
-"""What is timed: kernels from 1 µs to some 200 µs, as their users call them."""
+"""Kernels to time, from 1 µs to some 200 µs, as their users call them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def square(size: int) -> Call:
-    """Square of float32."""
+    """Return a square of float32."""
     return partial(torch.square, torch.randn(size, size, device="cuda"))
 
 
 def matmul(size: int) -> Call:
-    """Product of square matrices of bfloat16."""
+    """Return a product of square matrices of bfloat16."""
     a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     return partial(torch.mm, a, b)
 
 
 def softmax(size: int) -> Call:
-    """Softmax of the rows of a square matrix of float32."""
+    """Return a softmax of the rows of a square matrix of float32."""
     return partial(torch.softmax, torch.randn(size, size, device="cuda"), -1)
 
 
@@ -34,4 +34,4 @@ KERNELS: dict[str, Callable[[], Call]] = {
     **{f"matmul bf16 {size}": partial(matmul, size) for size in (512, 1024, 2048, 4096)},
     **{f"softmax {size}²": partial(softmax, size) for size in (1024, 8192)},
 }
-"""Each makes its inputs when it is called."""
+"""Makers of callables by name; each creates its inputs."""

@@ -1,4 +1,4 @@
-"""Start the processes, one after the other, and gather what they find."""
+"""Start the processes one after the other and collect their results."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from benchmarks.children import Child
 
     Job = tuple[str, str, tuple[str, ...], float]
-    """Name, target, arguments, seconds that it may take."""
+    """Name, target, arguments, limit in seconds."""
 
 _HERE = "benchmarks.timing_accuracy"
 
 
 def gpu_jobs(processes: int) -> list[Job]:
-    """What times on the GPU: it does no harm that the next process imports meanwhile."""
+    """Return jobs that time on the GPU, during which the next process may import."""
     ours: list[Job] = [
         (f"ours {at + 1}", f"{_HERE}.ours:measure", ("hot", "cold", *(["queued"] if not at else [])), 180)
         for at in range(processes)
@@ -40,7 +40,7 @@ def gpu_jobs(processes: int) -> list[Job]:
 
 
 def host_jobs() -> list[Job]:
-    """What times by the host's clock, and should have the host for itself."""
+    """Return jobs that time by the host's clock and need the host for themselves."""
     return [
         ("torch.utils.benchmark", f"{_HERE}.others:torch_benchmark", (), 30),
         ("pytest-benchmark", f"{_HERE}.others:pytest_benchmark", (), 60),
@@ -48,12 +48,12 @@ def host_jobs() -> list[Job]:
 
 
 def measure(processes: int, keep: Callable[[Results], None], say: Callable[[str], None] = say) -> Results:
-    """Measure everything; what fails is noted and left out.
+    """Measure with all tools; note failures and go on.
 
     Args:
-        processes: How many fresh processes time the kernels with the plugin, and read the truth.
-        keep: Stores what there is so far; called after each process.
-        say: Told what is going on.
+        processes: Number of fresh processes that time kernels with the plugin and read true durations.
+        keep: Stores the results so far; called after each process.
+        say: Receives progress messages.
     """
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     results = Results(schema=SCHEMA, date=date)
@@ -72,7 +72,7 @@ def _run(job: Job, child: Child, results: Results) -> Results:
     messages: list[dict[str, Any]] = []
     try:
         for message in child.messages(limit_s):
-            messages.append(message)  # noqa: PERF402 (what came before a failure is kept)
+            messages.append(message)  # noqa: PERF402 (keeps messages before a failure)
     except ChildError as error:
         results = replace(results, failures={**results.failures, name: str(error)})
     seconds = {**results.seconds, name: round(time.perf_counter() - begin, 1)}
@@ -80,7 +80,7 @@ def _run(job: Job, child: Child, results: Results) -> Results:
 
 
 def _with(name: str, messages: Sequence[dict[str, Any]], results: Results) -> Results:
-    """The results with what a child has said."""
+    """Add the messages of a child to the results."""
     tools = dict(results.tools)
     truth: dict[str, Truth] = {}
     environment, clock = results.environment, results.max_sm_clock_mhz

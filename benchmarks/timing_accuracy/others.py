@@ -1,4 +1,4 @@
-"""Fresh processes in which other tools time the kernels, each as its own documentation says."""
+"""Time the kernels by other tools in fresh processes, each used as its documentation says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.children import Parent
 
 MIN_RUN_S = 0.25
-"""For each kernel, of the tools that ask how long to take."""
+"""Time for each kernel, for tools with such a setting."""
 
 PYTEST_BENCHMARK = """
 import pytest
@@ -53,21 +53,21 @@ def test_kernel(gpu_benchmark, kernel):
 
 
 def do_bench(parent: Parent) -> None:
-    """`triton.testing.do_bench`: event pairs, L2 flushed before each."""
+    """Time by `triton.testing.do_bench`: event pairs, with L2 flushed before each."""
     from triton.testing import do_bench
 
     _each(parent, "triton", lambda fn: 1e3 * do_bench(fn, return_mode="median"))
 
 
 def do_bench_cudagraph(parent: Parent) -> None:
-    """`triton.testing.do_bench_cudagraph`: events around graphs of many launches."""
+    """Time by `triton.testing.do_bench_cudagraph`: events around graphs of many launches."""
     from triton.testing import do_bench_cudagraph
 
     _each(parent, "triton", lambda fn: 1e3 * do_bench_cudagraph(fn, return_mode="median"))
 
 
 def torch_benchmark(parent: Parent) -> None:
-    """`torch.utils.benchmark`: the host's clock around many launches and a synchronisation."""
+    """Time by `torch.utils.benchmark`: the host's clock around many launches and a synchronisation."""
     from torch.utils.benchmark import Timer
 
     def us(fn: Callable[[], Any]) -> float:
@@ -78,7 +78,7 @@ def torch_benchmark(parent: Parent) -> None:
 
 
 def pytest_benchmark(parent: Parent) -> None:
-    """pytest-benchmark: the host's clock around each launch and a synchronisation."""
+    """Time by pytest-benchmark: the host's clock around each launch and a synchronisation."""
     import pytest_benchmark.plugin  # noqa: F401
 
     parent.wait_for_turn()
@@ -96,7 +96,7 @@ def pytest_benchmark(parent: Parent) -> None:
 
 
 def gpucheck(parent: Parent) -> None:
-    """The fixture of gpucheck: event pairs, a flush and a synchronisation before each."""
+    """Time by the fixture of gpucheck: event pairs, with a flush and a synchronisation before each."""
     import gpucheck.plugin  # noqa: F401
 
     parent.wait_for_turn()
@@ -115,7 +115,7 @@ def _each(parent: Parent, distribution: str, us: Callable[[Callable[[], Any]], f
 
 
 class _Failures:
-    """A plugin that keeps what the first failing test says last."""
+    """pytest plugin that keeps the message of the first failing test."""
 
     def __init__(self) -> None:
         self.first = ""
@@ -131,7 +131,7 @@ def _pytest(folder: Path, test: str, plugin: str, *options: str) -> str:
     """Run one test file with one plugin, in this process.
 
     Returns:
-        What failed first; empty where all passed.
+        The first failure; empty if all passed.
     """
     (folder / "test_kernels.py").write_text(test)
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -145,10 +145,10 @@ def _pytest(folder: Path, test: str, plugin: str, *options: str) -> str:
 
 
 def _tell(parent: Parent, distribution: str, times_us: Mapping[str, float], failure: str = "") -> None:
-    """Say what was found; then fail where something is missing from it.
+    """Send the times; then raise the failure, if any.
 
     Raises:
-        RuntimeError: There is a failure.
+        RuntimeError: A test failed.
     """
     try:
         found = version(distribution)

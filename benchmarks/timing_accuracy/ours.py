@@ -1,6 +1,6 @@
-"""A fresh process in which the plugin times the kernels, as a session does, and then the truth is read.
+"""Time the kernels with the plugin in a fresh process, then read their true durations.
 
-Both on the same memory: where that lies moves a short kernel by more than any timer may be wrong.
+Both use the same memory, because its place changes the time of a short kernel by more than the allowed error.
 """
 
 from __future__ import annotations

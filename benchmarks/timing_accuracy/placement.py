@@ -1,6 +1,6 @@
-"""A fresh process that times short kernels on one piece of memory again and again, and on other pieces.
+"""Time short kernels in a fresh process, repeatedly on one piece of memory and on several pieces.
 
-What differs between pieces and not between repetitions is where memory lies.
+Differences between pieces beyond those between repetitions come from the placement of memory.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 REPETITIONS, PIECES = 3, 6
 BUDGET_S = 0.1
-"""CUPTI's blocks are all taken, whatever the budget."""
+"""CUPTI takes all its blocks with any budget."""
 APART_BYTES = 3 << 20
-"""Left unused between two pieces, so that the next begins elsewhere in its page."""
+"""Unused bytes between two pieces, so that the next begins at another place in its page."""
 
 
 def measure(parent: Parent) -> None:
-    """Time every kernel whose time is CUPTI's, in both conditions."""
+    """Time every kernel that is timed by CUPTI, in both conditions."""
     parent.wait_for_turn()
     torch.manual_seed(0)
     gpu = gpu_info()
@@ -57,7 +57,7 @@ def _elsewhere(timer: Timer, make: Callable[[], Callable[[], Any]], condition: s
     kept: list[object] = []
     times = []
     for _ in range(PIECES):
-        # Or the allocator would give the same piece again.
+        # Otherwise the allocator would return the same piece.
         torch.cuda.empty_cache()
         fn = make()
         times.append(_time_us(timer, fn, condition))

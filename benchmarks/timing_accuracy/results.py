@@ -1,4 +1,4 @@
-"""What a run of the benchmark has found, as its JSON file holds it."""
+"""Results of the benchmark, as in its JSON file."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ if TYPE_CHECKING:
 
 SCHEMA = 3
 Condition: TypeAlias = Literal["hot", "cold"]
-"""Caches as the call before left them, or L2 flushed before each call."""
+"""Caches as the previous call left them, or L2 flushed before each call."""
 
 
 class Ours(Record, frozen=True, kw_only=True):
-    """One kernel in one mode in one process, by `Timer.time`."""
+    """Time of one kernel in one mode in one process, by `Timer.time`."""
 
     time_us: float = 0.0
     figure: TimingFigure = "events"
     events_us: float = 0.0
     cupti_us: float = 0.0
     sm_clock_mhz: float = 0.0
-    """Median over the blocks; 0 where unknown."""
+    """Median over the blocks; 0 if unknown."""
     seconds: float = 0.0
-    """Wall-clock time that it took, warm-up included."""
+    """Wall-clock time of the measurement, with warm-up."""
     failure: str = ""
-    """Why there is no time."""
+    """Reason for a missing time."""
 
 
 class Truth(Record, frozen=True, kw_only=True):
-    """A kernel's own duration: CUPTI's activity records, read by torch.profiler."""
+    """True duration of a kernel, from CUPTI's activity records by torch.profiler."""
 
     hot_us: float
     cold_us: float
 
 
 class Process(Record, frozen=True, kw_only=True):
-    """What one fresh process has found, all on the same memory."""
+    """Results of one fresh process, all on the same memory."""
 
     ours: dict[str, dict[str, Ours]]
-    """By kernel and mode."""
+    """Times by kernel and mode."""
     truth: dict[str, Truth] = {}
-    """By kernel."""
+    """True durations by kernel."""
 
 
 class Placement(Record, frozen=True, kw_only=True):
-    """A kernel in one condition in one process."""
+    """Times of a kernel in one condition in one process."""
 
     same_us: tuple[float, ...]
-    """Timed again and again on the same memory."""
+    """Repetitions on the same memory."""
     other_us: tuple[float, ...]
-    """Timed on other memory each time."""
+    """Times on different memory."""
 
 
 class Results(Record, frozen=True, kw_only=True):
-    """All of a run."""
+    """Results of one run of the benchmark."""
 
     schema: int
     date: str
     """UTC, ISO 8601."""
     environment: Environment | None = None
-    """None where no child came so far as to look."""
+    """None if no child reported it."""
     max_sm_clock_mhz: int = 0
-    """0 where NVML does not tell."""
+    """0 if NVML does not report it."""
     tools: dict[str, str] = {}
     """Versions of the other tools."""
     processes: tuple[Process, ...] = ()
     placement: dict[str, dict[Condition, Placement]] = {}
-    """By kernel and condition."""
+    """Times by kernel and condition."""
     others: dict[str, dict[str, float]] = {}
-    """Microseconds a call by tool and kernel."""
+    """Microseconds a call, by tool and kernel."""
     failures: dict[str, str] = {}
-    """Children that failed, with what they said last; what they had measured by then is kept."""
+    """Children that failed, with their last line; their measurements are kept."""
     seconds: dict[str, float] = {}
     """Wall-clock time of each child."""
 

@@ -1,4 +1,4 @@
-"""Results as Markdown."""
+"""Format the results as Markdown."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from benchmarks.timing_accuracy.results import Condition, Ours, Results
 
 MOST_ERROR_PCT, MOST_ERROR_US = 2.0, 0.1
-"""An error is within the target if it is within either."""
+"""Target for an error, which may be within either."""
 CONDITIONS: tuple[Condition, ...] = ("hot", "cold")
 MOST_SPREAD_PCT = 0.3
-"""From the fastest to the slowest of the processes."""
+"""Target for the range from the fastest to the slowest process."""
 
 OTHERS: dict[str, tuple[Condition, str]] = {
     "do_bench_cudagraph": ("hot", "triton.testing.do_bench_cudagraph"),
@@ -28,59 +28,59 @@ OTHERS: dict[str, tuple[Condition, str]] = {
     "do_bench": ("cold", "triton.testing.do_bench"),
     "gpucheck": ("cold", "gpucheck"),
 }
-"""The condition that each other tool's time is meant for: whether it flushes the L2 between calls."""
+"""Condition of each other tool's time: `cold` if it flushes L2 between calls."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel in one condition."""
+    """Times of one kernel in one condition."""
 
     kernel: str
     truths_us: tuple[float, ...]
-    """The kernel's own duration in each process that has read it."""
+    """True duration in each process that read it."""
     pairs_us: tuple[tuple[float, float], ...]
-    """Ours and the kernel's own duration in each process that has both, on the same memory."""
+    """The plugin's time and the true duration in each process with both, on the same memory."""
     figures: tuple[str, ...]
     power_limited: bool
 
     @property
     def true_us(self) -> float:
-        """The true duration: the median over the processes."""
+        """Return the true duration: the median over the processes."""
         return median(self.truths_us)
 
     @property
     def times_us(self) -> tuple[float, ...]:
-        """Ours in each process."""
+        """Return the plugin's time in each process."""
         return tuple(time_us for time_us, _ in self.pairs_us)
 
     @property
     def time_us(self) -> float:
-        """Ours: the median over the processes."""
+        """Return the plugin's time: the median over the processes."""
         return median(self.times_us)
 
     @property
     def error_us(self) -> float:
-        """Ours less the true duration of the same process: the median over the processes."""
+        """Return the error within a process: the median over the processes."""
         return median(time_us - true_us for time_us, true_us in self.pairs_us)
 
     @property
     def error_pct(self) -> float:
-        """The same, of the true duration."""
+        """Return the error in % of the true duration."""
         return 100 * median(time_us / true_us - 1 for time_us, true_us in self.pairs_us)
 
     @property
     def spread_pct(self) -> float:
-        """From the fastest to the slowest process, of the median."""
+        """Return the range from the fastest to the slowest process, in % of the median."""
         return _spread_pct(self.times_us)
 
     @property
     def near(self) -> bool:
-        """Whether every single process is within the target."""
+        """Return True if every process is within the target."""
         return all(_near(time_us - true_us, true_us) for time_us, true_us in self.pairs_us)
 
     @property
     def median_near(self) -> bool:
-        """Whether the median over the processes is."""
+        """Return True if the median over the processes is within the target."""
         return _near(self.error_us, self.true_us)
 
 
@@ -89,7 +89,7 @@ def _near(error_us: float, true_us: float) -> bool:
 
 
 def rows(results: Results, condition: Condition) -> list[Row]:
-    """Kernels of which the true duration is known."""
+    """Return the kernels with a known true duration."""
     found = []
     for kernel in KERNELS:
         read = [
@@ -115,8 +115,8 @@ def rows(results: Results, condition: Condition) -> list[Row]:
 
 
 def ours_table(results: Results, condition: Condition) -> str:
-    """Ours beside the true duration."""
-    titles = ("kernel", "true µs", "its spread %", "ours µs", "error µs", "error %", "spread %", "by")
+    """Format the plugin's times and the true durations."""
+    titles = ("kernel", "true µs", "its spread %", "time µs", "error µs", "error %", "spread %", "source")
     lines = []
     for row in rows(results, condition):
         name = f"{row.kernel} (power-limited)" if row.power_limited else row.kernel
@@ -140,7 +140,7 @@ def ours_table(results: Results, condition: Condition) -> str:
 
 
 def placement_table(results: Results) -> str:
-    """How much a time differs on the same tensors and on others, in one process: standard deviations."""
+    """Format the standard deviations of times in one process, on the same tensors and on others."""
     titles = ["kernel"]
     for condition in CONDITIONS:
         titles += [f"{condition}, same tensors, SD %", f"{condition}, other tensors, SD %"]
@@ -153,46 +153,46 @@ def placement_table(results: Results) -> str:
 
 
 def others_table(results: Results) -> str:
-    """The other tools, and our queued mode, each beside the true duration of the condition it is for."""
+    """Format the errors of this plugin and of other tools, each for the condition that it is meant for."""
     titles = ["kernel"]
     columns: list[dict[str, str]] = []
     queued = {kernel: each.time_us for kernel in KERNELS for each in _of(results, kernel, "queued")}
-    for condition in ("hot", "cold"):
-        true = {row.kernel: row.true_us for row in rows(results, condition)}
-        titles.append(f"true {condition}")
-        columns.append({kernel: us(time_us) for kernel, time_us in true.items()})
+    for condition in CONDITIONS:
+        found = {row.kernel: row for row in rows(results, condition)}
+        titles += [f"{condition}, true µs", "this plugin"]
+        columns.append({kernel: us(row.true_us) for kernel, row in found.items()})
+        columns.append({kernel: _error(row.error_pct) for kernel, row in found.items() if row.times_us})
         tools = {
             name: results.others.get(name, {}) for name, (wanted, _) in OTHERS.items() if wanted == condition
         }
         if condition == "hot":
-            tools = {"ours, queued": queued, **tools}
+            tools = {"mode `queued`": queued, **tools}
         for name, times in tools.items():
-            if not times:
-                continue
-            titles.append(OTHERS[name][1] if name in OTHERS else name)
-            columns.append(
-                {
-                    kernel: f"{us(found)} ({_times(found, true[kernel])})"
-                    for kernel, found in times.items()
-                    if found and kernel in true
-                }
-            )
+            if times:
+                titles.append(OTHERS[name][1] if name in OTHERS else name)
+                columns.append(
+                    {
+                        kernel: _times(time_us, found[kernel].true_us)
+                        for kernel, time_us in times.items()
+                        if time_us and kernel in found
+                    }
+                )
     lines = [
-        (kernel, *(column.get(kernel, "—") for column in columns)) for kernel in KERNELS if kernel in true
+        (kernel, *(column.get(kernel, "—") for column in columns)) for kernel in KERNELS if kernel in found
     ]
     return table(titles, lines)
 
 
 def summary(results: Results) -> str:
-    """What it comes to, in one paragraph."""
+    """Summarise the benchmark in one paragraph."""
     parts = [f"{provenance(results.environment, results.date)}; {len(results.processes)} processes."]
     for condition in CONDITIONS:
         parts.extend(_counted(results, condition))
     parts.extend(_placed(results))
     limited = sorted({row.kernel for each in CONDITIONS for row in rows(results, each) if row.power_limited})
     if limited:
-        parts.append(f"At the power limit, where time is what the clock makes of it: {', '.join(limited)}.")
-    parts.extend(f"No figures of {name}: {why}." for name, why in sorted(results.failures.items()))
+        parts.append(f"At the power limit, not counted: {', '.join(limited)}.")
+    parts.extend(f"No times by {name}: {why}." for name, why in sorted(results.failures.items()))
     return " ".join(parts) + "\n"
 
 
@@ -207,7 +207,7 @@ def _counted(results: Results, condition: Condition) -> Iterator[str]:
         timed, key=lambda row: abs(row.error_us) / max(MOST_ERROR_PCT / 100 * row.true_us, MOST_ERROR_US)
     )
     yield (
-        f"{condition.capitalize()}, {near} of {len(free)} kernels that are not power-limited are within "
+        f"{condition.capitalize()}: {near} of {len(free)} kernels are within "
         f"max({MOST_ERROR_PCT:.0f} %, {MOST_ERROR_US} µs) of their true duration in every process, "
         f"{median_near} in the median; the worst is {worst.kernel} with {worst.error_us:+.2f} µs "
         f"({worst.error_pct:+.1f} %)."
@@ -217,8 +217,8 @@ def _counted(results: Results, condition: Condition) -> Iterator[str]:
         widest = max(spread, key=lambda row: row.spread_pct)
         steady = sum(row.spread_pct <= MOST_SPREAD_PCT for row in spread)
         yield (
-            f"From the fastest to the slowest process, {steady} of {len(spread)} differ by at most "
-            f"{MOST_SPREAD_PCT} %; the most is {widest.spread_pct:.2f} % ({widest.kernel})."
+            f"{steady} of {len(spread)} spread by at most {MOST_SPREAD_PCT} % over the processes; the widest "
+            f"spread is {widest.spread_pct:.2f} % ({widest.kernel})."
         )
 
 
@@ -232,9 +232,9 @@ def _placed(results: Results) -> Iterator[str]:
                 for side in zip(*((one.same_us, one.other_us) for one in found), strict=True)
             )
             yield (
-                f"In one process, {condition}, the standard deviation of short kernels is "
-                f"{min(same):.2f} to {max(same):.2f} % on the same tensors and "
-                f"{min(other):.2f} to {max(other):.2f} % over others."
+                f"Standard deviation of short kernels in one process, {condition}: "
+                f"{min(same):.2f} to {max(same):.2f} % on the same tensors, "
+                f"{min(other):.2f} to {max(other):.2f} % on others."
             )
 
 
@@ -258,4 +258,9 @@ def _spread(times_us: Sequence[float]) -> str:
 
 def _times(found_us: float, true_us: float) -> str:
     ratio = found_us / true_us
-    return f"{100 * (ratio - 1):+.0f} %" if ratio < 2 else f"{ratio:.1f}-fold"
+    return _error(100 * (ratio - 1)) if ratio < 2 else f"{ratio:.1f}-fold"
+
+
+def _error(percent: float) -> str:
+    # Zero has no sign.
+    return f"{round(percent, 1) + 0.0:+.1f} %"

@@ -1,7 +1,7 @@
-"""How long kernels really run, read independently of the plugin.
+"""Read the true durations of kernels independently of the plugin.
 
 torch.profiler has CUPTI's activity records: begin and end of each kernel on the GPU. It stays attached to
-CUPTI, which slows down graphs, so nothing is timed in its process after it.
+CUPTI, which slows graphs, so it runs last in its process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 WARM_UP_S = 0.5
 WINDOW_US = 20_000
 LEAST_CALLS, MOST_CALLS = 60, 300
-"""With their flushes they fit into the queue of launches, of about a thousand."""
+"""Limits on the number of calls; with their flushes they fit into the queue of about a thousand launches."""
 QUEUE_CYCLES = 20_000_000
-"""About 10 ms, while the host queues the calls: they run back to back."""
+"""About 10 ms, during which the host queues the calls, so that they run back to back."""
 
 
 def durations(calls: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Truth]]:
-    """The duration of every kernel, hot and cold."""
+    """Yield the duration of every kernel, hot and cold."""
     from scipy.stats import trim_mean
 
     l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
@@ -57,7 +57,7 @@ def warm_up(fn: Callable[[], Any]) -> None:
 
 
 def roughly_us(fn: Callable[[], Any]) -> float:
-    """Microseconds a call by the host's clock, launch included."""
+    """Return microseconds a call by the host's clock, with the launch."""
     begin = time.perf_counter()
     for _ in range(20):
         fn()
@@ -66,7 +66,7 @@ def roughly_us(fn: Callable[[], Any]) -> float:
 
 
 def profiled(fn: Callable[[], Any], before: Callable[[], Any], calls: int) -> list[tuple[str, float]]:
-    """Name and microseconds of all that runs on the GPU, in order of start."""
+    """Return name and microseconds of each activity on the GPU, in order of start."""
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         torch.cuda._sleep(QUEUE_CYCLES)  # type: ignore[no-untyped-call]
         for _ in range(calls):
@@ -79,10 +79,10 @@ def profiled(fn: Callable[[], Any], before: Callable[[], Any], calls: int) -> li
 
 
 def by_call(records: Sequence[tuple[str, float]], calls: int) -> list[float]:
-    """Microseconds of the kernels of each call together.
+    """Return the microseconds of each call's kernels together.
 
     Raises:
-        ValueError: The calls did not all launch the same.
+        ValueError: The number of kernels differs between the calls.
     """
     kernels, rest = divmod(len(records), calls)
     if not kernels or rest:

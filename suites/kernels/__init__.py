@@ -1,1 +1,1 @@
-"""The kernels that the suites test. Nothing is compiled before it is called on a GPU."""
+"""Kernels of the suites, compiled at their first call on a GPU."""

@@ -1,8 +1,7 @@
-"""Matrix product of 8-bit and 4-bit floats with a scale for every few of them along K, in Triton.
+"""Matrix product of 8-bit and 4-bit floats with scales along K, in Triton.
 
-Tensor cores know such formats from compute capability 10.0 on. For older ones Triton converts the elements
-with their scales to bfloat16 and multiplies these: the matrices are small in memory, and the work is that of
-bfloat16.
+Tensor cores know such formats from compute capability 10.0 on. For older ones Triton converts elements and
+scales to bfloat16 and multiplies these: the matrices are small in memory, but the work is that of bfloat16.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from suites.kernels.microscaling import Format
 
 TILES = (Tile(128, 128, 128, num_warps=8, num_stages=3), Tile(128, 256, 128, num_warps=8, num_stages=3))
-"""The two of the note that this comes from have 128 and 256 columns; `depth` counts elements, not bytes."""
+"""Tiles of 128 and 256 columns; `depth` counts elements, not bytes."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -43,19 +42,19 @@ def block_scaled_kernel(  # type: ignore[no-untyped-def]
     PER_BYTE: tl.constexpr,
     PER_SCALE: tl.constexpr,
 ):
-    """One program computes one tile of C; B comes as N x K."""
+    """Compute one tile of C in each program; B is N x K."""
     tile_m, tile_n = tile_at(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     groups = tl.arange(0, BLOCK_K // PER_SCALE)
-    # Rows and columns outside wrap around instead of being masked: what they yield is not stored.
+    # Rows and columns outside wrap around instead of being masked; their results are not stored.
     a_scales_ptrs = a_scales_ptr + (rows % M)[:, None] * (K // PER_SCALE) + groups[None, :]
     b_scales_ptrs = b_scales_ptr + (columns % N)[:, None] * (K // PER_SCALE) + groups[None, :]
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for done in range(0, K, BLOCK_K):
         a = a_descriptor.load([tile_m * BLOCK_M, done // PER_BYTE])
         b = b_descriptor.load([tile_n * BLOCK_N, done // PER_BYTE])
-        # Past the end of K the elements are zeros, and no scale is read that is not one.
+        # Past the end of K the elements are zeros, and no scale is read.
         inside = groups[None, :] < (K - done) // PER_SCALE
         a_scales = tl.load(a_scales_ptrs, mask=inside, other=0.0)
         b_scales = tl.load(b_scales_ptrs, mask=inside, other=0.0)
@@ -83,8 +82,8 @@ def matmul_block_scaled(
         b: N rows of elements, each a column of the right matrix.
         a_scales: M rows of scales.
         b_scales: N rows of scales.
-        form: How all four are stored.
-        tile: What a block computes; its depth is a multiple of `form.per_scale`.
+        form: Format of all four.
+        tile: Tile of a block; its depth is a multiple of `form.per_scale`.
     """
     c = torch.empty((a.shape[0], b.shape[0]), device=a.device, dtype=torch.float16)
     grid = (triton.cdiv(c.shape[0], tile.rows) * triton.cdiv(c.shape[1], tile.columns),)
@@ -106,7 +105,7 @@ def arguments(
     form: Format,
     tile: Tile,
 ) -> tuple[object, ...]:
-    """What the kernel takes, without the constexprs."""
+    """Return the arguments of the kernel, without the constexprs."""
     depth = tile.depth // form.per_byte
     return (
         TensorDescriptor.from_tensor(a, [tile.rows, depth]),
@@ -121,7 +120,7 @@ def arguments(
 
 
 def constants(form: Format, tile: Tile) -> dict[str, int | str]:
-    """The constexprs of the kernel."""
+    """Return the constexprs of the kernel."""
     return {
         "BLOCK_M": tile.rows,
         "BLOCK_N": tile.columns,

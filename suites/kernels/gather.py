@@ -1,4 +1,4 @@
-"""Rows of a table, chosen by their numbers: short ones, as of an embedding, anywhere in memory."""
+"""Gather short rows of a table by their numbers, as in an embedding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 BLOCK_ELEMENTS = 4096
-"""Elements of a program: with 4 warps four loads of 16 bytes a thread are under way, of 2-byte elements."""
+"""Elements of a program: with 4 warps four loads of 16 bytes a thread in flight, for 2-byte elements."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -21,7 +21,7 @@ def gather_kernel(  # type: ignore[no-untyped-def]
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
 ):
-    """One program gathers BLOCK_ROWS rows."""
+    """Gather BLOCK_ROWS rows in each program."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     column = tl.arange(0, BLOCK_COLUMNS)
     number = tl.load(numbers_ptr + row, mask=row < rows, other=0)
@@ -31,7 +31,7 @@ def gather_kernel(  # type: ignore[no-untyped-def]
 
 
 def block_of(columns: int) -> tuple[int, int]:
-    """Rows and columns of a program."""
+    """Return rows and columns of a program."""
     block_columns = triton.next_power_of_2(columns)
     return max(1, BLOCK_ELEMENTS // block_columns), block_columns
 
@@ -41,7 +41,7 @@ def gather_triton(table: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
 
     Args:
         table: Matrix whose rows are contiguous.
-        numbers: int64, of the rows of the table that become the rows of the result.
+        numbers: Numbers of the rows to gather, int64.
     """
     rows, columns = numbers.numel(), table.shape[1]
     output = torch.empty((rows, columns), device=table.device, dtype=table.dtype)

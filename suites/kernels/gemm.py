@@ -9,12 +9,12 @@ import triton
 import triton.language as tl
 
 GROUP_ROWS = 8
-"""Rows of tiles that are computed together, so that they share columns of B in L2."""
+"""Rows of tiles computed together, so that they share columns of B in L2."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block computes: `rows` x `columns` of the product, `depth` of the inner dimension at a time."""
+    """Tile of a block: `rows` x `columns` of the product, in steps of `depth` along the inner dimension."""
 
     rows: int
     columns: int
@@ -23,7 +23,7 @@ class Tile:
     num_stages: int
 
     def __str__(self) -> str:
-        """`128x256x64`."""
+        """Return `128x256x64`."""
         return f"{self.rows}x{self.columns}x{self.depth}"
 
 
@@ -49,7 +49,7 @@ def matmul_kernel(  # type: ignore[no-untyped-def]
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    """One program computes one tile of C, in groups of GROUP_M rows of tiles."""
+    """Compute one tile of C in each program, in groups of GROUP_M rows of tiles."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     per_group = GROUP_M * tiles_n
     first_m = tl.program_id(0) // per_group * GROUP_M
@@ -60,7 +60,7 @@ def matmul_kernel(  # type: ignore[no-untyped-def]
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
-    # Rows and columns outside wrap around instead of being masked: what they yield is not stored.
+    # Rows and columns outside wrap around instead of being masked; their results are not stored.
     a_ptrs = a_ptr + (rows % M)[:, None] * stride_am + inner[None, :] * stride_ak
     b_ptrs = b_ptr + inner[:, None] * stride_bk + (columns % N)[None, :] * stride_bn
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)

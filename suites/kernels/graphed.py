@@ -1,4 +1,4 @@
-"""A callable as one CUDA graph: its kernels are launched together, for the price of a launch or so."""
+"""Callable as one CUDA graph: its kernels are launched together, for about the cost of one launch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Graphed:
-    """Captures what a callable launches at the first call, and replays that at each later one.
+    """Graph that captures a callable's launches at the first call and replays them at each call.
 
-    The outputs are the same tensors each time, and the arguments have to be too. Nothing is captured before
-    the first call, so that there need be no GPU to make one of these.
+    Outputs are the same tensors each time, and arguments must be too. Creating an instance needs no GPU,
+    because nothing is captured before the first call.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -28,7 +28,7 @@ class Graphed:
             # A graph cannot be replayed while another is captured.
             return self._fn(*args)
         if self._graph is None:
-            # What is compiled or allocated once must not happen inside.
+            # One-time compilation and allocation must happen before the capture.
             self._fn(*args)
             torch.cuda.synchronize()
             self._graph = torch.cuda.CUDAGraph()

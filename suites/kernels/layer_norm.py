@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 EPSILON = 1e-5
-"""As torch's default."""
+"""Default of torch."""
 NUM_WARPS = 8
 
 
@@ -23,13 +23,13 @@ def layer_norm_kernel(  # type: ignore[no-untyped-def]
     epsilon,
     BLOCK: tl.constexpr,
 ):
-    """One program does one row, in float32."""
+    """Normalise one row in each program, in float32."""
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.arange(0, BLOCK)
     inside = offsets < columns
     values = tl.load(input_ptr + row * input_row_stride + offsets, mask=inside, other=0.0).to(tl.float32)
     mean = tl.sum(values, axis=0) / columns
-    # The second pass is over registers, and does not cancel as the mean of squares would.
+    # A second pass over registers avoids the cancellation of a mean of squares.
     centred = tl.where(inside, values - mean, 0.0)
     variance = tl.sum(centred * centred, axis=0) / columns
     weight = tl.load(weight_ptr + offsets, mask=inside, other=0.0).to(tl.float32)

@@ -1,7 +1,7 @@
-"""Matrices of 8-bit and 4-bit floats with a scale for every few of them: how they are stored, what they mean.
+"""Storage and values of matrices of 8-bit and 4-bit floats with scales.
 
-mxfp8 (E4M3) and mxfp4 (E2M1, two in a byte) have a power of two (E8M0) for every 32 elements, as the OCP
-Microscaling Formats specification 1.0 says. NVIDIA's nvfp4 has E2M1 too, with a scale in E4M3 for every 16.
+mxfp8 (E4M3) and mxfp4 (E2M1, two in a byte) have a power of two (E8M0) for every 32 elements, by the OCP
+Microscaling Formats specification 1.0. NVIDIA's nvfp4 has E2M1 too, with a scale in E4M3 for every 16.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from dataclasses import dataclass
 import torch
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""Values of the codes without the sign, which is the fourth bit."""
+"""Values of the codes without the sign, the fourth bit."""
 E8M0_BIAS = 127
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a matrix is stored: rows of bytes of elements, and beside them rows of scales."""
+    """Storage of a matrix: rows of bytes of elements, and separate rows of scales."""
 
     name: str
     elements: str
     """`e4m3` or `e2m1`, as `tl.dot_scaled` calls them."""
     per_byte: int
-    """Elements, the first of them in the lower bits."""
+    """Elements in a byte, the first in the lower bits."""
     per_scale: int
-    """Elements that share one scale."""
+    """Number of elements that share a scale."""
     scales: torch.dtype
-    """Of the scales; bytes are exponents."""
+    """Type of the scales; bytes are exponents."""
     mean_square: float
-    """Of the elements that `random_matrix` makes."""
+    """Mean square of the elements by `random_matrix`."""
 
     def __str__(self) -> str:
-        """`mxfp8`."""
+        """Return `mxfp8`."""
         return self.name
 
 
@@ -43,7 +43,7 @@ NVFP4 = Format("nvfp4", "e2m1", 2, 16, torch.float8_e4m3fn, mean_square=E2M1_MEA
 
 
 def random_matrix(form: Format, rows: int, k: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Elements (normally distributed in mxfp8, every code as often in the others) and scales of 1/8 to 1."""
+    """Return elements (normally distributed for mxfp8, else uniform over codes) and scales of 1/8 to 1."""
     if form.elements == "e4m3":
         elements = torch.randn(rows, k, device=device).to(torch.float8_e4m3fn).view(torch.uint8)
     else:
@@ -57,7 +57,7 @@ def random_matrix(form: Format, rows: int, k: int, device: torch.device) -> tupl
 
 
 def dequantise(elements: torch.Tensor, scales: torch.Tensor, form: Format) -> torch.Tensor:
-    """What the bytes mean, in float64: every value is exact."""
+    """Decode the bytes to float64; every value is exact."""
     if form.elements == "e4m3":
         values = elements.view(torch.float8_e4m3fn).double()
     else:
@@ -71,5 +71,5 @@ def dequantise(elements: torch.Tensor, scales: torch.Tensor, form: Format) -> to
 def exact_block_scaled(
     a: torch.Tensor, b: torch.Tensor, a_scales: torch.Tensor, b_scales: torch.Tensor, form: Format, *_: object
 ) -> torch.Tensor:
-    """The product of a matrix of M rows and one of N rows, in float64."""
+    """Return the product of a matrix of M rows and one of N rows, in float64."""
     return dequantise(a, a_scales, form) @ dequantise(b, b_scales, form).T

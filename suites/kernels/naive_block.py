@@ -1,4 +1,4 @@
-"""An encoder block written down formula by formula: a launch for each, and three for each head."""
+"""Encoder block written formula by formula: a launch for each, and three for each head."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def naive_block(block: EncoderBlock, x: torch.Tensor) -> torch.Tensor:
-    """What `block(x)` computes, with a product for each head, separate biases and a softmax by parts.
+    """Compute `block(x)` with a product for each head, separate biases and a softmax in parts.
 
     Args:
         block: The weights.
@@ -33,12 +33,12 @@ def naive_block(block: EncoderBlock, x: torch.Tensor) -> torch.Tensor:
 
 
 def heads_one_by_one(block: EncoderBlock, part: int, rows: torch.Tensor) -> torch.Tensor:
-    """The queries (part 0), keys (1) or values (2) of each head: a small product and a sum for each.
+    """Return queries (part 0), keys (1) or values (2) of each head, by a small product and a sum for each.
 
     Args:
         block: The weights.
-        part: Which of the three.
-        rows: Tokens behind the norm (rows x width).
+        part: Number of the part.
+        rows: Tokens after the norm (rows x width).
 
     Returns:
         Heads x rows x columns of a head.
@@ -49,7 +49,7 @@ def heads_one_by_one(block: EncoderBlock, part: int, rows: torch.Tensor) -> torc
 
 
 def attention_by_parts(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Attention (each: heads x tokens x columns), all scores written to memory between its steps."""
+    """Compute attention (heads x tokens x columns), with all scores in memory between the steps."""
     scores = torch.bmm(query, key.transpose(1, 2)) / sqrt(HEAD)
     powers = torch.exp(scores - scores.amax(-1, keepdim=True))
     return torch.bmm(powers / powers.sum(-1, keepdim=True), value)

@@ -1,8 +1,8 @@
-"""Matrix products by as many programs as there are SMs, each of which computes tile after tile.
+"""Matrix products with a program for each SM, which computes tile after tile.
 
-What a program costs to start is paid once, and the loads for a tile begin before the last one is stored; both
-matter most where K is small. The second kernel has TMA copy its tiles, from compute capability 9.0 on; for
-older ones Triton makes plain loads of it.
+Programs start once, and the loads for a tile begin before the last one is stored; both matter most for small
+K. The second kernel copies its tiles by TMA from compute capability 9.0 on; for older ones Triton makes plain
+loads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def tile_at(number, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Row and column of a tile, counted in groups of GROUP_M rows of tiles."""
+    """Return row and column of a tile, counted in groups of GROUP_M rows of tiles."""
     per_group = GROUP_M * tl.cdiv(N, BLOCK_N)
     first_m = number // per_group * GROUP_M
     group_rows = min(tl.cdiv(M, BLOCK_M) - first_m, GROUP_M)
@@ -49,15 +49,16 @@ def persistent_kernel(  # type: ignore[no-untyped-def]
     GROUP_M: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
-    """Each program computes every PROGRAMS-th tile of C."""
+    """Compute every PROGRAMS-th tile of C in each program."""
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
-    # Both loops as one, so that the loads for a tile begin before the last one is stored.
+    # One loop of tiles and steps, so that the loads for a tile begin before the last one is stored.
     for number in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
         tile_m, tile_n = tile_at(number, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
         columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-        # Rows and columns outside wrap around instead of being masked: what they yield is not stored.
+        # Rows and columns outside wrap around instead of being masked; their results are not stored.
+        # Pointers are incremented: if computed in each step, Triton 3.6 and 3.9 keep fewer loads in flight.
         a_ptrs = a_ptr + (rows % M)[:, None] * stride_am + inner[None, :] * stride_ak
         b_ptrs = b_ptr + inner[:, None] * stride_bk + (columns % N)[None, :] * stride_bn
         accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -87,9 +88,9 @@ def persistent_tma_kernel(  # type: ignore[no-untyped-def]
     PROGRAMS: tl.constexpr,
     SPECIALISE: tl.constexpr,
 ):
-    """As `persistent_kernel`; what lies outside a matrix TMA reads as zeros and does not write.
+    """Compute like `persistent_kernel`; outside a matrix TMA reads zeros and writes nothing.
 
-    With SPECIALISE some warps of a program copy and others multiply, where the compiler can do so.
+    With SPECIALISE some warps of a program copy and others multiply, if the compiler supports it.
     """
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     for number in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True, warp_specialize=SPECIALISE):
@@ -108,10 +109,10 @@ def matmul_persistent(
     """Multiply two matrices (M x K, K x N) of any strides.
 
     Args:
-        a: The left one.
-        b: The right one.
-        tile: What a program computes at a time.
-        programs: How many there are at most; by default as many as the GPU has SMs.
+        a: Left matrix.
+        b: Right matrix.
+        tile: Tile of a program.
+        programs: Largest number of programs; by default the number of SMs.
     """
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty((m, n), device=a.device, dtype=a.dtype)
@@ -140,15 +141,15 @@ def matmul_persistent(
 def matmul_tma(
     a: torch.Tensor, b: torch.Tensor, tile: Tile, *, specialise: bool = False, programs: int | None = None
 ) -> torch.Tensor:
-    """As `matmul_persistent`, of matrices whose rows are contiguous and begin at multiples of 16 bytes.
+    """Multiply matrices whose rows are contiguous and begin at multiples of 16 bytes.
 
     Args:
-        a: The left one.
-        b: The right one.
-        tile: What a program computes at a time.
-        specialise: Whether some warps copy while others multiply, which Triton can do from compute capability
-            10.0 on, and leaves out on 9.0.
-        programs: How many there are at most; by default as many as the GPU has SMs.
+        a: Left matrix.
+        b: Right matrix.
+        tile: Tile of a program.
+        specialise: Have some warps copy while others multiply, from compute capability 10.0 on; Triton
+            ignores it on 9.0.
+        programs: Largest number of programs; by default the number of SMs.
     """
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty((m, n), device=a.device, dtype=a.dtype)
@@ -171,7 +172,7 @@ def matmul_tma(
 
 
 def programs_for(a: torch.Tensor, b: torch.Tensor, tile: Tile, programs: int | None) -> int:
-    """One for each tile, and no more than `programs` or, without it, than there are SMs."""
+    """Return one program for each tile, up to `programs` or else the number of SMs."""
     if programs is None:
         programs = torch.cuda.get_device_properties(a.device).multi_processor_count
     tiles: int = triton.cdiv(a.shape[0], tile.rows) * triton.cdiv(b.shape[1], tile.columns)
@@ -179,6 +180,6 @@ def programs_for(a: torch.Tensor, b: torch.Tensor, tile: Tile, programs: int | N
 
 
 def descriptors(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tile: Tile) -> list[TensorDescriptor]:
-    """Where TMA finds the matrices, and what it copies of each at once."""
+    """Return the TMA descriptors of the matrices and their blocks."""
     blocks = ([tile.rows, tile.depth], [tile.depth, tile.columns], [tile.rows, tile.columns])
     return [TensorDescriptor.from_tensor(one, block) for one, block in zip((a, b, c), blocks, strict=True)]

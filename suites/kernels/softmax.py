@@ -11,7 +11,7 @@ NUM_WARPS = 8
 
 @triton.jit  # type: ignore[untyped-decorator]
 def softmax_kernel(output_ptr, input_ptr, output_row_stride, input_row_stride, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One program does one row, in float32."""
+    """Compute one row in each program, in float32."""
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.arange(0, BLOCK)
     inside = offsets < columns
@@ -25,7 +25,7 @@ def softmax_kernel(output_ptr, input_ptr, output_row_stride, input_row_stride, c
 
 
 def softmax_triton(x: torch.Tensor) -> torch.Tensor:
-    """Softmax of each row of a matrix whose rows are contiguous and fit into a block's registers."""
+    """Compute the softmax of each row; rows are contiguous and fit into the registers of a block."""
     rows, columns = x.shape
     output = torch.empty_like(x)
     softmax_kernel[(rows,)](

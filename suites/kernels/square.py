@@ -1,4 +1,4 @@
-"""The square of a matrix in torch.compile, Triton and CUDA C++."""
+"""Square of a matrix in torch.compile, Triton and CUDA C++."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ torch::Tensor square_matrix(const torch::Tensor& input) {
   return output;
 }
 """
-"""Launches on torch's current stream: on any other, a CUDA graph would not capture it."""
+"""Source that launches on torch's current stream, since a CUDA graph would not capture another stream."""
 
 FIXED_BLOCK = 1024
-"""Two loads of 16 bytes a thread."""
+"""Block size with two loads of 16 bytes a thread."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def square_kernel(output_ptr, input_ptr, output_row_stride, input_row_stride, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One program squares one row."""
+    """Square one row in each program."""
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.arange(0, BLOCK)
     inside = offsets < columns
@@ -67,7 +67,7 @@ def square_blocks_kernel(  # type: ignore[no-untyped-def]
     columns,
     BLOCK: tl.constexpr,
 ):
-    """One program squares BLOCK columns of one row."""
+    """Square BLOCK columns of one row in each program."""
     blocks = tl.cdiv(columns, BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64)
     offsets = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -77,7 +77,7 @@ def square_blocks_kernel(  # type: ignore[no-untyped-def]
 
 
 def block_of(columns: int) -> tuple[int, int]:
-    """Block size and number of warps for a row: the next power of two, and at least 4 warps."""
+    """Return block size and number of warps for a row: the next power of two, and at least 4 warps."""
     block = triton.next_power_of_2(columns)
     return block, 4 if block < 2048 else 8 if block < 4096 else 16
 
@@ -94,7 +94,7 @@ def square_triton(x: torch.Tensor) -> torch.Tensor:
 
 
 def square_fixed_block(x: torch.Tensor) -> torch.Tensor:
-    """Square a matrix whose rows are contiguous, as many programs a row as it has blocks of FIXED_BLOCK."""
+    """Square a matrix whose rows are contiguous, with a program for each block of FIXED_BLOCK in a row."""
     rows, columns = x.shape
     output = torch.empty_like(x)
     square_blocks_kernel[(rows * triton.cdiv(columns, FIXED_BLOCK),)](
@@ -104,7 +104,7 @@ def square_fixed_block(x: torch.Tensor) -> torch.Tensor:
 
 
 def square_compiled(x: torch.Tensor) -> torch.Tensor:
-    """Square what torch.compile generates a kernel for, one for each shape."""
+    """Square a matrix by torch.compile, with a kernel for each shape."""
     return _compiled_square()(x)
 
 
@@ -116,9 +116,9 @@ def square_cuda(x: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _compiled_square() -> Callable[[torch.Tensor], torch.Tensor]:
-    # Without dynamic=False the kernel would depend on which shapes were compiled before. With autotuning it
-    # would be another one from process to process: on an H200 two block sizes are nearly as fast when they
-    # are tried, and one takes 25 % longer afterwards.
+    # Without dynamic=False the kernel would depend on the shapes compiled before. With autotuning it would
+    # differ between processes: on an H200 two block sizes are nearly as fast when tried, but one takes 25 %
+    # longer afterwards.
     return torch.compile(torch.square, dynamic=False, options={"triton.autotune_pointwise": False})
 
 
@@ -126,7 +126,7 @@ def _compiled_square() -> Callable[[torch.Tensor], torch.Tensor]:
 def _extension() -> Any:
     from torch.utils.cpp_extension import load_inline
 
-    # With the architecture given, TORCH_CUDA_ARCH_LIST (often a dozen of them in containers) is not compiled.
+    # An explicit architecture avoids TORCH_CUDA_ARCH_LIST, often a dozen of them in containers.
     major, minor = torch.cuda.get_device_capability()
     return load_inline(  # type: ignore[no-untyped-call]
         name="gpuperf_square_matrix",

@@ -1,9 +1,9 @@
-"""Matrix product of few tiles and a long inner dimension: every SM multiplies an equal share of all of it.
+"""Matrix product of few tiles and a long inner dimension: every SM multiplies an equal share.
 
-A product that has fewer tiles than the GPU has SMs leaves SMs idle when each tile is computed in one place.
-Here the steps along K of all tiles are one row of work, which is cut into equal shares whatever tile they
-belong to (stream-K, https://arxiv.org/abs/2301.03598). A second kernel adds the parts of each tile, always in
-the same order, so that the result is the same every time, as it would not be with atomics.
+A product with fewer tiles than SMs leaves SMs idle if one program computes each tile. Here the steps along K
+of all tiles form one row of work, which is cut into equal shares across tiles (stream-K,
+https://arxiv.org/abs/2301.03598). A second kernel adds the parts of each tile in a fixed order, so that
+results repeat exactly, unlike with atomics.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from suites.kernels.gemm import Tile
 
 ROWS_SUMMED = 16
-"""Rows of a tile that one program of the second kernel adds up: few, because there are few tiles."""
+"""Rows of a tile that a program of the second kernel adds: few, because there are few tiles."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -39,7 +39,7 @@ def stream_k_kernel(  # type: ignore[no-untyped-def]
     BLOCK_K: tl.constexpr,
     SLOTS: tl.constexpr,
 ):
-    """Each program computes `share` steps, and leaves a part for every tile they are of, SLOTS at most."""
+    """Compute `share` steps in each program and store a part for each of their tiles, at most SLOTS."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     steps = tl.cdiv(K, BLOCK_K)
     begin = tl.program_id(0) * share
@@ -51,7 +51,7 @@ def stream_k_kernel(  # type: ignore[no-untyped-def]
         columns = tile % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
         first = max(begin - tile * steps, 0) * BLOCK_K
         end_of_part = min((end - tile * steps) * BLOCK_K, K)
-        # Rows and columns outside wrap around instead of being masked: what they yield is not stored.
+        # Rows and columns outside wrap around instead of being masked; their results are not stored.
         a_ptrs = a_ptr + (rows % M)[:, None] * stride_am + (first + inner)[None, :] * stride_ak
         b_ptrs = b_ptr + (first + inner)[:, None] * stride_bk + (columns % N)[None, :] * stride_bn
         accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -81,7 +81,7 @@ def sum_parts_kernel(  # type: ignore[no-untyped-def]
     SLOTS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """One program adds ROWS rows of all parts of one tile."""
+    """Add ROWS rows of all parts of one tile in each program."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     steps = tl.cdiv(K, BLOCK_K)
     tile = tl.program_id(0)
@@ -104,10 +104,10 @@ def matmul_stream_k(
     """Multiply two matrices (M x K, K x N) of any strides.
 
     Args:
-        a: The left one.
-        b: The right one.
-        tile: What a program computes at a time.
-        programs: How many share the work; by default as many as the GPU has SMs.
+        a: Left matrix.
+        b: Right matrix.
+        tile: Tile of a program.
+        programs: Number of programs that share the work; by default the number of SMs.
     """
     (m, k), n = a.shape, b.shape[1]
     tiles, steps = triton.cdiv(m, tile.rows) * triton.cdiv(n, tile.columns), triton.cdiv(k, tile.depth)
@@ -140,5 +140,5 @@ def matmul_stream_k(
 
 
 def slots_of(share: int, steps: int) -> int:
-    """How many tiles of `steps` steps a share can touch, wherever it begins."""
+    """Return the largest number of tiles of `steps` steps that a share can touch."""
     return (share + steps - 2) // steps + 1

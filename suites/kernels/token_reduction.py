@@ -1,8 +1,8 @@
-"""A vision transformer that drops the tokens its class token looks at least: fewer operations, more launches.
+"""Vision transformer that drops tokens with little attention: fewer operations, more launches.
 
-The tokens are chosen as in EViT (Liang et al., 2022, "Not All Patches are What You Need"), which drops them
-between the attention and the perceptron of some blocks, by the attention that the class token pays them in
-the mean over the heads. The tokens that are dropped are not merged into one here.
+Tokens are chosen as in EViT (Liang et al., 2022, "Not All Patches are What You Need"): between the attention
+and the perceptron of some blocks, by the class token's attention, averaged over the heads. Dropped tokens
+are not merged into one here.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from suites.kernels.encoder import HEAD, EncoderBlock, norm
 
 PATCH = 16
 WIDTH, DEPTH = 768, 12
-"""ViT-B/16's."""
+"""Size of ViT-B/16."""
 REDUCING = (3, 6, 9)
 """Blocks that drop tokens, counted from 0."""
 KEPT = 0.5
-"""Share of the tokens beside the class token that each of them keeps."""
+"""Share of the tokens, without the class token, that each of these blocks keeps."""
 
 Choice: TypeAlias = tuple[torch.Tensor, torch.Tensor]
-"""The attention paid to the tokens that are kept (batch x kept, float32), the most first, and their places
-among the tokens beside the class token."""
+"""Attention of the kept tokens (batch x kept, float32), largest first, and their places among the tokens
+after the class token."""
 
 
 def tokens_of(size: int) -> int:
-    """Patches of a square image of `size` pixels a side, and the class token."""
+    """Return the number of patches of a square image of `size` pixels a side, plus the class token."""
     return (size // PATCH) ** 2 + 1
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """A stack of blocks, some of which drop tokens."""
+    """Stack of blocks, some of which drop tokens."""
 
     blocks: tuple[EncoderBlock, ...]
     reducing: tuple[int, ...] = ()
@@ -49,11 +49,11 @@ class Encoder:
         width: int = WIDTH,
         depth: int = DEPTH,
     ) -> Encoder:
-        """A stack with random weights on a device, which may be `meta`."""
+        """Create a stack with random weights on a device, such as `meta`."""
         return cls(tuple(EncoderBlock.random(width, device, dtype) for _ in range(depth)), reducing)
 
     def to(self, dtype: torch.dtype) -> Encoder:
-        """The same numbers in another type."""
+        """Convert to another type."""
         return replace(self, blocks=tuple(block.to(dtype) for block in self.blocks))
 
     def __call__(
@@ -63,10 +63,10 @@ class Encoder:
 
         Args:
             x: The tokens.
-            places: Tokens to keep in place of those that are looked at most, for each block that drops some.
+            places: Tokens to keep instead of those with most attention, for each block that drops some.
 
         Returns:
-            The tokens that are left, and what was chosen in each block that drops some.
+            The remaining tokens, and the choice of each block that drops some.
         """
         choices: list[Choice] = []
         for index, block in enumerate(self.blocks):
@@ -78,13 +78,13 @@ class Encoder:
         return norm(x), tuple(choices)
 
     def flops(self, batch: int, tokens: int) -> int:
-        """Operations of the products of one call."""
+        """Return the operations of the products of one call."""
         total = 0
         for index, block in enumerate(self.blocks):
             total += block.flops(batch, tokens)
             if index in self.reducing:
                 dropped = tokens - 1 - kept_of(tokens)
-                # The perceptron has no part in those that are dropped, and they are chosen by a product.
+                # The perceptron skips dropped tokens, and choosing them takes a product.
                 total += batch * (2 * tokens * block.width - 4 * block.up.weight.numel() * dropped)
                 tokens -= dropped
         return total
@@ -93,15 +93,15 @@ class Encoder:
 def reducing_block(
     block: EncoderBlock, x: torch.Tensor, places: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, Choice]:
-    """An encoder block that drops tokens in its middle.
+    """Apply an encoder block that drops tokens in its middle.
 
     Args:
         block: The weights.
         x: Tokens (batch x tokens x width), the class token first.
-        places: The tokens to keep, in place of those that are looked at most.
+        places: Tokens to keep instead of those with most attention.
 
     Returns:
-        The tokens that are left, and what was chosen.
+        The remaining tokens, and the choice.
     """
     query, key, value = block.heads_of(x)
     x = block.attend(x, query, key, value)
@@ -110,22 +110,22 @@ def reducing_block(
 
 
 def attention_paid(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """Attention that the class token pays each other token (batch x tokens - 1), mean over the heads.
+    """Return the class token's attention to each other token (batch x tokens - 1), averaged over the heads.
 
-    Attention in one kernel does not give it away, so this is computed a second time.
+    Attention in one kernel does not return it, so it is computed again.
     """
     scores = query[:, :, :1] @ key.transpose(2, 3) / sqrt(HEAD)
-    # In half precision many tokens would share a value, and which of them is kept would be chance.
+    # In half precision many tokens would share a value, and chance would choose among them.
     wide = torch.promote_types(scores.dtype, torch.float32)
     return scores.softmax(-1, dtype=wide).mean(1)[:, 0, 1:]
 
 
 def keep(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """The class token and the others at `places` (batch x kept), in this order."""
+    """Return the class token, then the tokens at `places` (batch x kept)."""
     chosen = x[:, 1:].gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
     return torch.cat((x[:, :1], chosen), 1)
 
 
 def kept_of(tokens: int) -> int:
-    """How many are kept of the tokens beside the class token."""
+    """Return the number of tokens kept, without the class token."""
     return ceil(KEPT * (tokens - 1))

@@ -1,7 +1,7 @@
-"""The k largest elements of each row of a matrix and where they are, by a bitonic top-k in registers.
+"""The k largest elements of each row of a matrix and their columns, by a bitonic top-k in registers.
 
 The network is that of `tl.topk` (Shanbhag, Pirk, Madden, "Efficient Top-K Query Processing on Massively
-Parallel Hardware", SIGMOD 2018), which moves values alone: value and column travel in one integer.
+Parallel Hardware", SIGMOD 2018). It moves single values, so one integer holds value and column.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import triton
 import triton.language as tl
 
 MOST_COLUMNS = 1 << 16
-"""What the lower half of a key can tell apart."""
+"""Number of columns that the lower half of a key can distinguish."""
 NUM_WARPS = 8
 
 
 @triton.jit
 def _flipped(bits):  # type: ignore[no-untyped-def]
-    """From the bits of a 16-bit float, sign-extended, to an integer in the same order, and back."""
+    """Convert the sign-extended bits of a 16-bit float to an integer in the same order, or back."""
     return bits ^ ((bits >> 31) & 0x7FFF)
 
 
@@ -31,13 +31,13 @@ def top_k_kernel(  # type: ignore[no-untyped-def]
     K: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One program does one row. Of equal values the first comes first; NaN is the largest."""
+    """Compute one row in each program. Of equal values the first comes first; NaN is the largest."""
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.arange(0, BLOCK)
     inside = offsets < columns
     values = tl.load(input_ptr + row * input_row_stride + offsets, mask=inside, other=0.0)
     ordered = _flipped(values.to(tl.int16, bitcast=True).to(tl.int32))
-    # A larger key is a larger value, or the same one further to the left.
+    # A larger key is a larger value, or an equal one further to the left.
     keys = tl.where(inside, (ordered << 16) | (0xFFFF - offsets), -(2**31))
     best = tl.topk(keys, K)
     largest = _flipped(best >> 16).to(tl.int16).to(input_ptr.dtype.element_ty, bitcast=True)
@@ -50,9 +50,8 @@ def top_k_triton(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Find the largest of each row, in descending order, as `torch.topk` does.
 
     Args:
-        x: Matrix (rows x columns) of a 16-bit floating-point type, its rows contiguous, of at most
-            MOST_COLUMNS.
-        k: How many; a power of two above 1, and not more than there are columns.
+        x: Matrix of a 16-bit floating-point type with contiguous rows of at most MOST_COLUMNS.
+        k: Number of elements; a power of two from 2 to the number of columns.
 
     Returns:
         Values and int64 columns, each rows x k.
