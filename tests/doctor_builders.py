@@ -96,8 +96,8 @@ def system_file(folder: Path, path: str, text: str = "") -> Path:
 
 
 def said(finding: Finding) -> tuple[str, str, str]:
-    """State, text and mend, to compare."""
-    return finding.state.value, finding.text, finding.mend
+    """State, text and fix, to compare."""
+    return finding.state.value, finding.text, finding.fix
 
 
 def shadow(path: Path, output: str) -> None:

@@ -1,36 +1,53 @@
-"""The `gpuperf` command: what people do with runs, baselines, recordings and ncu's files."""
+"""The `gpuperf` command: work with runs, baselines, recordings and files from ncu."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import IO, Any
 
 import click
 
 from pytest_gpuperf._version import __version__
-from pytest_gpuperf.cli.baseline import baseline
-from pytest_gpuperf.cli.break_even import break_even
-from pytest_gpuperf.cli.compare import compare
-from pytest_gpuperf.cli.doctor.command import doctor as doctor_command
-from pytest_gpuperf.cli.explain import explain
-from pytest_gpuperf.cli.export import export
-from pytest_gpuperf.cli.init.command import init as init_command
-from pytest_gpuperf.cli.metrics import metrics
-from pytest_gpuperf.cli.ncu import ncu
-from pytest_gpuperf.cli.plot import plot
-from pytest_gpuperf.cli.recording import recording
-from pytest_gpuperf.cli.trace import trace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.change import printable
+
+COMMANDS = {
+    "baseline": "baseline_command",
+    "break-even": "break_even_command",
+    "compare": "compare_command",
+    "doctor": "doctor.command",
+    "explain": "explain_command",
+    "export": "export_command",
+    "init": "init.command",
+    "metrics": "metrics_command",
+    "ncu": "ncu_command",
+    "plot": "plot_command",
+    "recording": "recording_command",
+    "trace": "trace_command",
+}
+"""The module of each command, which has it as `command`; only the module of the typed one is imported."""
 
 
 class _UserError(click.ClickException):
     exit_code = 2
 
-    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002
+    def show(self, file: IO[Any] | None = None) -> None:
+        del file  # always standard error
         click.echo(f"gpuperf: error: {printable(self.message)}", err=True)
 
 
 class _Group(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"{__name__}.{COMMANDS[cmd_name]}").command
+        return command
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -41,18 +58,4 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
-    """Runs, baselines, recordings, files of Nsight Compute and torch.profiler, and this machine's state."""
-
-
-main.add_command(baseline)
-main.add_command(break_even)
-main.add_command(compare)
-main.add_command(doctor_command)
-main.add_command(explain)
-main.add_command(export)
-main.add_command(init_command)
-main.add_command(metrics)
-main.add_command(ncu)
-main.add_command(plot)
-main.add_command(recording)
-main.add_command(trace)
+    """Work with runs, baselines, recordings and profiler files."""

@@ -70,7 +70,7 @@ def test_a_long_text_is_wrapped_below_itself(here: Path, monkeypatch: pytest.Mon
     first, second, *_ = run_doctor().output.splitlines()[1:]
     assert first.startswith("  disk  ok  word word")
     assert second.startswith("            word")
-    assert len(first) <= 100
+    assert len(first) <= 60
 
 
 def test_markup_and_control_characters_are_shown_as_they_are(
@@ -96,9 +96,9 @@ def test_json_is_a_list_of_checks_with_the_same_keys(here: Path, monkeypatch: py
             "name": "persistence",
             "state": "warning",
             "text": "off",
-            "mend": "sudo nvidia-smi -pm 1",
+            "fix": "sudo nvidia-smi -pm 1",
         },
-        {"theme": "theme", "name": "ecc", "state": "ok", "text": "on", "mend": ""},
+        {"theme": "theme", "name": "ecc", "state": "ok", "text": "on", "fix": ""},
     ]
 
 
@@ -127,7 +127,7 @@ def raises(error: Exception) -> Callable[[Machine], Finding]:
 
 
 @pytest.mark.parametrize(
-    ("error", "text", "mend"),
+    ("error", "text", "fix"),
     [
         (KeyError("x"), "this check failed: KeyError: 'x'", ""),
         (
@@ -148,12 +148,12 @@ def raises(error: Exception) -> Callable[[Machine], Finding]:
     ],
 )
 def test_a_check_that_fails_is_a_problem_of_its_own(
-    here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str, mend: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str, fix: str
 ) -> None:
     probes = {"ncu": raises(error), "ecc": lambda _: check.ok("on")}
     monkeypatch.setattr(doctor, "PROBES", {"theme": probes})
     failed, well = doctor.examine(machine(here))
-    assert (failed.state.value, failed.text, failed.mend) == ("problem", text, mend)
+    assert (failed.state.value, failed.text, failed.fix) == ("problem", text, fix)
     assert well.text == "on"
 
 

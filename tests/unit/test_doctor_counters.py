@@ -105,13 +105,13 @@ def test_an_ncu_goes_with_its_driver_and_gpu_or_not(
     )
     assert found.text == f"{version}, /usr/local/cuda/bin/ncu{more}"
     assert found.state.value == state
-    assert bool(found.mend) == (state == "problem")
+    assert bool(found.fix) == (state == "problem")
 
 
 def test_the_mend_of_an_old_ncu_names_the_one_to_install(tmp_path: Path) -> None:
     old = Ncu(Path("/usr/bin/ncu"), "2024.3.2.0")
     blackwell = machine(tmp_path, gpu=msgspec.structs.replace(H200, compute_capability="10.0"), ncu=old)
-    assert counters.ncu(blackwell).mend == "install Nsight Compute 2025.1 or newer"
+    assert counters.ncu(blackwell).fix == "install Nsight Compute 2025.1 or newer"
 
 
 def test_an_ncu_that_nobody_finds_is_named(tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_other_profilers_are_named(
 
 
 def test_a_teardown_that_hangs_processes_is_warned_of(tmp_path: Path) -> None:
-    state, text, mend = said(counters.profilers(machine(tmp_path, environ={"TEARDOWN_CUPTI": "1"})))
-    assert (state, mend) == ("warning", "unset TEARDOWN_CUPTI")
+    state, text, fix = said(counters.profilers(machine(tmp_path, environ={"TEARDOWN_CUPTI": "1"})))
+    assert (state, fix) == ("warning", "unset TEARDOWN_CUPTI")
     assert "hangs at its end" in text
 
 
@@ -260,7 +260,7 @@ def test_nvcc_is_seen_beside_torch(tmp_path: Path, release: str, state: str, mor
     shadow(tmp_path / "bin" / "nvcc", f"Cuda compilation tools, release {release}, V{release}.88")
     found = toolchain.nvcc(machine(tmp_path, environ={"PATH": str(tmp_path / "bin")}))
     assert (found.state.value, found.text) == (state, f"{release}, …/nvcc{more}")
-    assert found.mend == ("install the CUDA 13.0 toolkit and set CUDA_HOME to it" if more else "")
+    assert found.fix == ("install the CUDA 13.0 toolkit and set CUDA_HOME to it" if more else "")
 
 
 def test_a_tool_is_found_in_the_toolkit_too(tmp_path: Path) -> None:

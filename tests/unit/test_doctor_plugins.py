@@ -29,8 +29,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def at_work(folder: Path, addopts: str = "", **ini: str) -> str:
-    """What the mend has to take away."""
-    return plugins(machine(folder, ini={"addopts": addopts, **ini})).mend.removeprefix("pytest --gpuperf ")
+    """What the fix has to take away."""
+    return plugins(machine(folder, ini={"addopts": addopts, **ini})).fix.removeprefix("pytest --gpuperf ")
 
 
 def test_plugins_that_do_not_disturb_are_counted(tmp_path: Path, installed: list[str]) -> None:
@@ -62,7 +62,7 @@ def test_what_gpuperf_refuses_is_a_problem(tmp_path: Path, installed: list[str])
 
 
 @pytest.mark.parametrize(
-    ("addopts", "mend"),
+    ("addopts", "fix"),
     [
         ("", "-p no:randomly"),
         ("-p no:randomly", ""),
@@ -87,11 +87,9 @@ def test_what_gpuperf_refuses_is_a_problem(tmp_path: Path, installed: list[str])
         ("-p no:randomly --durations 5 --no-header", ""),
     ],
 )
-def test_options_tell_which_are_at_work(
-    tmp_path: Path, installed: list[str], addopts: str, mend: str
-) -> None:
+def test_options_tell_which_are_at_work(tmp_path: Path, installed: list[str], addopts: str, fix: str) -> None:
     installed += ALL
-    assert at_work(tmp_path, addopts) == mend
+    assert at_work(tmp_path, addopts) == fix
 
 
 def test_keys_of_the_configuration_count_too(tmp_path: Path, installed: list[str]) -> None:
@@ -102,7 +100,7 @@ def test_keys_of_the_configuration_count_too(tmp_path: Path, installed: list[str
 def test_the_environment_counts_too(tmp_path: Path, installed: list[str]) -> None:
     installed.append("xdist")
     there = machine(tmp_path, environ={"PYTEST_ADDOPTS": "-n 4"})
-    assert plugins(there).mend == "pytest --gpuperf -n 0"
+    assert plugins(there).fix == "pytest --gpuperf -n 0"
     none = machine(tmp_path, environ={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     assert plugins(none).state.value == "absent"
 

@@ -80,8 +80,8 @@ def test_a_run_needs_room(
     here: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str, text: str
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, free))
-    mend = "" if state == "ok" else "make room, or remove old runs below .gpuperf/runs"
-    assert said(project.disk(machine(here))) == (state, text, mend)
+    fix = "" if state == "ok" else "make room, or remove old runs below .gpuperf/runs"
+    assert said(project.disk(machine(here))) == (state, text, fix)
 
 
 def test_a_state_folder_that_cannot_be_written_is_a_problem(
@@ -122,20 +122,20 @@ def test_a_broken_baseline_is_a_problem(here: Path) -> None:
     found = {one.name: one for one in doctor.examine(machine(here))}["baselines"]
     assert found.state.value == "problem"
     assert "is no valid JSON" in found.text
-    assert "restore it with git" in found.mend
+    assert "restore it with git" in found.fix
 
 
 def test_recordings_are_what_a_machine_without_a_gpu_needs(here: Path) -> None:
-    mend = "gpuperf recording add (after a run on a GPU)"
+    fix = "gpuperf recording add (after a run on a GPU)"
     assert said(project.recordings(without_gpu(here))) == (
         "warning",
         "none: there is nothing to replay",
-        mend,
+        fix,
     )
     assert said(project.recordings(machine(here))) == (
         "absent",
         "none: machines without a GPU have nothing to replay",
-        mend,
+        fix,
     )
     path = recording_path(here / "project" / "baselines", one_test())
     path.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`gpuperf doctor`: what of this machine a run depends on, whether it is well, and what mends it."""
+"""`gpuperf doctor`: what of this machine a run depends on, whether it is well, and what fixes it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def examine(machine: Machine) -> list[Check]:
     for theme, probes in PROBES.items():
         for name, probe in probes.items():
             found = _guarded(probe, machine)
-            checks.append(Check(theme, name, found.state, found.text, found.mend))
+            checks.append(Check(theme, name, found.state, found.text, found.fix))
     return checks
 
 

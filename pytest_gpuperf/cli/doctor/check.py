@@ -29,7 +29,7 @@ class Finding:
 
     state: State
     text: str
-    mend: str = ""
+    fix: str = ""
     """What to type or do, where something can be done."""
 
 
@@ -42,7 +42,7 @@ class Check:
     """Stable: scripts choose by it."""
     state: State
     text: str
-    mend: str
+    fix: str
 
 
 def ok(text: str) -> Finding:
@@ -50,19 +50,19 @@ def ok(text: str) -> Finding:
     return Finding(State.OK, text)
 
 
-def warning(text: str, mend: str = "") -> Finding:
+def warning(text: str, fix: str = "") -> Finding:
     """It works, but."""
-    return Finding(State.WARNING, text, mend)
+    return Finding(State.WARNING, text, fix)
 
 
-def problem(text: str, mend: str = "") -> Finding:
+def problem(text: str, fix: str = "") -> Finding:
     """It will not work."""
-    return Finding(State.PROBLEM, text, mend)
+    return Finding(State.PROBLEM, text, fix)
 
 
-def absent(text: str, mend: str = "") -> Finding:
+def absent(text: str, fix: str = "") -> Finding:
     """There is nothing to be said of it here."""
-    return Finding(State.ABSENT, text, mend)
+    return Finding(State.ABSENT, text, fix)
 
 
 def shown(path: Path) -> str:

@@ -141,10 +141,10 @@ def profilers(machine: Machine) -> Finding:
         return ok("none is running here (other containers are hidden)")
     if running == {"DCGM"} and machine.state and machine.state.gpm:
         return ok("DCGM is running, but reads this GPU beside the counters")
-    mend = "dcgmi profile --pause; after the run: dcgmi profile --resume" if "DCGM" in running else ""
+    fix = "dcgmi profile --pause; after the run: dcgmi profile --resume" if "DCGM" in running else ""
     if running - {"DCGM"}:
-        mend = "; ".join(part for part in ("end the other profiler", mend) if part)
-    return warning(f"{', '.join(sorted(running))} may hold the counters", mend)
+        fix = "; ".join(part for part in ("end the other profiler", fix) if part)
+    return warning(f"{', '.join(sorted(running))} may hold the counters", fix)
 
 
 def _line(path: Path, key: str) -> str:

@@ -36,10 +36,10 @@ def gpu(machine: Machine) -> Finding:
         )
     if driver.gpus:
         count = "one GPU" if driver.gpus == 1 else f"{driver.gpus} GPUs"
-        mend = "install a torch with CUDA: https://pytorch.org/get-started/locally"
+        fix = "install a torch with CUDA: https://pytorch.org/get-started/locally"
         if machine.torch and machine.torch.cuda:
-            mend = "python -c 'import torch; torch.cuda.init()' says why"
-        return problem(f"{machine.no_gpu}, but the driver has {count}: nothing can be measured", mend)
+            fix = "python -c 'import torch; torch.cuda.init()' says why"
+        return problem(f"{machine.no_gpu}, but the driver has {count}: nothing can be measured", fix)
     return warning(
         f"none ({machine.no_gpu}): {WITHOUT_GPU}", "use a machine with one, or replay: pytest --gpuperf"
     )
@@ -60,8 +60,8 @@ def driver(machine: Machine) -> Finding:
     text = f"{found.version}, runs CUDA {_dotted(found.cuda)}; torch is built for {torch.cuda}"
     # Where a run would measure all the same, one of NVIDIA's compatibility packages is at work.
     if int(torch.cuda.partition(".")[0]) > found.cuda[0] and machine.gpu is None:
-        mend = f"update the driver, or install a torch for CUDA {found.cuda[0]}"
-        return problem(text, f"{mend}: https://pytorch.org/get-started/locally")
+        fix = f"update the driver, or install a torch for CUDA {found.cuda[0]}"
+        return problem(text, f"{fix}: https://pytorch.org/get-started/locally")
     return ok(text)
 
 

@@ -27,7 +27,7 @@ class Disturber:
     entry: str
     """Its name for `-p no:…`."""
     why: str
-    mend: str
+    fix: str
     """What to add to `pytest --gpuperf`."""
     options: Sequence[str] = ()
     """At work where one of these is given; without any, wherever it is installed."""
@@ -102,12 +102,12 @@ def plugins(machine: Machine) -> Finding:
         return ok(f"none of the {len(installed)} installed would disturb a run")
     text = "; ".join(f"{disturber.name} {disturber.why}" for disturber in found)
     state = State.PROBLEM if any(disturber.refused for disturber in found) else State.WARNING
-    return Finding(state, text, f"pytest --gpuperf {' '.join(disturber.mend for disturber in found)}")
+    return Finding(state, text, f"pytest --gpuperf {' '.join(disturber.fix for disturber in found)}")
 
 
 def _at_work(disturber: Disturber, arguments: Sequence[str], ini: Mapping[str, str]) -> bool:
     blocked = f"no:{disturber.entry}"
-    if {blocked, f"-p{blocked}", disturber.mend}.intersection(arguments):
+    if {blocked, f"-p{blocked}", disturber.fix}.intersection(arguments):
         return False
     if not disturber.options:
         return True

@@ -77,10 +77,10 @@ def disk(machine: Machine) -> Finding:
         )
     free = shutil.disk_usage(_nearest(state)).free
     text = f"{_bytes(free)} free for {STATE_FOLDER}"
-    mend = f"make room, or remove old runs below {STATE_FOLDER}/runs"
+    fix = f"make room, or remove old runs below {STATE_FOLDER}/runs"
     if free < TOO_LOW_BYTES:
-        return problem(text, mend)
-    return warning(text, mend) if free < LOW_BYTES else ok(text)
+        return problem(text, fix)
+    return warning(text, fix) if free < LOW_BYTES else ok(text)
 
 
 def baselines(machine: Machine) -> Finding:
@@ -123,10 +123,10 @@ def recordings(machine: Machine) -> Finding:
     if runs:
         newest = runs[0]
         return ok(f"{len(runs)}, the newest of {newest.environment.gpu.name}, {newest.started_at[:10]}")
-    mend = "gpuperf recording add (after a run on a GPU)"
+    fix = "gpuperf recording add (after a run on a GPU)"
     if machine.gpu is None:
-        return warning("none: there is nothing to replay", mend)
-    return absent("none: machines without a GPU have nothing to replay", mend)
+        return warning("none: there is nothing to replay", fix)
+    return absent("none: machines without a GPU have nothing to replay", fix)
 
 
 def _nearest(folder: Path) -> Path:

@@ -17,8 +17,8 @@ def torch(machine: Machine) -> Finding:
     found = machine.torch
     if found is None:
         text = "not installed: nothing can be measured, and tests that use it cannot run"
-        mend = "pip install torch"
-        return problem(text, mend) if machine.has_device else warning(text, mend)
+        fix = "pip install torch"
+        return problem(text, fix) if machine.has_device else warning(text, fix)
     return ok(f"{found.version}, built {f'for CUDA {found.cuda}' if found.cuda else 'without CUDA'}")
 
 

@@ -24,14 +24,14 @@ fails as long as there is no recording. From then on, with a GPU or without:
   pytest --gpuperf perf"""
 
 
-@click.command()
+@click.command("init")
 @click.argument(
     "folder",
     metavar="[DIR]",
     default=".",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
-def init(folder: Path) -> None:
+def command(folder: Path) -> None:
     """Write a small suite, a tox environment and workflows into the project in DIR.
 
     DIR is the top of an existing project, the working directory if left out. What is there stays as it is:

@@ -182,4 +182,4 @@ def _table(document: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _broken(path: Path, why: str) -> GpuperfError:
-    return GpuperfError(f"{show_path(path)} cannot be read: {why}", next_step="mend it first")
+    return GpuperfError(f"{show_path(path)} cannot be read: {why}", next_step="repair it first")

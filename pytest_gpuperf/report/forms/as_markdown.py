@@ -55,7 +55,8 @@ def _parts(table: Table) -> Iterator[str]:
 
 
 def _cells(column: Column) -> Iterator[str]:
-    for cell, tone in zip(column.cells, column.tones or [""] * len(column.cells), strict=True):
+    tones: Sequence[Tone] = column.tones or [""] * len(column.cells)
+    for cell, tone in zip(column.cells, tones, strict=True):
         if column.code:
             yield _code(cell) if cell else ""
         else:

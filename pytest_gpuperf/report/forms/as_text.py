@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.forms import Screen
     from pytest_gpuperf.report.table import Column, Report, Table, Tone
 
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 GAP = 2
 """Spaces between columns."""
@@ -73,7 +75,9 @@ def row_lines(columns: Sequence[Column], screen: Screen) -> tuple[list[str], lis
     if names:
         titles, rows = _aligned_rows(names[0], numbers, outcome, screen)
     if prose:
-        rows = [_beside(row, cell, screen.width) for row, cell in zip(rows, prose[0].cells, strict=True)]
+        used = sum(_width(one) + GAP for one in (*names, *numbers, *outcome))
+        cells = zip(rows, prose[0].cells, strict=True)
+        rows = [_beside(row[0], cell, used, screen.width) for row, cell in cells]
     indent = " " * (INDENT if names else 0)
     for detail in (one for one in columns if one.place == "detail"):
         for row, cell in zip(rows, detail.cells, strict=True):
@@ -191,12 +195,12 @@ def _titled(lines: Sequence[str], width: int) -> tuple[list[str], list[list[str]
     return [title, "-" * width] if title.strip() else [], [[row] for row in rows]
 
 
-def _beside(row: list[str], text: str, width: int) -> list[str]:
+def _beside(row: str, text: str, used: int, width: int) -> list[str]:
     """Put a text to the right of a row, wrapped in the width that is left."""
-    head = row[0] + " " * GAP
-    room = max(width - cell_len(head), SHORTEST_NAME)
+    room = max(width - used, SHORTEST_NAME)
     lines = [line for part in text.splitlines() for line in _wrap(printable(part), room) or [""]] or [""]
-    return [head + lines[0], *(" " * cell_len(head) + line for line in lines[1:])]
+    gap = " " * (used - cell_len(_ANSI.sub("", row)))
+    return [row + gap + lines[0], *(" " * used + line for line in lines[1:])]
 
 
 def _printable(column: Column) -> Column:

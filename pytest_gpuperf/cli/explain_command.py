@@ -30,11 +30,11 @@ SHOWN_KERNELS = 20
 """Launches of one call or file that are explained, the longest ones."""
 
 
-@click.command()
+@click.command("explain")
 @click.argument("source", metavar="[RUN|FILE]", required=False)
 @click.argument("test", required=False)
 @project_options
-def explain(project: Project, source: str | None, test: str | None) -> None:
+def command(project: Project, source: str | None, test: str | None) -> None:
     """Say what bounds each call and kernel, why, and what to try next.
 
     RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if left

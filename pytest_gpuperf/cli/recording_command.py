@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run, TestRecord
 
 
-@click.group()
-def recording() -> None:
+@click.group("recording")
+def command() -> None:
     """Runs that machines without a GPU replay."""
 
 
-@recording.command("add")
+@command.command("add")
 @click.argument("run", required=False)
 @click.option("--replace", is_flag=True, help="Drop older recordings of the GPU whose tests are all in RUN.")
 @project_options
@@ -48,7 +48,7 @@ def add_command(project: Project, run: str | None, replace: bool) -> None:
             echo(f"{'dropped' if replace else 'superseded, --replace drops it:'} {show_path(old)}")
 
 
-@recording.command("list")
+@command.command("list")
 @project_options
 def list_command(project: Project) -> None:
     """Show the recordings, by GPU and date."""

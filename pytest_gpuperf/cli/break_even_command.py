@@ -26,9 +26,7 @@ from pytest_gpuperf.cli.project import Project, project_options
 )
 @output_form
 @project_options
-def break_even(
-    project: Project, without: str, with_: str, x: str | None, launch: str | None, form: str
-) -> None:
+def command(project: Project, without: str, with_: str, x: str | None, launch: str | None, form: str) -> None:
     """Say from which size on a change pays that saves GPU time and adds launches.
 
     WITHOUT and WITH name tests without and with the change, as `gpuperf compare` takes them: RUN::TEST, or

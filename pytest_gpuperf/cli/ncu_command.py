@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel
 
 
-@click.command()
+@click.command("ncu")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--kernel", metavar="REGEX", help="Only kernels in whose function or demangled name this is found."
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "in full, or none.",
 )
 @output_form
-def ncu(
+def command(
     file: Path,
     kernel: str | None,
     preset: str | None,

@@ -52,7 +52,7 @@ class _Found:
         return printable(f"{self.nodeid or show_path(self.file)}{label}")
 
 
-@click.command()
+@click.command("trace")
 @click.argument("source", required=False)
 @click.argument("test", required=False)
 @click.option("--kernel", metavar="REGEX", help="Only kernels in whose names this is found.")
@@ -74,7 +74,7 @@ class _Found:
 )
 @output_form
 @project_options
-def trace(
+def command(
     project: Project,
     source: str | None,
     test: str | None,

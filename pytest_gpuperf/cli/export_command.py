@@ -50,7 +50,7 @@ _FORMATS: Mapping[str, Callable[[Run], bytes]] = {
 }
 
 
-@click.command()
+@click.command("export")
 @click.argument("run", required=False)
 @click.option(
     "--format",
@@ -67,7 +67,7 @@ _FORMATS: Mapping[str, Callable[[Run], bytes]] = {
     help="The file to write (default: standard output; parquet needs a file).",
 )
 @project_options
-def export(project: Project, run: str | None, format_name: str, output: Path | None) -> None:
+def command(project: Project, run: str | None, format_name: str, output: Path | None) -> None:
     """Write RUN in a form that other tools read.
 
     RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if

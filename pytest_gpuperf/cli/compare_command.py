@@ -8,7 +8,7 @@ from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 
 
-@click.command()
+@click.command("compare")
 @click.argument("what", metavar="A [B …]", nargs=-1, required=True)
 @click.option(
     "--metrics",
@@ -24,7 +24,7 @@ from pytest_gpuperf.cli.project import Project, project_options
 )
 @output_form
 @project_options
-def compare(project: Project, what: tuple[str, ...], metrics: str, shares: bool, form: str) -> None:
+def command(project: Project, what: tuple[str, ...], metrics: str, shares: bool, form: str) -> None:
     """Show measurements side by side, with the changes against the first.
 
     A and B are runs (an id, the start of one, a run.json, a folder that holds one, or latest), tests of a

@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 
 
-@click.command()
+@click.command("plot")
 @click.argument("what", metavar="A [B …]", nargs=-1, required=True)
 @click.option(
     "--x",
@@ -35,7 +35,7 @@ from pytest_gpuperf.records.json_files import show_path
     help="The file to write: .svg, .png or .pdf.",
 )
 @project_options
-def plot(
+def command(
     project: Project,
     what: tuple[str, ...],
     x: str | None,

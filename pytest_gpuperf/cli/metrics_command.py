@@ -1,20 +1,20 @@
-"""`gpuperf metrics`: the catalogue, with ncu's names on a chip and the passes that they take."""
+"""`gpuperf metrics`: list the metrics, with ncu's names and passes on a chip."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from pytest_gpuperf.cli.project import echo
+from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, passes_each
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, ncu_metric_names
 from pytest_gpuperf.metrics.chips import CHIPS, find_chip
 from pytest_gpuperf.metrics.presets import PRESETS, check_presets, metrics_of
+from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Passes:
-    """Passes of each metric and of all of them together."""
+    """The passes of each metric, and of all of them together."""
 
     each: dict[str, int | None]
     together: int | None = None
     unknown: str = ""
-    """Why they are not known; empty where they are."""
+    """The reason why the passes are not known; empty if they are."""
 
 
-@click.command()
+@click.command("metrics")
 @click.option("--chip", help="Names and passes on this chip: gh100, ga10x, or a compute capability, 9.0.")
 @click.option(
     "--preset", help=f"Only the metrics of these presets, separated by commas: {', '.join(PRESETS)}."
 )
 @click.option("--find", "word", help="Only metrics with this word in a name or in the explanation.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, a list of objects.")
-def metrics(chip: str | None, preset: str | None, word: str | None, as_json: bool) -> None:
-    """Show the metrics that tests, limits and baselines may name.
+@output_form
+def command(chip: str | None, preset: str | None, word: str | None, form: str) -> None:
+    """List the metrics that tests, limits and baselines may name.
 
-    Passes say how often ncu runs a kernel for them; those of several metrics overlap. They need CUPTI's host
-    library, which torch's CUDA wheels and Triton bring, and no GPU.
+    A pass is one run of the kernel under ncu; passes of several metrics overlap. To count them takes CUPTI's
+    host library, which comes with torch's CUDA wheels and with Triton, and no GPU.
     """
     wanted = metrics_of(check_presets(preset.split(","), "in --preset")) if preset is not None else METRICS
     found = [
@@ -59,13 +59,8 @@ def metrics(chip: str | None, preset: str | None, word: str | None, as_json: boo
         )
     on = find_chip(chip) if chip is not None else None
     passes = _passes(found, on)
-    if as_json:
-        rows = [_row(metric, on, passes) for metric in found]
-        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=1).decode())
-        return
-    for line in _lines(found, on, passes):
-        echo(line)
-    echo(_summary(found, on, passes))
+    records = [_record(metric, on, passes) for metric in found]
+    show(Report([Table(_columns(found, on, passes), notes=[_summary(found, on, passes)])], records), form)
 
 
 def _has(metric: Metric, word: str) -> bool:
@@ -86,18 +81,17 @@ def _passes(found: Sequence[Metric], chip: Chip | None) -> _Passes:
     return _Passes(dict(zip((metric.name for metric in found), each, strict=True)), together)
 
 
-def _lines(found: Sequence[Metric], chip: Chip | None, passes: _Passes) -> list[str]:
-    columns = [(metric.name, metric.unit, metric.better, metric.tier.value) for metric in found]
-    widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
-    lines = []
-    for section, metrics in itertools.groupby(zip(found, columns, strict=True), lambda row: _title(row[0])):
-        lines.append(section)
-        for metric, cells in metrics:
-            shown = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-            lines.append(f"  {shown}  {_cost(metric, chip, passes)}".rstrip())
-            lines.append(f"      {metric.explanation}")
-            lines += [f"      {line}" for line in _spellings(metric, chip)]
-    return lines
+def _columns(found: Sequence[Metric], chip: Chip | None, passes: _Passes) -> list[Column]:
+    details = ["\n".join([metric.explanation, *_spellings(metric, chip)]) for metric in found]
+    return [
+        Column("section", [_title(metric) for metric in found], "group"),
+        Column("metric", [metric.name for metric in found], "name", code=True),
+        Column("unit", [metric.unit for metric in found], "unit"),
+        Column("better", [metric.better for metric in found], left=True),
+        Column("tier", [metric.tier.value for metric in found], left=True),
+        Column("passes", [_cost(metric, chip, passes) for metric in found], left=True),
+        Column("explanation and names in ncu", details, "detail"),
+    ]
 
 
 def _title(metric: Metric) -> str:
@@ -110,12 +104,8 @@ def _cost(metric: Metric, chip: Chip | None, passes: _Passes) -> str:
         return f"unavailable on {chip}"
     if any("__pcsamp_" in name for name in metric.requests()):
         return "by sampling"
-    count = passes.each.get(metric.name)
-    return "" if count is None else _count(count)
-
-
-def _count(passes: int) -> str:
-    return "1 pass" if passes == 1 else f"{passes or 'no'} passes"
+    number = passes.each.get(metric.name)
+    return "" if number is None else count(number, "pass", "passes")
 
 
 def _spellings(metric: Metric, chip: Chip | None) -> list[str]:
@@ -139,15 +129,15 @@ def _in_order(chips: frozenset[str] | set[str]) -> list[str]:
 
 
 def _summary(found: Sequence[Metric], chip: Chip | None, passes: _Passes) -> str:
-    count = f"{len(found)} metric{'' if len(found) == 1 else 's'}"
+    metrics = count(len(found), "metric")
     if chip is None:
-        return f"{count}; --chip shows the names and passes of one chip"
+        return f"{metrics}; --chip shows the names and passes of one chip"
     if passes.together is None:
-        return f"{count}; passes are not known: {passes.unknown}"
-    return f"{count}, {_count(passes.together)} together on {chip}"
+        return f"{metrics}; passes are not known: {passes.unknown}"
+    return f"{metrics}, {count(passes.together, 'pass', 'passes')} together on {chip}"
 
 
-def _row(metric: Metric, chip: Chip | None, passes: _Passes) -> dict[str, Any]:
+def _record(metric: Metric, chip: Chip | None, passes: _Passes) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": metric.name,
         "unit": metric.unit,

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.entry import Which
 
 
-@click.group()
-def baseline() -> None:
+@click.group("baseline")
+def command() -> None:
     """What the tests are expected to do on each GPU."""
 
 
-@baseline.command("accept")
+@command.command("accept")
 @RUNS
 @ONLY
 @APPEND
@@ -64,7 +64,7 @@ def accept_command(
     show_written(result)
 
 
-@baseline.command("diff")
+@command.command("diff")
 @RUNS
 @ONLY
 @APPEND
@@ -89,5 +89,5 @@ def diff_command(
         raise click.exceptions.Exit(1)
 
 
-for command in (record_command, pin_command, unpin_command, status_command):
-    baseline.add_command(command)
+for subcommand in (record_command, pin_command, unpin_command, status_command):
+    command.add_command(subcommand)
