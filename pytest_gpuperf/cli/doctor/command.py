@@ -56,7 +56,7 @@ def _report(checks: Sequence[Check]) -> Report:
             [check.state.value for check in checks],
             "outcome",
             left=True,
-            tones=[TONES[check.state] for check in checks],
+            tones=tones,
         ),
         Column("", texts, "prose"),
     ]
