@@ -56,7 +56,7 @@ def test_list_of_tensors_is_a_reference() -> None:
 
 def test_different_number_of_outputs_fails() -> None:
     result = checked(lambda x: (x, x), data(4), expected=lambda x: x)
-    assert result.failure == "the function put out output[0], output[1]; the reference put out output"
+    assert result.failure == "the function returned output[0], output[1]; the reference returned output"
 
 
 @pytest.mark.parametrize("value", [None, 3.0, ()])
@@ -311,5 +311,5 @@ def test_allocator_that_shows_no_free_blocks_leaves_memory_as_it_is(monkeypatch:
 
 @pytest.mark.parametrize("position", [1, 2, -1, "out"])
 def test_mutates_that_names_no_tensor_is_refused(position: int | str) -> None:
-    with pytest.raises(GpuperfError, match="which is no tensor of this call"):
+    with pytest.raises(GpuperfError, match="which is not a tensor of this call"):
         checked(lambda x, n: x, data(3), 4, expected=lambda x, n: x, mutates=(position,))

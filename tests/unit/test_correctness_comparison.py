@@ -119,14 +119,14 @@ def test_single_infinity_shows_its_place_beside_differences_within_the_tolerance
     actual[1, 2] = wrong
     lines = checked(actual.clone, expected=expected).failure.splitlines()
     assert lines[1] == (
-        f"1 of 6 elements is off by no finite amount, the first at [1, 2] (actual {wrong}, expected 1)"
+        f"1 of 6 elements is off by an infinite amount, the first at [1, 2] (actual {wrong}, expected 1)"
     )
 
 
 def test_difference_that_overflows_shows_its_place() -> None:
     expected = torch.tensor([0.0, -1.7e308], dtype=torch.float64)
     failure = checked(lambda: -expected, expected=expected).failure
-    assert "off by no finite amount, the first at [1] (actual 1.7e+308, expected -1.7e+308)" in failure
+    assert "off by an infinite amount, the first at [1] (actual 1.7e+308, expected -1.7e+308)" in failure
 
 
 @pytest.mark.parametrize("equal_nan", [False, True])
@@ -147,7 +147,7 @@ def test_infinities_in_all_pieces_are_counted_and_the_first_is_named(
     monkeypatch.setattr("pytest_gpuperf.measure.correctness.comparison._CHUNK", 4)
     actual = torch.zeros(3, 5)
     actual[1, 2] = actual[2, 4] = float("inf")
-    assert "2 of 15 elements are off by no finite amount, the first at [1, 2]" in (
+    assert "2 of 15 elements are off by an infinite amount, the first at [1, 2]" in (
         compare(actual, torch.zeros(3, 5), Tolerance()).failure
     )
 

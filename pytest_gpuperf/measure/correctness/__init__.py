@@ -1,20 +1,20 @@
-"""Is the output of a kernel right? Compared with a reference, on memory that was poisoned before.
+"""Compare the output of a kernel with a reference, on memory that was poisoned before.
 
 The function under test is called on the caller's own tensors, so that strides and alignment are those of the
-real call; what the tensors held is put back after each call. The calls are:
+real call; the former values of the tensors are restored after each call. The calls are:
 
-1. The function as it is. Compilation and autotuning happen here; the output is not compared.
-2. The reference, on the same values.
-3. The function twice, after a rehearsal each, with free memory filled with one byte pattern and with another.
-   Both outputs have to agree with the reference; an element that holds the pattern both times was never
-   written.
-4. Where the outputs are arguments and the reference is a callable, both twice more on arguments that hold
-   the patterns themselves: memory that the caller allocated is not free memory.
+1. The function as it is. Compilation and autotuning happen here; the output is not compared. 2. The
+reference, on the same values. 3. The function twice, each time after a rehearsal, with free memory filled
+with one byte pattern and then with
+   another. Both outputs have to agree with the reference; an element that holds the pattern both times was
+   never written.
+4. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
+   patterns themselves: memory that the caller allocated is not free memory.
 
-A function that returns what it computed in a former call is not caught.
+A function that returns the result of a former call is not caught.
 
-At the most three copies of the outputs are alive (the reference's and those of both runs), beside a copy of
-the arguments and what the call at hand takes by itself; comparing goes over them in pieces.
+At most three copies of the outputs are alive (the reference's and those of both runs), plus a copy of the
+arguments and the memory of the current call; the comparison goes over them in pieces.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["Reference", "check"]
 
 Reference: TypeAlias = "Callable[..., object] | torch.Tensor | Sequence[torch.Tensor]"
-"""What an output has to be: a callable that takes the same arguments, or the tensors themselves."""
+"""Expected output: a callable that takes the same arguments, or the tensors themselves."""
 
 _Outputs: TypeAlias = dict[str, torch.Tensor]
-"""Copies of what a call put out, by the name that messages show."""
+"""Copies of a call's outputs, by their name in messages."""
 
 
 class _ArgumentChangedError(Exception):
@@ -56,18 +56,18 @@ def check(
     equal_nan: bool = False,
     mutates: bool | Collection[int | str] = (),
 ) -> Correctness:
-    """Compare what `fn(*args, **kwargs)` puts out with a reference.
+    """Compare the output of `fn(*args, **kwargs)` with a reference.
 
     The outputs of `fn` are the tensors it returns: one, or tuples, lists and dicts of them. If it returns
-    None, they are the arguments named by `mutates`, as the call left them. The same holds for a callable
-    reference, each for itself: an in-place kernel can be checked against a function that works in place or
-    against one that returns the value. Where `fn` returns a value and writes to arguments as well, only the
-    value is compared. That an argument is written in full can be checked against a callable only, and for
-    floating types only: NaN in place of an index could send a kernel anywhere.
+    None, they are the arguments named by `mutates`, after the call. The same rule applies to a callable
+    reference separately: an in-place kernel can be checked against a function that works in place or against
+    one that returns the value. If `fn` returns a value and writes to arguments as well, only the value is
+    compared. The check that an argument is written in full needs a callable reference and floating types: NaN
+    in place of an index could send a kernel anywhere.
 
-    An output fails if its shape or device is not the reference's, if it holds NaN, if an element was never
-    written, and if its type is another one, except that the reference may be of a wider floating type (a
-    float64 reference for a bfloat16 kernel).
+    An output fails if its shape or device differs from the reference's, if it holds NaN, if an element was
+    never written, or if its type differs. The reference may have a wider floating type (a float64 reference
+    for a bfloat16 kernel).
 
     Args:
         fn: The function under test.
@@ -77,15 +77,16 @@ def check(
         expected: The reference: a callable that takes the same arguments, or its result.
         rtol: Relative tolerance. An element is close if |actual - expected| <= atol + rtol * |expected|.
         atol: Absolute tolerance. With neither given, those of `torch.testing.assert_close` for the types.
-        equal_nan: Whether NaN is right where the reference has NaN too.
+        equal_nan: True if NaN is right at places where the reference has NaN too.
         mutates: Positions, or names of keyword arguments, that `fn` may write to; True for all.
 
     Returns:
-        The largest finite differences and, where it failed, why.
+        The largest finite differences and the reason of a failure.
 
     Raises:
-        GpuperfError: One tolerance without the other, no such argument in `mutates`, no tensor put out, or
-            a sparse one among arguments and outputs.
+        GpuperfError: One tolerance without the other, an unknown argument in `mutates`, no output tensor, or
+        a
+            sparse tensor among arguments and outputs.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)
     try:
@@ -107,7 +108,7 @@ def _check_outputs(
     names = list(call.run(fn))
     reference = call.refer(expected)
     if len(names) != len(reference):
-        failure = f"the function put out {', '.join(names)}; the reference put out {', '.join(reference)}"
+        failure = f"the function returned {', '.join(names)}; the reference returned {', '.join(reference)}"
         return Correctness(passed=False, failure=failure)
 
     runs = [call.run(fn, byte) for byte in PATTERNS]
@@ -122,7 +123,7 @@ def _check_outputs(
 def _check_arguments_written(
     call: _Call, fn: Callable[..., object], expected: Callable[..., object]
 ) -> Correctness | None:
-    """The failure of an argument that was not written in full, None where all were.
+    """Return the failure of an argument that was not written in full, None if all were.
 
     An element that the reference leaves alone too, or that depends on its former value, may hold a pattern.
     """
@@ -143,14 +144,14 @@ def _check_arguments_written(
 def _left_alone(
     call: _Call, fn: Callable[..., object], expected: Callable[..., object], byte: int
 ) -> _Outputs:
-    """Where arguments filled with `byte` still hold it, unless the reference has it there too."""
+    """Mark elements of arguments filled with `byte` that still hold it, except if the reference does."""
     outputs = call.run(fn, byte, fill_arguments=True)
     reference = _matched(call.refer(expected, byte), outputs)
     return {name: holds(output, byte) & ~holds(reference[name], byte) for name, output in outputs.items()}
 
 
 def _held(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Where the outputs of the runs hold the patterns of their runs, so that nothing was written."""
+    """Mark the elements that hold the patterns of their runs in all outputs: they were never written."""
     held = torch.ones_like(outputs[0], dtype=torch.bool)
     for output, byte in zip(outputs, PATTERNS, strict=True):
         held &= holds(output, byte)
@@ -158,14 +159,14 @@ def _held(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _matched(reference: _Outputs, names: Collection[str]) -> _Outputs:
-    """The reference's tensors by the names of the outputs: by name where they agree, else in order."""
+    """Map the reference's tensors to the names of the outputs: by name if they agree, else in order."""
     if reference.keys() == set(names):
         return reference
     return dict(zip(names, reference.values(), strict=True))
 
 
 class _Call:
-    """Runs functions on the caller's arguments, whose values are put back after each run."""
+    """Runs functions on the caller's arguments and restores their values after each run."""
 
     def __init__(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], mutates: bool | Collection[int | str]
@@ -175,16 +176,16 @@ class _Call:
         self.arguments = Arguments(args, kwargs, mutates)
         self._devices = self.arguments.devices
         self.puts_out_arguments = False
-        """Whether the function under test returned None."""
+        """True if the function under test returned None."""
 
     def run(
         self, fn: Callable[..., object], byte: int | None = None, *, fill_arguments: bool = False
     ) -> _Outputs:
-        """Outputs of the function under test, with memory filled with `byte` before."""
+        """Return the outputs of the function under test, with memory filled with `byte` before."""
         if byte is not None:
             with self.arguments.put_back():
-                # A rehearsal: it leaves all memory that the call takes where poison reaches it. That of the
-                # calls before may since hold copies of outputs.
+                # A rehearsal: it leaves all memory of the call within reach of the poison. Memory of earlier
+                # calls may hold copies of outputs by now.
                 fn(*self._args, **self._kwargs)
         with self.arguments.put_back():
             if byte is not None and fill_arguments:
@@ -200,7 +201,7 @@ class _Call:
         return outputs
 
     def refer(self, expected: Reference, byte: int | None = None) -> _Outputs:
-        """Outputs of the reference, on arguments filled with `byte` where one is given."""
+        """Return the outputs of the reference, on arguments filled with `byte` if one is given."""
         if not callable(expected):
             return self._outputs(expected, "the reference")
         with self.arguments.put_back():

@@ -1,4 +1,4 @@
-"""The tensors among a call's arguments, and what they held before it."""
+"""Tensors among a call's arguments, and their values before the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.correctness import poison
 
 
 def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors in nested tuples, lists and dicts, each with its place: `output[1]`, `output['lse']`.
+    """Yield the tensors in nested tuples, lists and dicts with their places: `output[1]`, `output['lse']`.
 
     Raises:
         GpuperfError: One of them is sparse.
@@ -25,7 +25,7 @@ def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]
             raise GpuperfError(
                 f"{name} is of layout {layout}: sparse tensors are not compared",
                 expected="strided tensors",
-                next_step="convert with .to_dense() in the callable, which may hold a sparse input by itself",
+                next_step="convert with .to_dense() in the callable, which may itself hold a sparse input",
             )
         yield name, tree
     elif isinstance(tree, Mapping):
@@ -38,7 +38,7 @@ def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class _Memory:
-    """One allocation, with a copy of what it held."""
+    """One allocation, with a copy of its former content."""
 
     storage: torch.UntypedStorage
     before: torch.UntypedStorage
@@ -46,7 +46,7 @@ class _Memory:
     """Arguments in it."""
 
     def change(self) -> str:
-        """Which argument no longer holds what it held, and where; empty where all do."""
+        """Describe the first changed argument and the place; empty if none has changed."""
         if torch.equal(_bytes(self.storage), _bytes(self.before)):
             return ""
         for name, tensor in self.tensors.items():
@@ -65,19 +65,18 @@ class _Memory:
 
 
 class Arguments:
-    """Remembers what the tensors among a call's arguments and their gradients held.
+    """Former values of the tensors among a call's arguments and of their gradients.
 
     A gradient is state of the call, not an output: a backward pass may add to it, and each call begins with
-    the gradient that the caller's tensor had, most often none.
+    the caller's gradient, most often none.
 
     Args:
         args: Positional arguments.
         kwargs: Keyword arguments.
-        mutates: Positions or names of those that may be written to; True for all.
+        mutates: Positions or names of the arguments that may be written to; True for all.
 
     Raises:
-        GpuperfError: `mutates` names an argument that does not exist or holds no tensor, or a tensor is
-            sparse.
+        GpuperfError: `mutates` names a missing argument or one without a tensor, or a tensor is sparse.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Arguments:
         for key in written:
             if key not in with_tensors:
                 raise GpuperfError(
-                    f"mutates names argument {key}, which is no tensor of this call",
+                    f"mutates names argument {key}, which is not a tensor of this call",
                     expected=f"some of {with_tensors}",
                 )
         self.written = {name: tensor for key in written for name, tensor in tensors[key].items()}
@@ -100,7 +99,7 @@ class Arguments:
         by_name = {name: tensor for found in tensors.values() for name, tensor in found.items()}
         self.devices = frozenset(tensor.device for tensor in by_name.values())
         self._memory = _memory_of(by_name)
-        # A leaf of the graph is what a backward pass leaves a gradient with.
+        # A backward pass leaves gradients at the leaves of the graph.
         self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
         of_gradients = {f"gradient {at}": grad for at, (_, grad) in enumerate(self._gradients)}
         self._gradient_memory = _memory_of(dict(named_tensors(of_gradients, "gradients")))
@@ -112,14 +111,14 @@ class Arguments:
                 poison.fill(tensor, byte)
 
     def change(self) -> str:
-        """The first change to a tensor that may not be written to, as shown to the user; else empty."""
+        """Describe the first change to a tensor that may not be written to; else empty."""
         may_change = {tensor.untyped_storage().data_ptr() for tensor in self.written.values()}
         changes = (memory.change() for at, memory in self._memory.items() if at not in may_change)
         return next((change for change in changes if change), "")
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Put back on leaving what the tensors and their gradients held when this object was made."""
+        """Restore the former values of the tensors and their gradients at the end of the block."""
         try:
             yield
         finally:
@@ -130,7 +129,7 @@ class Arguments:
 
 
 def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Memory]:
-    """The allocations below some tensors by address: two arguments can be views of one."""
+    """Return the allocations of some tensors by address: two arguments can be views of one."""
     found: dict[int, _Memory] = {}
     for name, tensor in tensors.items():
         storage = tensor.untyped_storage()

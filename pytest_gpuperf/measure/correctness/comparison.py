@@ -1,4 +1,4 @@
-"""Compare an output with its reference: how far apart, where, and is that close enough."""
+"""Compare an output with its reference: largest difference, its place, and the tolerance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_TOLERANCES = {
     torch.complex64: (1.3e-6, 1e-5),
     torch.complex128: (1e-7, 1e-7),
 }
-"""(rtol, atol) by type, as `torch.testing.assert_close` documents them; (0, 0) for all others."""
+"""(rtol, atol) by type, from the documentation of `torch.testing.assert_close`; (0, 0) for all others."""
 
 _CHUNK = 1 << 24
 """Elements compared at once: 128 MiB for each of a handful of float64 intermediates."""
@@ -31,7 +31,7 @@ _CHUNK = 1 << 24
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What the caller asked for; None for the defaults."""
+    """Tolerances of the caller; None for the defaults."""
 
     rtol: float | None = None
     atol: float | None = None
@@ -65,10 +65,10 @@ def compare(
 
     Args:
         actual: The output.
-        expected: What it has to be; may be of a wider floating type.
-        tolerance: How close.
-        name: What messages call the output.
-        unwritten: Where the output was found never written, of its shape; None for nowhere.
+        expected: The reference; may have a wider floating type.
+        tolerance: The tolerances.
+        name: Name of the output in messages.
+        unwritten: Mask of the elements that were never written; None for none.
     """
     rtol, atol = tolerance.between(actual.dtype, expected.dtype)
     dtype = dtype_name(actual)
@@ -103,9 +103,9 @@ def compare(
 
 
 def merge(results: Sequence[Correctness]) -> Correctness:
-    """Several outputs as one: counts added, the rest from the first that failed.
+    """Merge several outputs: counts added, the rest from the first failed output.
 
-    If none failed, it is from the one with the largest absolute difference.
+    If none failed, the rest is from the output with the largest absolute difference.
     """
     shown = next(
         (result for result in results if not result.passed),
@@ -119,12 +119,12 @@ def merge(results: Sequence[Correctness]) -> Correctness:
 
 
 def never_written(unwritten: torch.Tensor) -> str:
-    """`3 of 8 elements are never written, the first at [1, 1]`."""
+    """Return text such as `3 of 8 elements are never written, the first at [1, 1]`."""
     return f"{_how_many(unwritten)} never written, {_first(unwritten)}"
 
 
 def dtype_name(tensor: torch.Tensor) -> str:
-    """`bfloat16`."""
+    """Return a type's short name such as `bfloat16`."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
@@ -132,7 +132,7 @@ def dtype_name(tensor: torch.Tensor) -> str:
 class _Largest:
     value: float = 0.0
     at: int | None = None
-    """Index into the flattened output; None as long as nothing differs."""
+    """Index into the flattened output; None until something differs."""
 
     def offer(self, values: torch.Tensor, start: int) -> None:
         value, at = values.max(0)
@@ -151,12 +151,12 @@ class _Tally:
     largest_abs: _Largest = field(default_factory=_Largest)
     largest_rel: _Largest = field(default_factory=_Largest)
     unbounded: int = 0
-    """Elements whose difference is no finite number, without those that are NaN or never written."""
+    """Elements with an infinite difference, without those that are NaN or never written."""
     unbounded_at: int | None = None
     """Index of the first of them into the flattened output."""
 
     def add(self, start: int, actual: torch.Tensor, expected: torch.Tensor, unwritten: torch.Tensor) -> None:
-        """Take in a non-empty piece that begins at `start`, all flat."""
+        """Add a non-empty flat piece that begins at `start`."""
         actual, expected = _widened(actual), _widened(expected)
         same = actual == expected
         if self.equal_nan:
@@ -180,7 +180,7 @@ class _Tally:
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    """In the widest type of its kind, so that differences are exact."""
+    """Convert to the widest type of its kind, so that differences are exact."""
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
@@ -191,7 +191,7 @@ def _magnitude(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _unlike(actual: torch.Tensor, expected: torch.Tensor) -> str:
-    """Why two tensors cannot be compared; empty where they can."""
+    """Return the reason that two tensors cannot be compared; empty if they can."""
     if actual.shape != expected.shape:
         return f"has shape {list(actual.shape)}, the reference {list(expected.shape)}"
     if actual.device != expected.device:
@@ -225,7 +225,7 @@ def _failure(
     if tally.unbounded_at is not None:
         at = _unravel(tally.unbounded_at, actual.shape)
         lines.append(
-            f"{_of(tally.unbounded, actual.numel())} off by no finite amount, the first at {list(at)} "
+            f"{_of(tally.unbounded, actual.numel())} off by an infinite amount, the first at {list(at)} "
             f"(actual {_show(actual[at])}, expected {_show(expected[at])})"
         )
     for kind, largest in (("absolute", tally.largest_abs), ("relative", tally.largest_rel)):

@@ -1,4 +1,4 @@
-"""Fill memory with a pattern, so that what a kernel does not write can be told from what it does."""
+"""Fill memory with a pattern, so that unwritten elements can be told from written ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 PATTERNS = (0xFF, 0x5A)
-"""Bytes that memory is filled with. 0xFF is NaN in every floating type and -1 in signed integers; 0x5A is a
+"""Bytes that fill memory. 0xFF is NaN in every floating type and -1 in signed integers; 0x5A is a
 large number, for kernels that lose NaN (`fmax`, atomics). No type has one value with both."""
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -27,16 +27,16 @@ _ALLOCATIONS = (
 )
 
 _SMALL_BLOCK_BYTES = 1 << 20
-"""Largest allocation out of the small pool (`kSmallSize` in PyTorch's c10/core/AllocatorConfig.h)."""
+"""Largest allocation from the small pool (`kSmallSize` in PyTorch's c10/core/AllocatorConfig.h)."""
 
 
 def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Where two tensors of one type and shape have the same bits, NaN or not."""
+    """Mark the elements with the same bits in two tensors of one type and shape, NaN included."""
     return _all_words(tensor, _words(tensor) == _words(other))
 
 
 def holds(tensor: torch.Tensor, byte: int) -> torch.Tensor:
-    """Where all bytes of an element are `byte`."""
+    """Mark the elements whose bytes all are `byte`."""
     words = _words(tensor)
     pattern = int.from_bytes(
         bytes([byte]) * words.element_size(), "little", signed=words.dtype != torch.uint8
@@ -45,7 +45,7 @@ def holds(tensor: torch.Tensor, byte: int) -> torch.Tensor:
 
 
 def fill(tensor: torch.Tensor, byte: int) -> None:
-    """Set all bytes of a tensor's elements, and nothing beside them, to `byte`."""
+    """Set all bytes of a tensor's elements, and nothing else, to `byte`."""
     words = _words(tensor)
     words.fill_(
         int.from_bytes(bytes([byte]) * words.element_size(), "little", signed=words.dtype != torch.uint8)
@@ -53,7 +53,7 @@ def fill(tensor: torch.Tensor, byte: int) -> None:
 
 
 def copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same bits: that of a boolean would have 1 for a pattern otherwise."""
+    """Copy with the same bits: a plain copy of a boolean would turn a pattern into 1."""
     if tensor.dtype == torch.bool:
         return tensor.view(torch.uint8).clone().view(torch.bool)
     return tensor.detach().clone()
@@ -61,16 +61,16 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def poisoned_memory(byte: int | None, devices: Collection[torch.device]) -> Iterator[None]:
-    """Fill memory that is allocated inside with `byte`; None leaves it as it is.
+    """Fill memory that is allocated inside the block with `byte`; None leaves it unchanged.
 
-    On CUDA the free blocks that the caching allocator keeps for the current stream are filled, so it does not
-    matter who allocates: the function, an extension, or code that torch.compile made. Memory that the
-    allocator has to ask the driver for is not filled; a call that ran before needs none. Allocators other
-    than torch's own (`PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync`) do not show their free blocks; with
-    them nothing is filled.
+    On CUDA this fills the free blocks that the caching allocator keeps for the current stream, for any
+    allocating code: the function, an extension, or code from torch.compile. New memory from the driver is not
+    filled; a call that ran before needs none. Allocators other than torch's own
+    (`PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync`) do not show their free blocks; with them nothing is
+    filled.
 
-    Without CUDA, memory is filled as `torch.empty` and its kin hand it out. That takes a dispatch mode, and
-    below one torch.compile stands aside, so CUDA does without.
+    Without CUDA, `torch.empty` and similar functions fill the memory. That needs a dispatch mode, which
+    disables torch.compile, so CUDA does not use it.
     """
     cuda = [device for device in devices if device.type == "cuda"]
     if byte is None:
@@ -108,7 +108,7 @@ def _fill_free_blocks(device: torch.device, byte: int) -> None:
         if block["state"] == "inactive"
     ]
     # A request above the small size goes to the large pool, so a larger block of the small pool takes two.
-    # Those come last: until then every request finds the block that it was made for.
+    # Those come last: until then every request finds its own block.
     split = [size for kind, size in blocks if kind == "small" and size > _SMALL_BLOCK_BYTES]
     sizes = [size for kind, size in blocks if kind != "small" or size <= _SMALL_BLOCK_BYTES]
     sizes += [_SMALL_BLOCK_BYTES] * len(split) + [size - _SMALL_BLOCK_BYTES for size in split]

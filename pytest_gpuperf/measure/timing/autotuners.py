@@ -1,4 +1,4 @@
-"""Which configuration the autotuners in a callable picked."""
+"""Configurations that the autotuners in a callable picked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watched() -> Iterator[dict[str, str]]:
-    """Configurations by the name of the kernel, as Triton's autotuners pick them inside the `with`."""
+    """Collect the configurations that Triton's autotuners pick inside the `with`, by kernel name."""
     picked: dict[str, str] = {}
-    # A callable that was autotuned by Triton has loaded it.
+    # A callable with a Triton autotuner has already imported Triton.
     module = sys.modules.get("triton.runtime.autotuner")
     if module is None:
         yield picked

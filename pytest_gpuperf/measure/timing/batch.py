@@ -1,4 +1,4 @@
-"""A block of many calls, timed as one: what every timing is made of."""
+"""Blocks of many calls, timed as one: the parts of every timing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.stamp import Stamps
 
 MAX_CALLS = 2000
-"""Capturing and instantiating a graph costs tens of microseconds a node; more nodes buy nothing."""
+"""Capturing and instantiating a graph costs tens of microseconds a node; more nodes gain nothing."""
 MAX_RECORDED_CALLS = 100
 ENQUEUE_US = 20
-"""What the host needs to launch a call, and more, unless it launches very many kernels."""
+"""Upper bound of the host's time to launch a call, unless it launches very many kernels."""
 SPIN = "spin_kernel"
-"""Torch's, which blocks the GPU."""
+"""torch's kernel that blocks the GPU."""
 
 
 class Block(NamedTuple):
@@ -34,11 +34,11 @@ class Block(NamedTuple):
     time_us: float
     """Microseconds a call."""
     sm_clock_mhz: float = 0.0
-    """Mean SM clock of the block, by stamps on the GPU; 0 where there are none."""
+    """Mean SM clock of the block, by stamps on the GPU; 0 without stamps."""
 
 
 class Batch(Protocol):
-    """Runs blocks of calls and says how long one call took."""
+    """Runs blocks of calls and returns the time of one call."""
 
     calls: int
 
@@ -46,15 +46,15 @@ class Batch(Protocol):
         """Run one block and wait for it."""
 
     def run_recorded(self, blocks: int) -> list[Block]:
-        """Run blocks and take the kernels' own durations, which CUPTI records.
+        """Run blocks and take the kernels' own durations from CUPTI's records.
 
         Raises:
-            CuptiError: There is no CUPTI, or another profiler holds it.
+            CuptiError: CUPTI is missing, or another profiler holds it.
         """
 
 
 class HotBatch:
-    """Events around one graph of many calls, caches as the call before left them."""
+    """Events around one graph of many calls; each call finds the caches of the call before."""
 
     def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
         self.calls = calls
@@ -63,19 +63,19 @@ class HotBatch:
         self._graph = capture(lambda: _stamped(fn, calls, stamps))
 
     def run(self) -> Block:
-        """One replay of the graph."""
+        """Replay the graph once."""
         cost_us = self._stamps.cost_us if self._stamps is not None else 0.0
         return Block((replay_us(self._graph) - cost_us) / self.calls, _clock(self._stamps))
 
     def run_recorded(self, blocks: int) -> list[Block]:
-        """Launches one by one under CUPTI: inside a graph, kernels of a microsecond read 0.1 µs more."""
+        """Launch one by one under CUPTI: inside a graph, kernels of a microsecond read 0.1 µs more."""
         return _recorded(self._fn, blocks, self.calls, self._stamps)
 
 
 class ColdBatch:
     """A graph of (flush, call) pairs less a graph of the flushes alone.
 
-    The flush writes `flush_bytes`, at least twice the L2, so that nothing of the input is left there.
+    The flush writes `flush_bytes`, at least twice the L2, so that no part of the input stays there.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class ColdBatch:
         self._buffer = buffer  # the graphs write to it
 
     def run(self) -> Block:
-        """One replay of each graph."""
+        """Replay each graph once."""
         flushes_us = replay_us(self._flushes)
         both_us = replay_us(self._both)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
 
     def run_recorded(self, blocks: int) -> list[Block]:
-        """The pairs under CUPTI, the flushes left out."""
+        """Run the pairs under CUPTI, and leave the flushes out."""
         return _recorded(self._flush_and_call, blocks, self.calls, self._stamps, flushed=True)
 
 
 class QueuedBatch:
     """An event pair around each call, all queued behind a kernel that blocks the GPU meanwhile.
 
-    Without the blocking kernel the pairs of short calls would time the host, not the GPU. A callable
-    that synchronises by itself breaks the queue: its time then holds its waiting.
+    Without the blocking kernel the pairs of short calls would time the host, not the GPU. A callable that
+    synchronises the host breaks the queue: its time then includes the wait.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class QueuedBatch:
         self._pairs = [(event(), event()) for _ in range(calls)]
 
     def run(self) -> Block:
-        """One pass over the pairs."""
+        """Run the pairs once."""
         block_gpu(self._block_us)
         if self._stamps is not None:
             self._stamps.before()
@@ -143,14 +143,14 @@ class QueuedBatch:
 
 
 class HostBatch:
-    """The host's clock around many calls and their end on the GPU: launches count."""
+    """Host clock around many calls and their end on the GPU: the time includes launches."""
 
     def __init__(self, fn: Callable[[], Any], calls: int) -> None:
         self.calls = calls
         self._fn = fn
 
     def run(self) -> Block:
-        """One pass over the calls."""
+        """Run the calls once."""
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(self.calls):
@@ -159,7 +159,7 @@ class HostBatch:
         return Block((time.perf_counter() - begin) * 1e6 / self.calls)
 
     def run_recorded(self, blocks: int) -> list[Block]:
-        """Calls under CUPTI: the kernels alone."""
+        """Run the calls under CUPTI: the kernels alone."""
         return _recorded(self._fn, blocks, self.calls, None)
 
 
@@ -183,18 +183,18 @@ def _recorded(
     clocks = []
     with recorded() as activities:
         for _ in range(blocks):
-            # As in the graph, one kernel follows the other; the host launches them meanwhile.
+            # The kernels follow each other like in the graph; the host launches them meanwhile.
             block_gpu(calls * ENQUEUE_US)
             _stamped(fn, calls, stamps)
             torch.cuda.synchronize()
             clocks.append(_clock(stamps))
-    # Behind the second stamp of a block both are copied to the host, which is none of the calls' work.
+    # After the second stamp of a block both are copied to the host, which is not work of the calls.
     parts = _parted(activities, SPIN if stamps is None else STAMP)
     of_blocks = parts[1:] if stamps is None else parts[1::2]
     if stamps is not None and any(one.name and SPIN not in one.name for part in parts[::2] for one in part):
         raise CuptiError(
             "kernels of the calls ran before the block began or after its end",
-            expected="work on other streams that waits for the current one, and that it waits for",
+            expected="work on other streams between waits with the current stream, in both directions",
         )
     lengths = {len(block) for block in of_blocks}
     if not any(lengths):
@@ -209,7 +209,7 @@ def _recorded(
 
 
 def _parted(activities: Iterable[Activity], mark: str) -> list[list[Activity]]:
-    """What ran before, between and behind the kernels that have `mark` in their name."""
+    """Split activities at the kernels that have `mark` in their name."""
     parts: list[list[Activity]] = [[]]
     for activity in activities:
         if mark in activity.name:
@@ -220,7 +220,7 @@ def _parted(activities: Iterable[Activity], mark: str) -> list[list[Activity]]:
 
 
 def _of_a_call(activities: list[Activity], calls: int, *, flushed: bool) -> float:
-    """Microseconds of a call: the mean without the extremes, since some calls are disturbed."""
+    """Return the microseconds of a call: the mean without the extremes, since some calls are disturbed."""
     each = len(activities) // calls
     # A flush is the first of its call, and no part of it.
     begin = int(flushed)

@@ -1,4 +1,4 @@
-"""Other SM clocks on purpose: how the time of a batch hangs on the clock shows only where the clock moves."""
+"""Change the SM clock on purpose: only a moving clock shows how the time of a batch depends on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch, Block
 
 BURN_S = 0.2
-"""Of matrix products at the power limit: on an H200 the clock then stays low for 20 to 60 ms."""
+"""Seconds of matrix products at the power limit; on an H200 the clock then stays low for 20 to 60 ms."""
 REST_S = 0.2
-"""Idle: a clock that the batch itself has driven down comes back up, for some 10 ms."""
+"""Idle seconds, after which a clock that the batch has driven down is up again, for about 10 ms."""
 BLOCKS = 6
-"""Blocks after a burn or a rest, before the clock is back where it was."""
+"""Blocks after a burn or a rest, before the clock has returned to its former value."""
 _SIZE = 8192
 _SHARE_OF_MEMORY = 8
 
@@ -28,7 +28,7 @@ class Burn:
         size = _SIZE
         while 3 * 2 * size * size > free / _SHARE_OF_MEMORY and size > 1024:
             size //= 2
-        # Zeros would draw less power; a generator of its own leaves the user's seeds alone.
+        # Zeros would draw less power; a separate generator leaves the user's seeds alone.
         generator = torch.Generator(device="cuda").manual_seed(0)
         self._input = torch.randn(size, size, device="cuda", generator=generator).to(torch.bfloat16)
         self._output = torch.empty_like(self._input)
@@ -43,14 +43,14 @@ class Burn:
 
 
 def at_other_clocks(batch: Batch, burn: Burn, *, held_back: bool) -> list[Block]:
-    """Blocks of a batch while the SM clock is not where it settles.
+    """Run blocks of a batch while the SM clock is away from its steady value.
 
     The block right after a burn or a rest is dropped: the clock falls or climbs within it.
 
     Args:
-        batch: What was measured at the steady clock.
+        batch: The batch that was measured at the steady clock.
         burn: Drives the clock down.
-        held_back: Whether the batch itself has driven the clock down, so that a rest brings a higher one.
+        held_back: True if the batch itself has driven the clock down, so that a rest brings a higher one.
     """
     burn(BURN_S)
     blocks = _blocks(batch)

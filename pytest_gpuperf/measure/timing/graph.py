@@ -1,4 +1,4 @@
-"""CUDA graphs, events and the kernel that blocks the GPU: what batches are made of."""
+"""Parts of batches: CUDA graphs, events and the kernel that blocks the GPU."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SLEEP_CYCLES_PER_US = 2000
-"""More than any SM clock in MHz, so that a blocking kernel lasts at least as long as asked for."""
+"""More than any SM clock in MHz, so that a blocking kernel lasts at least as long as requested."""
 
 
 class NotCapturableError(Exception):
-    """The callable cannot be captured into a CUDA graph; says why."""
+    """The callable cannot be captured into a CUDA graph; the text is the reason."""
 
 
 def event() -> torch.cuda.Event:
-    """A CUDA event that keeps the time."""
+    """Return a CUDA event with timing."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def elapsed_us(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-    """Microseconds between two events that have passed."""
+    """Return the microseconds between two events that have passed."""
     return 1e3 * float(start.elapsed_time(end))
 
 
 def capture(body: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-    """Capture what `body` launches into one CUDA graph.
+    """Capture the launches of `body` into one CUDA graph.
 
     Raises:
-        NotCapturableError: It synchronises, allocates outside torch or launches elsewhere.
-        GpuperfError: It launched nothing on the GPU.
+        NotCapturableError: `body` synchronises, allocates outside torch or launches elsewhere.
+        GpuperfError: `body` launched nothing on the GPU.
     """
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
@@ -46,7 +46,7 @@ def capture(body: Callable[[], Any]) -> torch.cuda.CUDAGraph:
                 body()
         except Exception as error:
             _recover()
-            # Ending a broken capture fails too; the first failure is the one that says why.
+            # Ending a broken capture fails too; the first failure has the reason.
             first = error.__context__ or error
             raise NotCapturableError(str(first).strip().split("\n")[0] or type(first).__name__) from error
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
@@ -55,10 +55,10 @@ def capture(body: Callable[[], Any]) -> torch.cuda.CUDAGraph:
 
 
 def _recover() -> None:
-    """Make torch usable after a capture that failed.
+    """Make torch usable after a failed capture.
 
-    Such a capture leaves the random generators in capture mode, where `torch.randn` raises; the end of the
-    next good one takes them out of it.
+    A failed capture leaves the random generators in capture mode, in which `torch.randn` raises; the end of
+    the next good capture resets them.
     """
     torch.cuda.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
@@ -71,7 +71,7 @@ def block_gpu(microseconds: float) -> None:
 
 
 def replay_us(graph: torch.cuda.CUDAGraph) -> float:
-    """Microseconds of one replay, the host's launch of the graph hidden behind a blocking kernel."""
+    """Return the microseconds of one replay; a blocking kernel hides the host's launch of the graph."""
     start, end = event(), event()
     block_gpu(100)
     start.record()
@@ -82,7 +82,7 @@ def replay_us(graph: torch.cuda.CUDAGraph) -> float:
 
 
 def nothing_launched() -> GpuperfError:
-    """The error for a callable that does no work on the GPU."""
+    """Return the error for a callable that does no work on the GPU."""
     return GpuperfError(
         "the callable launched nothing on the GPU",
         expected="a callable that launches kernels on the current CUDA stream",

@@ -1,4 +1,4 @@
-"""The kernels behind `stamp` and `launch_gap`. Imports Triton: import it only where it is needed."""
+"""Kernels of `stamp` and `launch_gap`. Imports Triton: import this module only when needed."""
 
 import triton
 import triton.language as tl

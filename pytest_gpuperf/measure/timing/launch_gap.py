@@ -1,4 +1,4 @@
-"""What one launch takes inside a CUDA graph, however little its kernel does."""
+"""Launch gap: the time of one launch inside a CUDA graph, regardless of its kernel's work."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pytest_gpuperf.measure.timing.batch import HotBatch
 CALLS = 1000
 BLOCKS = 11
 SHORT_IN_GAPS = 30
-"""A time of fewer launch gaps is CUPTI's. On an H200 the gap is 0.5 to 0.7 µs, and what lies between two
-kernels, which events count in, is 0.1 to 0.35 µs: up to 7 % of the time at ten gaps, under 2 % at thirty."""
+"""A time of fewer launch gaps comes from CUPTI. On an H200 the gap is 0.5 to 0.7 µs. Events include the 0.1
+to 0.35 µs between two kernels: up to 7 % of the time at ten gaps, under 2 % at thirty."""
 USUAL_GAP_US = 0.6
-"""An H200's, where none can be measured."""
+"""Gap of an H200, used if none can be measured."""
 
 
 def launch_gap_us() -> float | None:
-    """Microseconds that an empty kernel takes in a graph of many; None without Triton."""
+    """Return the microseconds of an empty kernel in a graph of many; None without Triton."""
     try:
         from pytest_gpuperf.measure.timing.kernels import gpuperf_empty
 

@@ -1,4 +1,4 @@
-"""A callable made ready to be timed: compiled, captured, warmed up, then run block by block."""
+"""Prepare a callable for timing: compile, capture and warm up, then run block by block."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode, WarmUp
 
 BLOCK_US = 5_000
-"""Long enough that the ends of a block do not count, short enough for many of them."""
+"""Long enough that the ends of a block do not matter, short enough for many blocks."""
 COLD_CALLS = 20
 """A flush takes tens of microseconds, so fewer calls fill a cold block."""
 QUEUED_CALLS = 50
-"""Pairs that are queued at once; the GPU is blocked while the host queues them."""
+"""Pairs queued at once; the GPU is blocked while the host queues them."""
 WARM_UP_CAP_S = 3.0
 MODES = ("auto", "hot", "cold", "queued", "host")
 
@@ -46,9 +46,9 @@ class Prepared:
     batch: Batch
     mode: TimingMode
     not_captured: str = ""
-    """Why no graph could be captured, where that was not asked for."""
+    """Reason that no graph could be captured, unless the mode does without."""
     autotuned: tuple[str, ...] = ()
-    """`kernel: configuration`, as the autotuners picked them."""
+    """Picks of the autotuners: `kernel: configuration`."""
 
     def warm_up(self) -> WarmUp:
         """Run blocks until time and SM clock are steady."""
@@ -63,10 +63,10 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     """Compile and capture a callable.
 
     Args:
-        fn: Takes no arguments; is called many times.
+        fn: A callable without arguments; it is called many times.
         mode: `auto`, `hot`, `cold`, `queued` or `host`.
-        flush_bytes: What a cold batch writes before each call, at least twice the L2.
-        stamps: Put before and after each block; None where there are none.
+        flush_bytes: Bytes that a cold batch writes before each call, at least twice the L2.
+        stamps: Stamps before and after each block; None for no stamps.
 
     Raises:
         GpuperfError: Unknown mode, a mode that needs a capture and gets none, or a callable that launches
@@ -79,7 +79,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     call_us, enqueue_us, autotuned = _probe(fn)
     reason = ""
     try:
-        # A few calls tell whether it can be captured, and whether it launches anything.
+        # A few calls show if it can be captured, and if it launches anything.
         capture(lambda: (fn(), fn()))
         if mode == "cold":
             batch = ColdBatch(fn, _calls(call_us, COLD_CALLS), flush_bytes, stamps)
@@ -92,7 +92,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
                 f"mode {mode!r} needs a callable that a CUDA graph can capture: {error}",
                 next_step="use mode='queued', or keep host synchronisation out of the callable",
             ) from error
-        # Where `queued` was asked for, nothing fell back to it.
+        # A requested `queued` is not a fallback.
         reason = str(error) if mode == "auto" else ""
     if mode == "host":
         calls = _calls(max(call_us, enqueue_us), MAX_CALLS)
@@ -106,10 +106,11 @@ def _calls(call_us: float, most: int) -> int:
 
 
 def _probe(fn: Callable[[], Any]) -> tuple[float, float, tuple[str, ...]]:
-    """Call `fn` a few times: compile, autotune, allocate, and see how long it takes.
+    """Call `fn` a few times: compile, autotune, allocate, and estimate its time.
 
     Returns:
-        Microseconds a call on the GPU, roughly; microseconds the host needs to queue one; what was autotuned.
+        Approximate microseconds of a call on the GPU; microseconds that the host needs to queue one; the
+        picks of autotuners.
 
     Raises:
         GpuperfError: The callable launched nothing on the GPU.

@@ -1,4 +1,4 @@
-"""Stamps on the GPU itself: the SM clock that really was, between two points of a stream.
+"""Stamps on the GPU itself: the true mean SM clock between two points of a stream.
 
 NVML's clocks lag by tens of milliseconds. A kernel that stores `%globaltimer` (nanoseconds) and `%clock64`
 (SM cycles) of each SM, before and after a batch, gives the mean SM clock of just that batch.
@@ -27,7 +27,7 @@ class Stamps:
         from pytest_gpuperf.measure.timing.kernels import gpuperf_stamp
 
         device = torch.cuda.current_device()
-        # Two programs for each SM, so that none is left out where one gets two of them.
+        # Two programs for each SM, so that none is left out if another gets two of them.
         self._programs = 2 * torch.cuda.get_device_properties(device).multi_processor_count
         self._before = torch.zeros(self._programs, 3, dtype=torch.int64, device=device)
         self._after = torch.zeros_like(self._before)
@@ -46,7 +46,7 @@ class Stamps:
 
     @cached_property
     def cost_us(self) -> float:
-        """Microseconds that two stamps add to a graph, by the same events that time it."""
+        """Return the microseconds that two stamps add to a graph, by the same events that time it."""
 
         def both() -> None:
             self.before()
@@ -56,7 +56,7 @@ class Stamps:
         return sorted(replay_us(graph) for _ in range(_COST_REPLAYS))[_COST_REPLAYS // 2]
 
     def sm_clock_mhz(self) -> float:
-        """Mean SM clock between the two stamps, which have passed: the median over the SMs."""
+        """Return the mean SM clock between the two passed stamps: the median over the SMs."""
         begins, ends = (
             {sm: (time_ns, cycles) for time_ns, cycles, sm in rows.tolist()}
             for rows in (self._before, self._after)
@@ -70,7 +70,7 @@ class Stamps:
 
 
 def stamps() -> Stamps | None:
-    """A pair of stamps; None where there can be none: no evidence of the clock is no reason not to time."""
+    """Return a pair of stamps; None if stamps are impossible: timing works without the clock."""
     try:
         return Stamps()
     except Exception:

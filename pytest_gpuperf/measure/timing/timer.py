@@ -1,4 +1,4 @@
-"""Time one callable: warm up, measure blocks, and find out how they hang on the SM clock."""
+"""Time one callable: warm up, measure blocks, and find their dependence on the SM clock."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
 MOST_BLOCKS = 100
 PRECISE_PCT = 0.03
-"""Standard error of a time, in per cent, below which more blocks of this process tell nothing: processes
-differ by more."""
+"""Standard error of a time, in percent, below which more blocks of this process add nothing: processes differ
+by more."""
 RECORDED_BLOCKS = 15
-"""Under CUPTI."""
+"""Blocks under CUPTI."""
 STILL_RECORDED = 10
-"""Times the limit of CUPTI's figure up to which it is taken, too: a kernel that has become so much slower is
-still compared with a baseline by CUPTI."""
+"""Factor on the limit for CUPTI's time: CUPTI's time is recorded up to there, so that a kernel that has
+become this much slower is still compared with a baseline by CUPTI."""
 LONG_BLOCK_US = 10_000
 MOST_COLD_SPREAD_PCT = 100.0
 """A cold time is a difference, and the noise of the flushes does not shrink with it."""
 ATTEMPTS = 3
 RESTLESS_PCT = 1.0
-"""Spread of the blocks, in per cent, at which another process on the GPU is held to have disturbed them."""
+"""Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
 STILL = 0.01
-"""An SM clock that moves by less is locked."""
+"""Relative change of the SM clock below which the clock is locked."""
 ENOUGH_FIXED = 2
-"""Timings with a locked clock, after which no other tries to move it."""
+"""Timings with a locked clock, after which no timing tries to move it."""
 DISTURBING = frozenset(
     ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 )
-"""Throttle reasons that are not the kernel's own doing, as the power limit is."""
+"""Throttle reasons that the kernel does not cause itself (it does cause the power limit)."""
 
 
 class Timer:
@@ -59,10 +59,10 @@ class Timer:
 
     Args:
         l2_bytes: Size of the device's L2, in bytes; a cold timing flushes twice as much.
-        budget_s: Seconds that one timing may take by the wall clock, from the end of its warm-up. At least
-            `LEAST_BLOCKS` blocks are taken all the same.
+        budget_s: Seconds of wall clock for one timing, from the end of its warm-up. At least `LEAST_BLOCKS`
+            blocks are taken in any case.
         conditions: Reads the state of the GPU after a timing.
-        max_sm_clock_mhz: The highest that the device can have, in MHz; 0 where unknown.
+        max_sm_clock_mhz: Highest SM clock of the device, in MHz; 0 if unknown.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Timer:
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
         self._fixed_clocks = 0
-        """Tests in which the SM clock did not move."""
+        """Number of tests in which the SM clock did not move."""
 
     def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
         """Compile and capture a callable; see `pytest_gpuperf.measure.timing.prepared.prepare`."""
@@ -98,14 +98,14 @@ class Timer:
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
 
-        What was throttled by heat, or disturbed by another process, is measured again, twice at most.
+        A timing that heat throttled or another process disturbed is repeated, at most twice.
 
         Args:
-            fn: Takes no arguments; is called many times.
+            fn: A callable without arguments; it is called many times.
             mode: `auto`, `hot`, `cold`, `queued` or `host`.
-            bytes: Bytes a call moves, kept in the record.
+            bytes: Bytes that a call moves, kept in the record.
             flops: Operations of a call, kept in the record.
-            progress: Told what is being done.
+            progress: Called with the present activity.
 
         Raises:
             GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
@@ -126,7 +126,7 @@ class Timer:
         progress("warms up")
         warm_up = prepared.warm_up()
         if self._build(prepared.mode):
-            # The GPU has idled meanwhile, and the blocks are to begin where a warm-up has ended.
+            # The GPU has idled meanwhile, and blocks must start right after a warm-up.
             warm_up = prepared.warm_up()
         end = time.perf_counter() + self._budget_s
         progress("measures")
@@ -167,14 +167,14 @@ class Timer:
         return replace(timing, normalised_us=normalised_us(timing) or 0.0)
 
     def _build(self, mode: TimingMode) -> bool:
-        """Build what a first timing needs, on a GPU that is warm; whether there was anything to build."""
+        """Build the tools of a first timing, on a warm GPU; return True if any was built."""
         missing = {"_launch_gap_us", *(() if mode == "host" else ("_burn",))} - vars(self).keys()
         for name in missing:
             getattr(self, name)
         return bool(missing)
 
     def _steady_blocks(self, prepared: Prepared, seconds: float) -> list[Block]:
-        """Blocks until they are precise, or until the time is up."""
+        """Run blocks until they are precise, or until the time is up."""
         blocks: list[Block] = []
         end = time.perf_counter() + seconds
         while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and time.perf_counter() < end):
@@ -187,7 +187,7 @@ class Timer:
         return blocks
 
     def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], str]:
-        """Blocks under CUPTI where the time is short, and why there are none."""
+        """Run blocks under CUPTI if the time is short; else return the reason for none."""
         if prepared.mode != "host" and events_us >= STILL_RECORDED * self._short_us:
             return [], ""
         try:
@@ -198,13 +198,13 @@ class Timer:
     def _clock_model(
         self, prepared: Prepared, steady: Sequence[Block], end: float, *, scale: float
     ) -> ClockModel | None:
-        """How the time hangs on the SM clock, from the steady blocks and some at other clocks.
+        """Fit the dependence of the time on the SM clock, from the steady blocks and some at other clocks.
 
         Args:
-            prepared: What is timed.
+            prepared: The prepared callable.
             steady: Its steady blocks.
-            end: When the budget is spent.
-            scale: The value over that of the steady blocks, where it is CUPTI's; 0 where these are all noise.
+            end: End of the budget.
+            scale: CUPTI's time over that of the steady blocks; 0 if the blocks are all noise.
         """
         if not scale or not all(block.sm_clock_mhz for block in steady):
             return None
@@ -214,7 +214,7 @@ class Timer:
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
         others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)
         if all(abs(block.sm_clock_mhz / steady_mhz - 1) < STILL for block in others):
-            # Long blocks outlast what a burn does to the clock, and show nothing of a lock.
+            # Long blocks outlast the effect of a burn on the clock, and do not show a lock.
             if prepared.batch.calls * steady[0].time_us < LONG_BLOCK_US:
                 self._fixed_clocks += 1
             return None
@@ -231,12 +231,12 @@ class Timer:
 
     @property
     def _short_us(self) -> float:
-        """Below this a time is CUPTI's, in microseconds."""
+        """Return the time below which CUPTI is the source, in microseconds."""
         return SHORT_IN_GAPS * (self._launch_gap_us or USUAL_GAP_US)
 
     @cached_property
     def _launch_gap_us(self) -> float:
-        """Of this process; 0 where it cannot be measured."""
+        """Return the launch gap of this process; 0 if it cannot be measured."""
         return launch_gap_us() or 0.0
 
     @cached_property
@@ -245,21 +245,21 @@ class Timer:
 
 
 def disturbed(timing: Timing) -> str:
-    """Why a timing should be taken again; empty where it need not."""
+    """Return the reason to repeat a timing; empty if there is none."""
     state = timing.conditions
     if state is None:
         return ""
     throttled = DISTURBING.intersection(state.throttle_reasons)
     if throttled:
         return f"the clocks were held back ({', '.join(sorted(throttled))})"
-    # A neighbour that idles does no harm.
+    # An idle neighbour does no harm.
     if state.other_processes and timing.spread_pct > RESTLESS_PCT:
         return f"another process was on the GPU, and the blocks spread by {timing.spread_pct:.1f} %"
     return ""
 
 
 def normalised_us(timing: Timing) -> float | None:
-    """The time of the blocks at the reference clock of their model; None without a model."""
+    """Return the time of the blocks at the reference clock of their model; None without a model."""
     model = timing.clock_model
     if model is None or not timing.sm_clock_mhz:
         return None
@@ -272,16 +272,16 @@ def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:
 
 
 def _refuse_noise(times: Sequence[float]) -> None:
-    """Refuse a cold time by events that is lost in the noise of the flushes.
+    """Refuse a cold time by events that is below the noise of the flushes.
 
     Raises:
-        GpuperfError: It is.
+        GpuperfError: The time is below the noise.
     """
     mean, spread = trimmed_mean(times), interquartile_range(times)
     if mean <= 0 or 100 * spread > MOST_COLD_SPREAD_PCT * mean:
         raise GpuperfError(
             f"the callable is too short to be timed cold: {mean:.3g} µs a call, with a spread of "
-            f"{spread:.3g} µs from the flushes that are taken off",
+            f"{spread:.3g} µs from the subtracted flushes",
             expected="a time above that spread",
             next_step="use mode='hot'",
         )

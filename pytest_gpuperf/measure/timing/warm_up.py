@@ -1,4 +1,4 @@
-"""Warm-up until time and SM clock of the callable at hand stop moving."""
+"""Warm up until time and SM clock of the callable are steady."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch, Block
 
 WINDOW_S = 0.1
-"""Least length of a window, in seconds. Clocks need tens of milliseconds of load before they move, and a
+"""Minimum length of a window, in seconds. Clocks need tens of milliseconds of load before they move, and a
 matrix product at the power limit drifts slowly, for a second: shorter windows do not see it."""
 STEADY_PCT = 0.5
-"""By how much the means of two windows in a row may differ, in per cent: of the time, and of the SM clock."""
+"""Allowed difference of the means of two consecutive windows, in percent: of the time, and of the SM
+clock."""
 
 
 def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = time.perf_counter) -> WarmUp:
-    """Run blocks until two windows of them in a row agree, or until `cap_s` seconds have passed.
+    """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 
     A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
 
     Args:
-        batch: What is warmed up, and later measured.
-        cap_s: When to give up, in seconds.
+        batch: The batch that is warmed up, and later measured.
+        cap_s: Seconds after which to stop.
         clock: Seconds; replaced in tests.
     """
     begin = opened = clock()
