@@ -72,9 +72,7 @@ def compared(tmp_path: Path, steps: int) -> PairedTiming:
 @pytest.mark.parametrize(
     ("steps", "outcome"), [(4000, Outcome.PASS), (4080, Outcome.REGRESSED), (3920, Outcome.IMPROVED)]
 )
-def test_two_per_cent_of_work_are_found_and_unchanged_code_passes(
-    tmp_path: Path, steps: int, outcome: Outcome
-) -> None:
+def test_two_percent_is_found_and_unchanged_code_passes(tmp_path: Path, steps: int, outcome: Outcome) -> None:
     found = compared(tmp_path, steps)
     decision = decide_paired(found.log_ratios, Thresholds(), final=True)
     assert decision.outcome is outcome

@@ -86,7 +86,7 @@ def run(project: pytest.Pytester, **outcomes: int) -> tuple[dict[str, Profile], 
     return profiles, (folder / "ncu").exists()
 
 
-def test_a_second_run_has_the_counters_of_the_first_without_ncu(project: pytest.Pytester) -> None:
+def test_second_run_reuses_counters_without_ncu(project: pytest.Pytester) -> None:
     first, ran = run(project, passed=2)
     assert ran
     assert not any(profile.unavailable or profile.read_at for profile in first.values())
@@ -112,7 +112,7 @@ def test_other_launches_of_the_same_code_are_noticed(project: pytest.Pytester) -
     assert not found["test_chain main"].read_at
 
 
-def test_one_launch_is_kept_and_several_are_weighted_by_what_they_are_shares_of(
+def test_kept_launches_combine_by_their_weights(
     project: pytest.Pytester,
 ) -> None:
     found, _ = run(project, passed=2)

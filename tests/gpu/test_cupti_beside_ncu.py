@@ -40,18 +40,18 @@ def call_of(results: Results, name: str) -> Agreement:
 
 
 @pytest.mark.parametrize("name", LEAST_BYTES)
-def test_values_that_do_not_hang_on_what_l2_holds_are_those_of_ncu(name: str, results: Results) -> None:
+def test_cache_independent_values_agree_with_ncu(name: str, results: Results) -> None:
     assert [str(each) for each in contradictions(name, call_of(results, name))] == []
 
 
 @pytest.mark.parametrize("name", STREAMED)
-def test_what_a_kernel_streams_is_counted_to_the_last_line(name: str, results: Results) -> None:
+def test_streamed_bytes_are_counted_completely(name: str, results: Results) -> None:
     for moved in dram_bytes(call_of(results, name).cupti):
         assert moved == pytest.approx(LEAST_BYTES[name], rel=0.03)
 
 
 @pytest.mark.parametrize("name", LEAST_BYTES)
-def test_the_launch_is_as_ncu_has_it(name: str, results: Results) -> None:
+def test_launch_values_agree_with_ncu(name: str, results: Results) -> None:
     call = call_of(results, name)
     for one, other in zip(call.cupti, call.ncu, strict=True):
         assert (one.name, one.grid, one.block) == (other.name, other.grid, other.block)

@@ -144,7 +144,9 @@ def test_graphs_are_as_fast_afterwards_as_before(counters: InProcessCounters, x:
     assert node_us(graph) == pytest.approx(before, abs=0.05)
 
 
-def test_it_is_refused_while_torch_profiler_runs(counters: InProcessCounters, x: torch.Tensor) -> None:
+def test_range_profiler_is_refused_while_torch_profiler_runs(
+    counters: InProcessCounters, x: torch.Tensor
+) -> None:
     call = call_of(lambda: torch.square(x))
     with (
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]),
@@ -171,7 +173,7 @@ except GpuperfError as error:
 
 
 @needs_ncu
-def test_it_is_refused_under_ncu() -> None:
+def test_range_profiler_is_refused_under_ncu() -> None:
     ncu = find_ncu()
     assert ncu is not None
     command = [str(ncu.path), "--metrics", "gpu__time_duration.sum", sys.executable, "-c", UNDER_NCU]

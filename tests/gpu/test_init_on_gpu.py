@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 
-def test_the_suite_is_measured_as_it_is_and_then_replayed(
+def test_new_suite_is_measured_then_replayed(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert CliRunner().invoke(main, ["init"]).exit_code == 0

@@ -143,7 +143,7 @@ def test_a_misspelt_counter_ends_the_run_before_it_begins(pytester: pytest.Pytes
 
 
 @needs_ncu
-def test_a_preset_is_all_that_is_read_but_for_what_has_a_limit(pytester: pytest.Pytester) -> None:
+def test_only_preset_and_limited_metrics_are_read(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k=KERNEL
         + """
@@ -236,7 +236,7 @@ def test_missing_ncu_is_one_notice_and_timing_goes_on(pytester: pytest.Pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
-def test_ctrl_c_keeps_what_was_measured_and_leaves_the_baselines(pytester: pytest.Pytester) -> None:
+def test_ctrl_c_keeps_results_and_baselines(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k=KERNEL
         + BASELINED
@@ -255,7 +255,7 @@ def test_interrupted(gpuperf, x):
     assert not (pytester.path / "baselines").exists()
 
 
-def test_torch_profiler_leaves_no_trace_in_later_times(pytester: pytest.Pytester) -> None:
+def test_torch_profiler_does_not_change_later_times(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k="""
         import torch

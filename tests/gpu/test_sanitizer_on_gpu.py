@@ -115,7 +115,7 @@ def hit_of(result: SanitizerResult | None) -> SanitizerHit:
     return result.hits[0]
 
 
-def test_a_write_out_of_bounds_and_a_trap_are_blamed_on_their_tests(pytester: pytest.Pytester) -> None:
+def test_bad_write_and_trap_belong_to_their_tests(pytester: pytest.Pytester) -> None:
     planted = """
 def test_out_of_bounds(gpuperf):
     x = torch.ones(100, device=gpuperf.device)
@@ -139,7 +139,7 @@ def test_out_of_bounds(gpuperf):
 
 
 @needs_nvrtc
-def test_a_race_in_shared_memory_is_found_and_a_barrier_is_none(pytester: pytest.Pytester) -> None:
+def test_race_is_found_and_barrier_is_clean(pytester: pytest.Pytester) -> None:
     body = "__shared__ float tile[256]; int t = threadIdx.x; tile[t] = x[t]; BARRIER out[t] = tile[255 - t];"
     planted = f"""
 BODY = "{body}"
@@ -163,7 +163,7 @@ def test_barrier(gpuperf):
     assert barrier.count == 0
 
 
-def test_a_read_of_what_nobody_wrote_is_found(pytester: pytest.Pytester) -> None:
+def test_uninitialised_read_is_found(pytester: pytest.Pytester) -> None:
     planted = """
 def test_unwritten(gpuperf):
     gpuperf.time(scale, torch.empty(1000, device=gpuperf.device))

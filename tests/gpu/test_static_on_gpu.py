@@ -50,7 +50,7 @@ def check(launched: Any, made: StaticKernel) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1823, 781), (1024, 1024), (4097, 2049), (8192, 8192)], ids=str)
-def test_the_driver_says_the_same_of_a_square(shape: tuple[int, int], tmp_path: Path) -> None:
+def test_driver_agrees_on_a_square(shape: tuple[int, int], tmp_path: Path) -> None:
     x = torch.randn(shape, device="cuda")
     block, num_warps = block_of(shape[1])
     args = (x, x, x.stride(0), x.stride(0), shape[1])
@@ -60,9 +60,7 @@ def test_the_driver_says_the_same_of_a_square(shape: tuple[int, int], tmp_path: 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize("size", [(4096, 4096, 4096), (1000, 1031, 517)], ids=str)
-def test_the_driver_says_the_same_of_a_product(
-    size: tuple[int, int, int], tile: Tile, tmp_path: Path
-) -> None:
+def test_driver_agrees_on_a_product(size: tuple[int, int, int], tile: Tile, tmp_path: Path) -> None:
     m, n, k = size
     a, b, c = (torch.zeros(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (k, n), (m, n)))
     args = (a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride())

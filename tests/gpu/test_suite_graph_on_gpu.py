@@ -24,7 +24,7 @@ def double_plus_one(x: torch.Tensor) -> torch.Tensor:
     return 2 * x + 1
 
 
-def test_a_graph_follows_what_its_argument_holds() -> None:
+def test_graph_follows_its_argument_values() -> None:
     x = torch.arange(8.0, device="cuda")
     graphed = Graphed(double_plus_one)
     assert torch.equal(graphed(x), double_plus_one(x))
@@ -43,7 +43,7 @@ def test_a_graph_can_be_captured_into_another() -> None:
     assert torch.equal(found, double_plus_one(x))
 
 
-def test_short_kernels_wait_for_the_host_unless_they_are_one_graph(tmp_path: Path) -> None:
+def test_short_kernels_wait_for_the_host_outside_graphs(tmp_path: Path) -> None:
     x = torch.ones(8, device="cuda")
 
     def many() -> None:

@@ -70,7 +70,7 @@ def test_a_short_kernel_is_timed_by_cupti_and_a_long_one_by_events(timer: Timer)
     assert timer.time(lambda: torch.square(y), mode="hot").figure == "events"
 
 
-def test_cupti_leaves_no_trace_in_later_times(timer: Timer) -> None:
+def test_cupti_does_not_change_later_times(timer: Timer) -> None:
     x = torch.randn(64, 64, device="cuda")
     batch = HotBatch(lambda: torch.square(x), 500)
     for _ in range(200):
@@ -91,7 +91,7 @@ def test_cupti_and_torchs_profiler_take_turns(square: Callable[[], torch.Tensor]
         assert len(activities) == 1
 
 
-def test_a_profiler_that_has_ended_leaves_no_trace_in_later_times(timer: Timer) -> None:
+def test_ended_profiler_does_not_change_later_times(timer: Timer) -> None:
     x = torch.randn(64, 64, device="cuda")
     before = timer.time(lambda: torch.square(x), mode="hot").events_us
     kernel_us(lambda: torch.square(x))
@@ -141,13 +141,13 @@ def test_host_time_holds_the_launch(timer: Timer) -> None:
     assert host.time_us > 2 * hot.time_us
 
 
-def test_the_clock_of_the_blocks_is_the_gpus(timer: Timer, square: Callable[[], torch.Tensor]) -> None:
+def test_block_clock_agrees_with_the_gpu(timer: Timer, square: Callable[[], torch.Tensor]) -> None:
     timing = timer.time(square, mode="hot")
     assert len(timing.blocks_mhz) == len(timing.blocks_us)
     assert all(300 < clock < 4000 for clock in timing.blocks_mhz)
 
 
-def test_a_copy_hangs_on_the_memorys_clock_and_arithmetic_on_the_sms() -> None:
+def test_copy_is_independent_of_sm_clock_arithmetic_is_not() -> None:
     gpu = gpu_info()
     timer = Timer(gpu.l2_bytes, 1.0, Nvml(gpu.uuid).conditions)
     x = torch.randn(8192, 8192, device="cuda")
@@ -160,7 +160,7 @@ def test_a_copy_hangs_on_the_memorys_clock_and_arithmetic_on_the_sms() -> None:
     assert product.sm_clock_share > 0.7
 
 
-def test_the_configuration_that_autotune_picked_is_recorded(timer: Timer) -> None:
+def test_autotuned_configuration_is_recorded(timer: Timer) -> None:
     from autotuned_kernel import scale
 
     x = torch.randn(1 << 20, device="cuda")
@@ -168,16 +168,14 @@ def test_the_configuration_that_autotune_picked_is_recorded(timer: Timer) -> Non
     assert picked.startswith("scale_kernel: BLOCK: ")
 
 
-def test_cold_is_slower_than_hot_where_the_input_fits_the_l2(
-    timer: Timer, square: Callable[[], torch.Tensor]
-) -> None:
+def test_cold_is_slower_than_hot_within_l2(timer: Timer, square: Callable[[], torch.Tensor]) -> None:
     hot, cold = timer.time(square, mode="hot"), timer.time(square, mode="cold")
     assert cold.l2_flushed
     assert not hot.l2_flushed
     assert cold.time_us > 1.3 * hot.time_us
 
 
-def test_a_kernel_too_short_to_be_timed_cold_has_a_time_above_0_or_none(timer: Timer) -> None:
+def test_very_short_cold_time_is_positive_or_refused(timer: Timer) -> None:
     x = torch.ones(1, device="cuda")
     try:
         timing = timer.time(lambda: x.add_(1), mode="cold")
@@ -237,7 +235,7 @@ def test_a_callable_that_launches_nothing_is_refused(timer: Timer, mode: str) ->
         timer.time(lambda: torch.ones(3).sum(), mode=mode)
 
 
-def test_what_a_callable_raises_comes_out(timer: Timer) -> None:
+def test_exception_of_the_callable_propagates(timer: Timer) -> None:
     def broken() -> None:
         raise ValueError("boom")
 

@@ -80,7 +80,7 @@ def test_the_table_has_the_kernels_of_one_call(traced: Traced) -> None:
     assert sum(found.class_shares_pct.values()) == pytest.approx(100)
 
 
-def test_launches_are_those_that_cupti_sees(traced: Traced) -> None:
+def test_launches_agree_with_cupti(traced: Traced) -> None:
     layer = torch.nn.TransformerEncoderLayer(256, 4, batch_first=True, device="cuda").eval()
     x = torch.randn(4, 64, 256, device="cuda")
 
@@ -103,14 +103,14 @@ def test_fp32_without_tf32_uses_no_tensor_cores(traced: Traced) -> None:
     assert (found.tensor_core_share_pct, found.tensor_cores_unknown_pct) == (0.0, 0.0)
 
 
-def test_tritons_kernels_are_known_by_their_code(traced: Traced) -> None:
+def test_triton_kernels_are_classified_by_their_code(traced: Traced) -> None:
     a, x = matrix(1024, torch.float16), matrix(1024, torch.float32)
     found = traced(lambda: (matmul_triton(a, a, TILES[0]), square_triton(x)))
     assert found.launches == 2
     assert sorted(str(row.tensor_cores) for row in found.kernels) == ["False", "True"]
 
 
-def test_nodes_of_a_graph_are_launches_of_which_the_host_made_one(traced: Traced) -> None:
+def test_graph_nodes_share_one_host_launch(traced: Traced) -> None:
     x = torch.zeros(1024, device="cuda")
     found = traced(graph_of(many_small(x)).replay)
     assert (found.launches, found.host_launches) == (50, 1)
@@ -143,7 +143,7 @@ def test_small_kernels_leave_gaps_that_a_graph_closes(traced: Traced) -> None:
     assert 0 < candidate.saved_us <= eager.span_us
 
 
-def test_the_span_is_no_longer_than_under_the_profiler_or_between_events(traced: Traced) -> None:
+def test_span_is_the_shortest_of_three(traced: Traced) -> None:
     x = torch.zeros(1024, device="cuda")
     call = many_small(x)
     found = traced(call)
@@ -197,7 +197,7 @@ def test_a_backward_pass_is_part_of_the_call_that_started_it(traced: Traced) -> 
     assert sum(row.calls for row in found.kernels if "gemm" in row.name) == 3
 
 
-def test_the_file_says_the_same_as_the_call(traced: Traced, tmp_path: Path) -> None:
+def test_file_and_call_agree(traced: Traced, tmp_path: Path) -> None:
     a = matrix(1024)
     found = traced(lambda: a @ a)
     file = tmp_path / found.file

@@ -34,16 +34,14 @@ LAUNCHED = [RawKernel(name=name) for name in ("copy", "gemm_a", "gemm_b", "copy"
         (-2, ["gemm_b"]),
     ],
 )
-def test_a_launch_is_counted_among_those_of_the_kernels_that_match(
-    launches: Launches, kept: list[str]
-) -> None:
+def test_launch_number_counts_matching_kernels_only(launches: Launches, kept: list[str]) -> None:
     call = Call("test_k.py::test_k", "main", print)
     found = choose(call, LAUNCHED, Selection("gemm", launches), None, list)
     assert [kernel.name for kernel in found] == kept
 
 
 @pytest.mark.parametrize("index", [3, -4])
-def test_a_launch_that_is_not_there_is_named_with_how_many_there_are(index: int) -> None:
+def test_missing_launch_error_states_the_count(index: int) -> None:
     call = Call("test_k.py::test_k", "main", print)
     with pytest.raises(
         GpuperfError, match=rf"launches={index} of print, of which 3 launches.* from -3 to 2$"
@@ -52,12 +50,12 @@ def test_a_launch_that_is_not_there_is_named_with_how_many_there_are(index: int)
 
 
 @pytest.mark.parametrize("value", ["second", "0", 1.0, True, None, [0]])
-def test_launches_that_cannot_be_are_named(value: object) -> None:
+def test_invalid_launches_are_an_error(value: object) -> None:
     with pytest.raises(GpuperfError, match=r"launches=.* of test_k; expected 'all', 'first', 'last', or"):
         check_launches(value, "of test_k")
 
 
-def test_the_first_and_the_last_have_one_name_in_records() -> None:
+def test_first_and_last_launch_have_one_name() -> None:
     assert [Selection(None, check_launches(index, "")).recorded for index in (0, -1, 2)] == [
         "first",
         "last",
@@ -77,7 +75,7 @@ CHAIN = tuple(KernelProfile(name="k", metrics={"duration_us": us, "waves": us / 
         ("launches='last'", ", launches='all'", [8.0, 2.0, 6.0]),
     ],
 )
-def test_one_launch_of_those_that_were_recorded_is_judged_alone(
+def test_one_recorded_launch_is_judged_alone(
     pytester: pytest.Pytester,
     add_recording: Callable[[Run], None],
     marker: str,
@@ -100,7 +98,7 @@ def test_one_launch_of_those_that_were_recorded_is_judged_alone(
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_launches_that_were_not_recorded_are_skipped(
+def test_unrecorded_launches_are_skipped(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     recorded = Profile(kernels=CHAIN[:1], combined=combine(CHAIN[:1]), launches="first")
@@ -116,7 +114,7 @@ def test_launches_that_were_not_recorded_are_skipped(
 @pytest.mark.parametrize(
     ("launches", "message"), [("'second'", "launches='second' for print*"), (3, "launches=3*")]
 )
-def test_launches_that_cannot_be_fail_the_test_at_its_end(
+def test_invalid_launches_fail_the_test(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None], launches: object, message: str
 ) -> None:
     both = Measurement(timing=timing(), profile=Profile(kernels=CHAIN, combined=combine(CHAIN)))
@@ -153,7 +151,7 @@ COPY_AND_GEMM = tuple(
         ("launches='first'", [100.0]),
     ],
 )
-def test_a_launch_of_those_that_were_recorded_is_counted_among_those_of_the_kernels_that_match(
+def test_recorded_launch_counts_matching_kernels_only(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None], asked: str, durations: list[float]
 ) -> None:
     recorded = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM))
@@ -177,7 +175,7 @@ def test_a_launch_of_those_that_were_recorded_is_counted_among_those_of_the_kern
         ("", "kernels='softmax'", "has no kernel for the regex 'softmax', but copy, gemm*"),
     ],
 )
-def test_kernels_that_were_not_recorded_are_skipped(
+def test_unrecorded_kernels_are_skipped(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None], recorded: str, asked: str, why: str
 ) -> None:
     profile = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM), regex=recorded)
@@ -188,7 +186,7 @@ def test_kernels_that_were_not_recorded_are_skipped(
     result.stdout.fnmatch_lines([f"*recording of test_k.py::test_k {why}"])
 
 
-def test_counters_that_were_kept_and_did_not_fit_are_missing_in_a_replay_too(
+def test_unfit_counters_stay_missing_in_replay(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     unfit = Profile(read_at="2026-11-20T10:00:00Z", unavailable="its counters are not those of now")

@@ -78,9 +78,7 @@ def test_a_test_with_errors_fails_with_them_and_is_not_run(pytester: pytest.Pyte
     assert "the body has run" not in result.stdout.str()
 
 
-def test_what_was_found_is_in_the_run_and_comes_back_when_it_is_replayed(
-    pytester: pytest.Pytester, project: Path
-) -> None:
+def test_errors_are_kept_in_the_run_and_replayed(pytester: pytest.Pytester, project: Path) -> None:
     gpuperf(pytester, "--gpuperf-sanitize=memcheck")
     right, wrong = last_run(project).tests
     assert right.sanitizer == SanitizerResult(tool="memcheck", version="2025.3.1.0")
@@ -95,9 +93,7 @@ def test_what_was_found_is_in_the_run_and_comes_back_when_it_is_replayed(
     again.stdout.fnmatch_lines(["*memcheck: Invalid __global__ write of size 4 bytes in scale (k.py:12)*"])
 
 
-def test_a_test_that_was_not_checked_is_not_run_and_does_not_pass(
-    pytester: pytest.Pytester, project: Path
-) -> None:
+def test_unchecked_test_does_not_pass(pytester: pytest.Pytester, project: Path) -> None:
     pytester.makepyfile(
         test_k="""
         import os
@@ -131,9 +127,7 @@ def test_a_test_that_was_not_checked_is_not_run_and_does_not_pass(
     again.stdout.fnmatch_lines(["gpuperf: synccheck did not check this test: the process ended with *"])
 
 
-def test_where_the_tool_fails_the_tests_still_run_and_the_run_is_no_success(
-    pytester: pytest.Pytester, project: Path
-) -> None:
+def test_failed_tool_fails_the_run_after_tests(pytester: pytest.Pytester, project: Path) -> None:
     fake_sanitizer.install(project, "refuses")
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck")
     result.assert_outcomes(passed=2)
@@ -160,7 +154,7 @@ def test_without_the_tool_nothing_runs(
     )
 
 
-def test_the_ini_file_can_ask_for_it(pytester: pytest.Pytester, project: Path) -> None:
+def test_ini_key_sanitizes(pytester: pytest.Pytester, project: Path) -> None:
     pytester.makeini("[pytest]\ngpuperf_sanitize = initcheck\ngpuperf_counters = ncu\n")
     result = gpuperf(pytester)
     result.assert_outcomes(passed=1, failed=1)
@@ -169,7 +163,7 @@ def test_the_ini_file_can_ask_for_it(pytester: pytest.Pytester, project: Path) -
     assert last_run(project).counters_unavailable == "counters are off (--gpuperf-sanitize=initcheck)"
 
 
-def test_beside_old_code_it_is_refused(pytester: pytest.Pytester, project: Path) -> None:
+def test_sanitize_with_against_is_refused(pytester: pytest.Pytester, project: Path) -> None:
     pytester.run("git", "init", "-q")
     pytester.run("git", "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "x", "--allow-empty")
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck", "--gpuperf-against=HEAD")
@@ -179,7 +173,7 @@ def test_beside_old_code_it_is_refused(pytester: pytest.Pytester, project: Path)
     )
 
 
-def test_without_a_gpu_it_is_refused(pytester: pytest.Pytester, replay: None) -> None:
+def test_sanitize_without_a_gpu_is_refused(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf): pass")
     result = pytester.runpytest("--gpuperf", "--gpuperf-sanitize=racecheck")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -188,9 +182,7 @@ def test_without_a_gpu_it_is_refused(pytester: pytest.Pytester, replay: None) ->
     )
 
 
-def test_of_two_recordings_the_newer_one_counts(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_newer_recording_counts(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     clean = record("test_k.py::test_k", main=measured())
     hit = SanitizerHit(kind="Invalid __global__ write of size 4 bytes", kernel="scale", label="main")
     wrong = replace(clean, sanitizer=SanitizerResult(tool="memcheck", hits=(hit,), count=1))
@@ -201,7 +193,7 @@ def test_of_two_recordings_the_newer_one_counts(
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_what_was_found_survives_a_run_file(tmp_path: Path) -> None:
+def test_errors_survive_a_run_file(tmp_path: Path) -> None:
     hit = SanitizerHit(
         kind="Potential RAW hazard in __shared__ memory",
         kernel="sum",

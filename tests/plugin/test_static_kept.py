@@ -54,7 +54,7 @@ def test_a_run_of_both_kinds_goes_into_two_folders(
     ]
 
 
-def test_runs_of_both_kinds_are_accepted_together_where_they_are_of_one_gpu(tmp_path: Path) -> None:
+def test_both_kinds_of_one_gpu_are_accepted_together(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines", state=tmp_path / ".gpuperf")
     both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
     result = accept_runs([run(both), run(both, id="later")], store, "all", 5.0, environ={})
@@ -69,7 +69,7 @@ def test_runs_of_both_kinds_are_accepted_together_where_they_are_of_one_gpu(tmp_
         accept_runs([run(both), other], store, "all", 5.0, environ={})
 
 
-def test_what_needs_a_gpu_does_not_keep_what_was_compiled_out_of_the_baselines(
+def test_static_results_are_accepted_without_a_gpu(
     pytester: pytest.Pytester, compiler: dict[str, Any]
 ) -> None:
     write_test(pytester)
@@ -79,7 +79,7 @@ def test_what_needs_a_gpu_does_not_keep_what_was_compiled_out_of_the_baselines(
     assert list(static_baseline(pytester)["tests"]) == [NODEID]
 
 
-def test_what_was_compiled_has_no_counters_to_explain(
+def test_static_results_have_no_counters_to_explain(
     pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(pytester.path)
@@ -90,7 +90,7 @@ def test_what_was_compiled_has_no_counters_to_explain(
     assert "has no counters of any test" in result.output
 
 
-def test_a_run_that_only_compiled_is_no_recording(
+def test_static_run_is_not_a_recording(
     pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(pytester.path)

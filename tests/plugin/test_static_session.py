@@ -27,7 +27,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return fake_compiler(monkeypatch)
 
 
-def test_a_kernel_is_compiled_for_real_where_there_is_neither_gpu_nor_recording(
+def test_kernel_is_compiled_without_gpu_and_recording(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(
@@ -60,7 +60,7 @@ def test_a_kernel_is_compiled_for_real_where_there_is_neither_gpu_nor_recording(
     assert newest_run(pytester).environment.gpu.slug == "static"
 
 
-def test_what_was_compiled_is_accepted_and_compared_exactly(
+def test_static_facts_are_accepted_and_compared_exactly(
     pytester: pytest.Pytester, compiler: dict[str, Any]
 ) -> None:
     write_test(pytester, archs="'sm_90', 'sm_120'")
@@ -101,7 +101,7 @@ def test_worse_fails_and_other_is_shown(
     pytester.runpytest("--gpuperf").assert_outcomes(failed=int(failed), passed=int(not failed))
 
 
-def test_another_compiler_makes_another_kernel_which_is_not_compared(
+def test_kernels_of_other_compilers_are_not_compared(
     pytester: pytest.Pytester, compiler: dict[str, Any]
 ) -> None:
     write_test(pytester)
@@ -123,7 +123,7 @@ def test_another_compiler_makes_another_kernel_which_is_not_compared(
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
 
 
-def test_limits_hold_whoever_compiled(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+def test_limits_hold_for_every_compiler(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     write_test(pytester, "gpuperf.limit('spills == 0')")
     accept(pytester)
     compiler.update(compiler="triton 3.10.0", spills=8)
@@ -162,9 +162,7 @@ def test_limits_of_the_baseline_file_are_judged(pytester: pytest.Pytester, compi
     )
 
 
-def test_a_broken_baseline_file_ends_the_run_before_anything_is_compiled(
-    pytester: pytest.Pytester, compiler: dict[str, Any]
-) -> None:
+def test_broken_baseline_file_ends_the_run_first(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     write_test(pytester)
     path = pytester.path / "baselines" / "static" / "test_k.json"
     path.parent.mkdir(parents=True)
@@ -174,7 +172,7 @@ def test_a_broken_baseline_file_ends_the_run_before_anything_is_compiled(
     result.stderr.fnmatch_lines(["*baselines/static/test_k.json is no valid JSON*"])
 
 
-def test_in_a_replay_the_kernels_are_of_today_and_the_rest_is_recorded(
+def test_replay_compiles_static_kernels_again(
     pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
 ) -> None:
     old = Measurement(profile=profile_of(kernel(registers_per_thread=99)))
@@ -190,7 +188,7 @@ def test_in_a_replay_the_kernels_are_of_today_and_the_rest_is_recorded(
     result.stdout.fnmatch_lines(["*pytest --gpuperf --gpuperf-replay=never*"])
 
 
-def test_a_regression_in_a_replay_says_how_to_accept_it_without_a_gpu(
+def test_replayed_static_regression_names_the_accept_command(
     pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
 ) -> None:
     write_test(pytester)
@@ -206,7 +204,7 @@ def test_a_regression_in_a_replay_says_how_to_accept_it_without_a_gpu(
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_a_run_that_is_named_is_shown_as_it_was(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
+def test_named_run_is_shown_unchanged(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     compiler.update(registers_per_thread=40, tensor_instructions=("mma.sync", "wgmma"))
     compiler.update(copy_instructions=("cp.async", "cp.async.bulk.tensor"))
     write_test(pytester)
@@ -223,9 +221,7 @@ def test_a_run_that_is_named_is_shown_as_it_was(pytester: pytest.Pytester, compi
     result.stdout.fnmatch_lines(["SKIPPED*no recorded kernels of test_other.py::test_new (main)"])
 
 
-def test_a_machine_with_nothing_to_compile_with_skips_the_test(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_compiler_skips_the_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)
     monkeypatch.setattr(nvrtc, "find", lambda: None)
     pytester.makepyfile("def test_k(gpuperf): gpuperf.static('__global__ void k() {}')")
@@ -266,7 +262,7 @@ def test_two_kernels_of_a_test_need_two_labels(pytester: pytest.Pytester, compil
         ("time_us <= 5", "gpuperf: time_us 5.30 is above the limit <= 5 of the test"),
     ],
 )
-def test_of_a_test_that_does_both_each_half_is_asked_for_what_it_has(
+def test_static_and_measured_halves_are_judged_separately(
     pytester: pytest.Pytester,
     compiler: dict[str, Any],
     add_recording: Callable[[Run], None],
@@ -281,9 +277,7 @@ def test_of_a_test_that_does_both_each_half_is_asked_for_what_it_has(
     assert len(re.findall("^gpuperf: .*(?:limit|measured for)", result.stdout.str(), re.MULTILINE)) == 1
 
 
-def test_markdown_has_a_column_for_what_was_compiled(
-    pytester: pytest.Pytester, compiler: dict[str, Any]
-) -> None:
+def test_markdown_has_a_column_for_static_facts(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     compiler.update(spills=16, shared_memory_bytes=49152)
     write_test(pytester)
     pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md")

@@ -57,7 +57,7 @@ def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, *
         "host_launches >= 1",
     ],
 )
-def test_every_figure_can_be_limited(limit: str) -> None:
+def test_every_trace_value_can_be_limited(limit: str) -> None:
     assert judged(BLOCK, limit).status is Status.PASS
 
 
@@ -67,12 +67,12 @@ def test_a_broken_limit_says_what_was_found() -> None:
     assert "launches 202 is above the limit <= 40 of the test (baseline 202)" in verdict.message()
 
 
-def test_a_misspelt_class_is_answered_with_the_right_one() -> None:
+def test_misspelt_class_suggests_the_right_one() -> None:
     with pytest.raises(Exception, match=r"'class\.small_frequent'"):
         parse_limits("class.small_freqent <= 5")
 
 
-def test_a_limit_of_a_test_that_traces_nothing_is_for_the_user_to_mend() -> None:
+def test_trace_limit_without_trace_is_an_error() -> None:
     verdict = judge(
         record(main=Measurement(timing=timing())),
         limits=parse_limits("launches <= 40"),
@@ -85,7 +85,7 @@ def test_a_limit_of_a_test_that_traces_nothing_is_for_the_user_to_mend() -> None
     assert "the test calls no trace()" in verdict.message()
 
 
-def test_a_share_that_unknown_kernels_could_tip_is_not_judged_by_guess() -> None:
+def test_undecidable_share_is_not_judged() -> None:
     unsure = replace(BLOCK, tensor_core_share_pct=40.0, tensor_cores_unknown_pct=20.0)
     assert judged(unsure, "tensor_core_share >= 30").status is Status.PASS
     assert judged(unsure, "tensor_core_share >= 70").status is Status.LIMIT
@@ -94,28 +94,28 @@ def test_a_share_that_unknown_kernels_could_tip_is_not_judged_by_guess() -> None
     assert "between 40 and 60" in undecided.message()
 
 
-def test_one_launch_more_than_in_the_baseline_is_a_regression() -> None:
+def test_one_more_launch_is_a_regression() -> None:
     assert judged(BLOCK, baseline=BLOCK.exact).status is Status.PASS
     verdict = judged(BLOCK, baseline={**BLOCK.exact, "launches": 201})
     assert verdict.status is Status.REGRESSED
     assert "launches 202 is worse than the baseline 201 (no tolerance)" in verdict.message()
 
 
-def test_fewer_launches_and_another_busy_share_are_no_regression() -> None:
+def test_fewer_launches_are_not_a_regression() -> None:
     assert judged(replace(BLOCK, gpu_busy_pct=1.0), baseline=BLOCK.exact).status is Status.PASS
     fewer = judged(BLOCK, baseline={**BLOCK.exact, "launches": 300})
     assert fewer.status is Status.PASS
     assert [change.metric for change in fewer.counter_changes["main"]] == ["launches"]
 
 
-def test_a_counter_that_contradicts_the_names_is_remarked() -> None:
+def test_counter_that_contradicts_names_is_reported() -> None:
     counted = judged(BLOCK, profile=profile({"tensor_active": 34.0}))
     assert any("tensor_active is 34 %" in finding.line for finding in counted.findings)
     agreed = judged(BLOCK, profile=profile({"tensor_active": 0.0}))
     assert not any("tensor_active" in finding.line for finding in agreed.findings)
 
 
-def test_a_baseline_takes_the_figures_that_stay_the_same(tmp_path: Path) -> None:
+def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines")
     accept(run(record(main=Measurement(trace=BLOCK))), store, "new", 0.0, environ={})
     found = store.load_for_update("nvidia-h200", "test_square")
@@ -125,7 +125,7 @@ def test_a_baseline_takes_the_figures_that_stay_the_same(tmp_path: Path) -> None
     }
 
 
-def test_a_recorded_trace_has_the_classes_of_today(tmp_path: Path) -> None:
+def test_recorded_trace_gets_present_classes(tmp_path: Path) -> None:
     kernels = tuple(replace(kernel, kernel_class="other") for kernel in BLOCK.kernels)
     older = replace(BLOCK, kernels=kernels, class_shares_pct={"other": 100.0})
     file = tmp_path / "run.json"
@@ -136,7 +136,7 @@ def test_a_recorded_trace_has_the_classes_of_today(tmp_path: Path) -> None:
     assert found.class_shares_pct == pytest.approx(BLOCK.class_shares_pct)
 
 
-def test_a_run_file_keeps_the_trace_and_older_ones_have_none(tmp_path: Path) -> None:
+def test_run_file_keeps_the_trace(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_bytes(encode_run(run(record(main=Measurement(trace=BLOCK)))))
     assert load_run(file).tests[0].measurements["main"].trace == BLOCK
@@ -144,7 +144,7 @@ def test_a_run_file_keeps_the_trace_and_older_ones_have_none(tmp_path: Path) -> 
     assert load_run(file).tests[0].measurements["main"].trace is None
 
 
-def test_the_frame_has_figures_and_kernels() -> None:
+def test_frame_has_trace_values_and_kernels() -> None:
     frame = to_frame(run(record(main=Measurement(trace=BLOCK)))).set_index(["kernel", "metric"])
     assert frame.loc[("", "launches"), "value"] == 202
     core = frame.loc["ampere_sgemm_128x128_nn"]
@@ -153,14 +153,14 @@ def test_the_frame_has_figures_and_kernels() -> None:
     assert BLOCK.to_frame().loc[0, "calls"] == 96
 
 
-def test_junit_files_have_the_figures() -> None:
+def test_junit_has_trace_values() -> None:
     result = TestResult(record(main=Measurement(trace=BLOCK)), judged(BLOCK))
     written = dict(properties(result))
     assert written["gpuperf.main.launches"] == "202"
     assert written["gpuperf.main.launch_gap"] == "2"
 
 
-def test_a_process_that_traces_nothing_agrees_with_what_a_test_asserts() -> None:
+def test_trace_is_usable_in_assertions_without_tracing() -> None:
     found = ChildInstruments().trace(Call("t.py::test_a", "main", print))
     assert found.launches <= 40 < found.launches
     assert found.gpu_busy_pct > 99

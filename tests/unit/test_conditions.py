@@ -63,7 +63,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Conditions | None]:
     return conditions
 
 
-def test_all_that_nvml_tells_is_read(read: Callable[..., Conditions | None]) -> None:
+def test_all_nvml_values_are_read(read: Callable[..., Conditions | None]) -> None:
     assert read() == ALL
 
 
@@ -77,7 +77,7 @@ def test_all_that_nvml_tells_is_read(read: Callable[..., Conditions | None]) -> 
         ("nvmlDeviceGetComputeRunningProcesses", ["other_processes"]),
     ],
 )
-def test_what_nvml_does_not_tell_keeps_its_default_and_the_rest_is_read(
+def test_unsupported_nvml_values_keep_their_defaults(
     read: Callable[..., Conditions | None], function: str, fields: list[str]
 ) -> None:
     told = {name: getattr(ALL, name) for name in ALL.__struct_fields__ if name not in fields}
@@ -101,7 +101,7 @@ def test_throttle_reasons_that_cannot_be_read_are_none(read: Callable[..., Condi
     assert found.power_w == ALL.power_w
 
 
-def test_there_are_no_conditions_without_nvml(read: Callable[..., Conditions | None]) -> None:
+def test_conditions_are_none_without_nvml(read: Callable[..., Conditions | None]) -> None:
     assert read(nvmlInit=not_supported) is None
 
 
@@ -112,7 +112,7 @@ def test_there_are_no_conditions_without_nvml(read: Callable[..., Conditions | N
         (not_supported, "0 MHz, memory 0 MHz, 700 W"),
     ],
 )
-def test_how_the_clocks_are_set_is_told_as_far_as_it_is_known(
+def test_clock_settings_show_the_known_values(
     monkeypatch: pytest.MonkeyPatch, clocks: Callable[..., Any], expected: str
 ) -> None:
     library = nvml(nvmlDeviceGetApplicationsClock=clocks, nvmlDeviceGetEnforcedPowerLimit=lambda gpu: 700_000)
@@ -120,6 +120,6 @@ def test_how_the_clocks_are_set_is_told_as_far_as_it_is_known(
     assert Nvml("GPU-1").clock_settings() == expected
 
 
-def test_without_nvml_nothing_is_said_of_the_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_settings_are_empty_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(nvmlInit=not_supported))
     assert Nvml("GPU-1").clock_settings() == ""

@@ -104,7 +104,7 @@ def test_element_that_is_never_written_fails(dtype: torch.dtype) -> None:
     ],
     ids=["empty", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "Tensor"],
 )
-def test_memory_is_poisoned_however_it_is_allocated(allocate: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_memory_of_every_allocator_call_is_poisoned(allocate: Callable[[torch.Tensor], torch.Tensor]) -> None:
     result = checked(allocate, data(8, 8), expected=torch.square)
     assert "64 of 64 elements are never written" in result.failure
 
@@ -126,7 +126,7 @@ def test_nan_that_was_computed_is_not_called_unwritten() -> None:
 # --- arguments ---
 
 
-def test_changed_input_fails_and_is_put_back() -> None:
+def test_changed_input_fails_and_is_restored() -> None:
     def scale(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         y[1, 2] = 7.0
         return x * 2
@@ -140,7 +140,7 @@ def test_changed_input_fails_and_is_put_back() -> None:
     assert torch.equal(y, torch.zeros(3, 4))
 
 
-def test_change_from_nan_to_nan_is_no_change() -> None:
+def test_nan_to_nan_is_not_a_change() -> None:
     def rewrite(x: torch.Tensor) -> torch.Tensor:
         x.copy_(x.clone())
         return x + 1
@@ -158,7 +158,7 @@ def test_changed_keyword_argument_is_named() -> None:
     assert result.failure.startswith("argument table['cos'] was changed: 2 of 2 elements")
 
 
-def test_write_beside_a_view_is_caught() -> None:
+def test_write_outside_a_view_is_caught() -> None:
     buffer = torch.zeros(10)
 
     def overrun(x: torch.Tensor) -> torch.Tensor:
@@ -180,12 +180,12 @@ def test_function_sees_strides_of_the_real_call() -> None:
     assert set(seen) == {((6, 2), 6)}
 
 
-def test_expanded_argument_is_put_back() -> None:
+def test_expanded_argument_is_restored() -> None:
     x = data(4, 1).expand(4, 3)
     assert checked(lambda x: x + 1, x, expected=lambda x: x + 1).passed
 
 
-def test_in_place_function_is_checked_against_either_kind_of_reference() -> None:
+def test_in_place_function_accepts_both_kinds_of_reference() -> None:
     def double_(x: torch.Tensor) -> None:
         x.mul_(2)
 
@@ -220,7 +220,7 @@ def test_output_argument_named_by_keyword_is_checked() -> None:
     assert check(square, (data(5),), arguments, expected=lambda x, out: x**2, mutates=("out",)).passed
 
 
-def test_argument_that_the_reference_leaves_alone_too_need_not_be_written() -> None:
+def test_argument_unwritten_by_reference_may_stay_unwritten() -> None:
     def update(cache: torch.Tensor, row: torch.Tensor) -> None:
         cache[2] = row
 
@@ -241,13 +241,13 @@ def backward(x: torch.Tensor) -> torch.Tensor:
     return x.grad
 
 
-def test_gradients_of_one_call_are_not_added_to_those_of_the_next() -> None:
+def test_gradients_do_not_add_up_over_calls() -> None:
     x = data(4).requires_grad_()
     assert checked(backward, x, expected=2 * data(4)).passed
     assert x.grad is None
 
 
-def test_gradient_that_was_there_before_is_seen_by_each_call_and_put_back() -> None:
+def test_former_gradient_is_seen_by_each_call() -> None:
     x, before = data(4).requires_grad_(), torch.ones(4)
     x.grad = before
     assert checked(backward, x, expected=lambda x: 2 * x.detach() + x.grad).passed
@@ -298,7 +298,7 @@ def test_no_more_than_three_copies_of_an_output_are_alive(monkeypatch: pytest.Mo
     assert copies.most == 3
 
 
-def test_allocator_that_shows_no_free_blocks_leaves_memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allocator_without_free_blocks_leaves_memory_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses() -> None:
         raise RuntimeError("cudaMallocAsync does not yet support snapshot")
 

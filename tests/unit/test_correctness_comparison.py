@@ -36,7 +36,7 @@ def test_equal_output_passes_and_is_recorded() -> None:
     assert result == Correctness(passed=True, rtol=1.3e-6, atol=1e-5, dtype="float32", elements=15)
 
 
-def test_failure_shows_largest_differences_and_where_they_are() -> None:
+def test_failure_shows_largest_differences_with_places() -> None:
     actual = torch.tensor([[1.0, 200.5], [3.0, 0.125]])
     expected = torch.tensor([[1.0, 200.0], [3.0, 0.1]])
     result = checked(lambda: actual, expected=expected)
@@ -64,7 +64,7 @@ def test_default_tolerances_are_those_of_torch(dtype: torch.dtype) -> None:
     expected=st.lists(st.floats(-1e4, 1e4, width=16), min_size=1, max_size=4),
     nudge=st.floats(-2.0, 2.0),
 )
-def test_verdict_is_that_of_assert_close(dtype: torch.dtype, expected: list[float], nudge: float) -> None:
+def test_verdict_agrees_with_assert_close(dtype: torch.dtype, expected: list[float], nudge: float) -> None:
     right = torch.tensor(expected, dtype=torch.float64).to(dtype)
     rtol, atol = Tolerance().between(dtype, dtype)
     actual = (right.double() + nudge * (atol + rtol * right.double().abs())).to(dtype)
@@ -88,7 +88,7 @@ def test_one_tolerance_without_the_other_is_refused(given_tolerance: dict[str, f
         checked(torch.square, data(4), expected=torch.square, **given_tolerance)
 
 
-def test_nan_fails_even_where_the_reference_has_it() -> None:
+def test_nan_fails_even_if_reference_has_it() -> None:
     x = torch.tensor([4.0, -1.0])
     result = checked(torch.sqrt, x, expected=torch.sqrt)
     assert not result.passed
@@ -96,7 +96,7 @@ def test_nan_fails_even_where_the_reference_has_it() -> None:
     assert checked(torch.sqrt, x, expected=torch.sqrt, equal_nan=True).passed
 
 
-def test_equal_nan_does_not_excuse_nan_where_the_reference_is_finite() -> None:
+def test_equal_nan_does_not_excuse_new_nan() -> None:
     result = checked(lambda: torch.tensor([float("nan")]), expected=torch.ones(1), equal_nan=True)
     assert not result.passed
 
@@ -112,7 +112,7 @@ def test_infinity_equals_only_the_same_infinity() -> None:
 
 
 @pytest.mark.parametrize("wrong", [float("inf"), float("-inf")])
-def test_single_infinity_shows_its_place_beside_differences_within_the_tolerance(wrong: float) -> None:
+def test_single_infinity_shows_its_place(wrong: float) -> None:
     expected = torch.ones(2, 3)
     actual = expected.clone()
     actual[0, 0] += 1e-7
@@ -141,7 +141,7 @@ def test_nan_is_named_once() -> None:
     assert failure.splitlines()[1:] == ["1 of 1 elements is NaN, the first at [0]"]
 
 
-def test_infinities_in_all_pieces_are_counted_and_the_first_is_named(
+def test_infinities_are_counted_over_all_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pytest_gpuperf.measure.correctness.comparison._CHUNK", 4)
@@ -152,7 +152,7 @@ def test_infinities_in_all_pieces_are_counted_and_the_first_is_named(
     )
 
 
-def test_integers_are_compared_exactly_beyond_the_reach_of_float64() -> None:
+def test_large_integers_are_compared_exactly() -> None:
     expected = torch.tensor([2**62])
     assert checked(expected.clone, expected=expected).passed
     assert checked((expected + 1).clone, expected=expected).max_abs_diff == 1.0
@@ -178,7 +178,7 @@ def test_differences_are_found_in_every_piece_of_a_large_output(monkeypatch: pyt
         assert (result.max_abs_index, result.mismatched) == ((at // 5, at % 5), 1)
 
 
-def test_reference_of_a_wider_floating_type_is_compared_at_the_narrower_tolerance() -> None:
+def test_wider_reference_uses_the_narrower_tolerance() -> None:
     result = checked(torch.square, data(9, dtype=torch.bfloat16), expected=lambda x: x.double() ** 2)
     assert (result.passed, result.dtype, result.rtol) == (True, "bfloat16", 1.6e-2)
     assert result.max_rel_diff > 0
@@ -195,7 +195,9 @@ def test_reference_of_a_wider_floating_type_is_compared_at_the_narrower_toleranc
     ],
     ids=["shape", "narrower reference", "other float", "integer", "device"],
 )
-def test_tensors_that_are_not_alike_fail(actual: torch.Tensor, expected: torch.Tensor, says: str) -> None:
+def test_tensors_of_another_shape_type_or_device_fail(
+    actual: torch.Tensor, expected: torch.Tensor, says: str
+) -> None:
     result = compare(actual, expected, Tolerance())
     assert not result.passed
     assert result.failure.startswith(says)

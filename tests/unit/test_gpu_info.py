@@ -15,7 +15,7 @@ class NvmlError(Exception):
 
 
 @pytest.mark.parametrize("known", ["GPU-c410", "MIG-c410"])
-def test_a_slice_has_the_uuid_that_nvml_knows_it_by(monkeypatch: pytest.MonkeyPatch, known: str) -> None:
+def test_mig_slice_has_the_uuid_of_nvml(monkeypatch: pytest.MonkeyPatch, known: str) -> None:
     assert uuid_of("c410", monkeypatch, known) == known
 
 

@@ -36,13 +36,13 @@ def acquired(*folders: Path) -> GpuLock:
     return lock
 
 
-def test_a_free_gpu_is_had_at_once(tmp_path: Path) -> None:
+def test_free_gpu_is_locked_at_once(tmp_path: Path) -> None:
     lock = acquired(tmp_path)
     lock.release()
     acquired(tmp_path).release()
 
 
-def test_a_process_waits_for_the_other_and_learns_who_it_is(tmp_path: Path) -> None:
+def test_process_waits_and_learns_the_holder(tmp_path: Path) -> None:
     holders = []
     with held_elsewhere(tmp_path) as other:
 
@@ -70,7 +70,7 @@ def test_two_gpus_do_not_wait_for_each_other(tmp_path: Path) -> None:
         acquired(tmp_path).release()
 
 
-def test_a_process_does_not_wait_for_the_one_that_started_it(tmp_path: Path) -> None:
+def test_process_does_not_wait_for_its_parent(tmp_path: Path) -> None:
     lock = acquired(tmp_path)
     with held_elsewhere(tmp_path):
         assert lock.holder() is not None
@@ -88,12 +88,12 @@ def test_a_process_does_not_wait_for_the_one_that_started_it(tmp_path: Path) -> 
         (-30, "pid 1234 (pytest) has been measuring for 0 s"),
     ],
 )
-def test_the_holder_is_named_with_how_long_it_has_been_at_it(seconds: float, text: str) -> None:
+def test_message_names_holder_and_duration(seconds: float, text: str) -> None:
     assert str(Holder(1234, time.time() - seconds)) == text
 
 
 @given(text=st.binary(max_size=80))
-def test_whatever_stands_in_the_file_is_no_way_to_harm_a_reader(text: bytes) -> None:
+def test_any_file_content_is_harmless_to_readers(text: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lock = acquired(folder)
@@ -102,14 +102,14 @@ def test_whatever_stands_in_the_file_is_no_way_to_harm_a_reader(text: bytes) -> 
         lock.release()
 
 
-def test_a_holder_that_wrote_nothing_is_another_process(tmp_path: Path) -> None:
+def test_empty_lock_file_means_another_process(tmp_path: Path) -> None:
     lock = acquired(tmp_path)
     the_file(tmp_path).write_bytes(b"")
     assert str(lock.holder()) == "another process is measuring"
     lock.release()
 
 
-def test_nobody_holds_what_was_never_locked_or_is_released(tmp_path: Path) -> None:
+def test_unlocked_and_released_gpus_have_no_holder(tmp_path: Path) -> None:
     lock = GpuLock(UUID, [tmp_path])
     assert lock.holder() is None
     assert list(tmp_path.iterdir()) == []
@@ -118,7 +118,7 @@ def test_nobody_holds_what_was_never_locked_or_is_released(tmp_path: Path) -> No
     assert lock.holder() is None
 
 
-def test_every_user_may_write_the_file_whatever_the_umask(tmp_path: Path) -> None:
+def test_every_user_may_write_the_lock_file(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         lock = acquired(tmp_path)
@@ -128,7 +128,7 @@ def test_every_user_may_write_the_file_whatever_the_umask(tmp_path: Path) -> Non
     assert the_file(tmp_path).stat().st_mode & 0o777 == 0o666
 
 
-def test_users_with_a_tmpdir_of_their_own_find_the_same_lock(tmp_path: Path) -> None:
+def test_users_with_own_tmpdir_share_the_lock(tmp_path: Path) -> None:
     gpu = f"GPU-{uuid.uuid4()}"
     lock = GpuLock(gpu)
     with held_elsewhere(gpu=gpu, TMPDIR=str(tmp_path)) as other:
@@ -153,9 +153,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, flags_of_refused: Callable[[int], b
         yield
 
 
-def test_a_file_that_may_only_be_read_is_locked_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_only_file_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     the_file(tmp_path).write_bytes(b"")
     with refused(monkeypatch, lambda flags: bool(flags & os.O_RDWR)):
         lock = acquired(tmp_path)
@@ -163,9 +161,7 @@ def test_a_file_that_may_only_be_read_is_locked_all_the_same(
     lock.release()
 
 
-def test_a_file_that_may_not_be_opened_is_said_to_be_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_lock_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     the_file(tmp_path).write_bytes(b"")
     with refused(monkeypatch, lambda flags: True), pytest.raises(GpuperfError) as raised:
         acquired(tmp_path)
@@ -177,7 +173,7 @@ def test_a_file_that_may_not_be_opened_is_said_to_be_so(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 @pytest.mark.parametrize("mode", [0o666, 0o644])
-def test_the_file_of_another_user_is_as_good_as_ones_own(mode: int) -> None:
+def test_file_of_another_user_can_be_locked(mode: int) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o1777)
@@ -216,7 +212,7 @@ def fifo(_: Path, path: Path) -> None:
         (fifo, "not a plain file with one name"),
     ],
 )
-def test_what_somebody_has_put_in_its_place_is_left_alone(
+def test_foreign_file_at_the_path_is_refused_and_kept(
     tmp_path: Path, put: Callable[[Path, Path], None], what: str
 ) -> None:
     target = tmp_path / "dear"
@@ -227,25 +223,25 @@ def test_what_somebody_has_put_in_its_place_is_left_alone(
     assert target.read_text() == "to us"
 
 
-def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
+def test_dangling_link_creates_no_file(tmp_path: Path) -> None:
     link_to(tmp_path / "new", the_file(tmp_path))
     with pytest.raises(GpuperfError, match="symbolic link"):
         acquired(tmp_path)
     assert not (tmp_path / "new").exists()
 
 
-def test_without_a_folder_there_is_no_lock(tmp_path: Path) -> None:
+def test_missing_folders_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"neither .*/a nor .*/b is writable"):
         acquired(tmp_path / "a", tmp_path / "b")
 
 
-def test_the_second_folder_is_for_hosts_without_the_first(tmp_path: Path) -> None:
+def test_second_folder_is_used_without_the_first(tmp_path: Path) -> None:
     lock = acquired(tmp_path / "a", tmp_path)
     assert the_file(tmp_path).exists()
     lock.release()
 
 
-def test_who_waited_for_a_file_that_was_cleaned_away_locks_the_one_others_will_find(tmp_path: Path) -> None:
+def test_waiter_locks_the_new_file_after_a_cleanup(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path) as other:
 
         def waiting(_: Holder) -> None:
@@ -260,7 +256,7 @@ def test_who_waited_for_a_file_that_was_cleaned_away_locks_the_one_others_will_f
         lock.release()
 
 
-def test_what_was_forked_off_the_holder_does_not_keep_the_gpu(tmp_path: Path) -> None:
+def test_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     lock = acquired(tmp_path)
     child = os.fork()
     if not child:

@@ -41,9 +41,7 @@ def captured(name: str, folder: Path) -> list[RawKernel]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_captured_kernel_has_the_limits_and_the_occupancy_that_ncu_reports(
-    name: str, tmp_path: Path
-) -> None:
+def test_occupancy_agrees_with_ncu_on_captures(name: str, tmp_path: Path) -> None:
     kernels = captured(name, tmp_path)
     for kernel in kernels:
         facts = {key: value for key, value in kernel.metrics.items() if not isinstance(value, str)}
@@ -106,7 +104,7 @@ def test_capabilities_differ(capability: tuple[int, int], blocks: int, pct: floa
         ({"shared_memory_per_sm": 200_000}, "shared_memory_per_sm=200000; expected one of 0, 8192, .*233472"),
     ],
 )
-def test_a_launch_that_cannot_be_says_which_limit_it_breaks(asked: dict[str, int], said: str) -> None:
+def test_impossible_launch_names_the_broken_limit(asked: dict[str, int], said: str) -> None:
     with pytest.raises(GpuperfError, match=said):
         occupancy((9, 0), **{"block_size": 256, "registers_per_thread": 32, **asked})
 
@@ -117,7 +115,7 @@ def test_an_unknown_capability_names_the_known_ones(capability: tuple[int, int])
         occupancy(capability, block_size=256, registers_per_thread=32)
 
 
-def test_a_configuration_that_is_too_small_for_a_block_gives_way_to_the_next_that_is_not() -> None:
+def test_too_small_configuration_uses_the_next_size() -> None:
     limits = occupancy(
         (9, 0),
         block_size=128,
@@ -128,7 +126,7 @@ def test_a_configuration_that_is_too_small_for_a_block_gives_way_to_the_next_tha
     assert limits["shared_mem"] == 64 * 1024 // (40_960 + 128)
 
 
-def test_it_is_there_without_anything_heavy() -> None:
+def test_occupancy_imports_nothing_heavy() -> None:
     script = (
         "import sys, pytest_gpuperf; pytest_gpuperf.occupancy((9, 0), block_size=1, registers_per_thread=1);"
         "print([name for name in ('torch', 'numpy', 'pandas', 'msgspec', 'triton') if name in sys.modules])"
@@ -196,7 +194,7 @@ def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("capability", MULTIPROCESSORS)
-def test_nvidias_own_calculator_agrees(capability: tuple[int, int], calculator: Path) -> None:
+def test_occupancy_agrees_with_cuda_header(capability: tuple[int, int], calculator: Path) -> None:
     sm = MULTIPROCESSORS[capability]
     draw = random.Random(0)
     launches = [

@@ -29,7 +29,7 @@ def kernels(assigned: Assigned) -> dict[str, list[str]]:
     return {nodeid: [hit.kernel for hit in hits.first(9)] for nodeid, hits in assigned.hits.items()}
 
 
-def test_an_error_is_that_of_the_last_mark_before_it() -> None:
+def test_error_belongs_to_the_last_mark() -> None:
     assigned = assign(marks(A, B), log(1, "x", 2, 3, "y", 4, "z", 5))
     assert kernels(assigned) == {A: ["x"], B: ["y", "z"]}
     assert assigned.settled == {A, B}
@@ -52,19 +52,19 @@ def test_marks_out_of_order_do_not_go_back() -> None:
     assert kernels(assigned) == {B: ["x"]}
 
 
-def test_of_a_process_that_has_ended_the_last_test_is_settled() -> None:
+def test_end_mark_settles_the_last_test() -> None:
     assigned = assign(marks(A, B)[:-1], log(1, 2, 3, 4, "x"))
     assert kernels(assigned) == {B: ["x"]}
     assert assigned.settled == {A, B}
 
 
-def test_a_missing_end_leaves_the_last_test_open_but_not_without_its_errors() -> None:
+def test_missing_end_keeps_errors_of_the_open_test() -> None:
     assigned = assign(marks(A, B), log(1, 2, 3, 4, "x"))
     assert kernels(assigned) == {B: ["x"]}
     assert assigned.settled == {A}
 
 
-def test_a_mark_that_was_not_told_is_no_error() -> None:
+def test_unannounced_mark_is_not_an_error() -> None:
     assigned = assign(marks(A)[:-1], log(1, 2, 3))
     assert kernels(assigned) == {}
     assert assigned.settled == {A}
@@ -77,7 +77,7 @@ def test_without_any_mark_the_tool_is_blind() -> None:
     assert not assign(marks(A), log(1)).blind
 
 
-def test_errors_alike_are_counted_apart_from_their_address() -> None:
+def test_equal_errors_at_other_addresses_are_counted() -> None:
     same = [Report(f"copy from 0x{n:x}", kernel="k", threads=((n, 0, 0),)) for n in range(3)]
     hits = assign(marks(A), [*log(1), *same, *log(2, 3)]).hits[A]
     (hit,) = hits.first(9)
@@ -88,7 +88,7 @@ def test_errors_alike_are_counted_apart_from_their_address() -> None:
     errors=st.lists(st.integers(0, 2), min_size=6, max_size=6),
     lost=st.sets(st.integers(1, 7)),
 )
-def test_whatever_marks_get_lost_no_test_has_another_one_s_errors(errors: list[int], lost: set[int]) -> None:
+def test_lost_marks_never_move_errors_between_tests(errors: list[int], lost: set[int]) -> None:
     """And a settled one has all of its own."""
     told = marks(A, B, C)
     entries: list[int | str] = []

@@ -37,9 +37,7 @@ def said(tool: str, test: str) -> list[str]:
         ("synccheck", {"test_divergent": 256}, {"test_before", "test_after"}),
     ],
 )
-def test_each_error_is_that_of_the_test_that_planted_it(
-    tool: str, wrong: dict[str, int], right: set[str]
-) -> None:
+def test_each_error_belongs_to_its_planted_test(tool: str, wrong: dict[str, int], right: set[str]) -> None:
     found = assigned(tool)
     assert {nodeid.partition("::")[2]: hits.count for nodeid, hits in found.hits.items()} == wrong
     assert found.settled == {f"test_k.py::{test}" for test in wrong.keys() | right}
@@ -56,7 +54,7 @@ def test_a_write_names_line_thread_allocation_and_call() -> None:
     ]
 
 
-def test_a_trap_has_its_kernel_though_the_context_ends_with_it() -> None:
+def test_trap_names_its_kernel() -> None:
     assert said("memcheck", "test_trap") == [
         "memcheck: Trace/breakpoint trap in trap_kernel (+0x20) by thread (0,0,0) in block (0,0,0)\n"
         "32 of this kind at this place"
@@ -64,7 +62,7 @@ def test_a_trap_has_its_kernel_though_the_context_ends_with_it() -> None:
     assert "Target application returned an error" in assigned("memcheck").words
 
 
-def test_a_race_is_told_once_for_each_pair_of_places() -> None:
+def test_race_is_reported_once_for_each_pair_of_places() -> None:
     first, second = said("racecheck", "test_race")
     assert first == (
         "racecheck: Potential RAW hazard in __shared__ memory in racing_kernel (+0xe0, +0xf0) by threads "
@@ -75,7 +73,7 @@ def test_a_race_is_told_once_for_each_pair_of_places() -> None:
     assert "hazard in __shared__ memory in racing_kernel" in second
 
 
-def test_a_read_of_what_nobody_wrote_names_its_line() -> None:
+def test_uninitialised_read_names_its_line() -> None:
     assert said("initcheck", "test_unwritten") == [
         "initcheck: Uninitialized __global__ memory read of size 4 bytes in scale_kernel (test_k.py:7) by "
         "thread (96,0,0) in block (4,0,0)\n"

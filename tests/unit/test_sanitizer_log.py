@@ -63,13 +63,13 @@ def test_an_access_out_of_bounds_has_kernel_thread_and_address() -> None:
         ("0x20 in void at::f<at::g<(int)4>>(int *)", "void at::f<at::g<(int)4>>(int *)", "+0x20"),
     ],
 )
-def test_a_place_is_read_however_the_release_spells_it(place: str, kernel: str, shown: str) -> None:
+def test_place_is_read_in_every_release_format(place: str, kernel: str, shown: str) -> None:
     found = report(OUT_OF_BOUNDS.replace("matmul_kernel+0xec0 in matmul.py:43", place))
     assert (found.kernel, found.places) == (kernel, (shown,))
 
 
 @pytest.mark.parametrize("address", ["Address 0x7c", "Access to 0x7c", "Access at 0x7c"])
-def test_an_address_is_read_however_the_release_spells_it(address: str) -> None:
+def test_address_is_read_in_every_release_format(address: str) -> None:
     found = report(OUT_OF_BOUNDS.replace("Access to 0x74505bcccca0", address))
     assert found.address == "0x7c"
     assert found.detail.startswith("is out of bounds and is 161 bytes after")
@@ -83,7 +83,7 @@ def test_an_address_is_read_however_the_release_spells_it(address: str) -> None:
         "Device Frame:/home/me/demo.cu:44:out_of_bounds_kernel() [0x30]",
     ],
 )
-def test_the_kernel_is_the_outermost_function_and_the_place_that_of_the_access(frame: str) -> None:
+def test_kernel_is_the_outermost_function(frame: str) -> None:
     log = OUT_OF_BOUNDS.replace(
         "1,024 bytes\n", f"1,024 bytes\n=========     Device Frame: f+0x10 in a.cu:1\n=========     {frame}\n"
     )
@@ -109,7 +109,7 @@ def test_a_race_within_a_warp_is_called_a_warning() -> None:
     assert found.detail == "Warp Level Programming; Current Value : 1, Incoming Value : 2"
 
 
-def test_a_read_of_what_nobody_wrote_has_its_address() -> None:
+def test_uninitialised_read_has_its_address() -> None:
     found = report(
         """
 ========= Uninitialized __global__ memory read of size 4 bytes
@@ -145,18 +145,18 @@ def test_a_barrier_has_its_thread() -> None:
         "track the launch. Errors might go undetected. (Unable to allocate enough memory)\n",
     ],
 )
-def test_what_has_no_kernel_is_an_error_all_the_same(log: str) -> None:
+def test_error_without_a_kernel_counts(log: str) -> None:
     assert report(log).kernel == ""
 
 
-def test_errors_of_an_interface_call_are_none_of_a_kernel() -> None:
+def test_api_errors_are_not_kernel_errors() -> None:
     log = (
         '========= Program hit cudaErrorMemoryAllocation (error 2) due to "out of memory" on CUDA API call.\n'
     )
     assert entries(log + "=========     Saved host backtrace up to driver entry point at error\n") == []
 
 
-def test_what_the_tool_says_of_itself_is_kept_on_one_line() -> None:
+def test_tool_messages_are_kept_on_one_line() -> None:
     log = """
 ========= COMPUTE-SANITIZER
 hello from the program
@@ -178,5 +178,5 @@ def test_a_log_that_was_cut_off_can_be_read(length: int) -> None:
 
 
 @given(st.text(alphabet="= \n()0x9af,:+abyitnWrTehd./<>", max_size=300))
-def test_no_text_breaks_the_reader(text: str) -> None:
+def test_any_text_is_readable_as_log(text: str) -> None:
     entries("\n".join(f"========= {line}" for line in text.split("\n")))

@@ -26,13 +26,15 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_that_of_the_path_is_taken(nowhere: Path) -> None:
+def test_sanitizer_on_path_is_taken(nowhere: Path) -> None:
     path = fake_sanitizer.install(nowhere / "bin")
     assert find_sanitizer() == Sanitizer(path, "2025.3.1.0")
 
 
 @pytest.mark.parametrize("place", ["bin", "compute-sanitizer"])
-def test_else_that_of_the_toolkit(nowhere: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_toolkit_sanitizer_is_the_fallback(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     toolkit = nowhere / "toolkit"
     (toolkit / place).mkdir(parents=True)
     path = fake_sanitizer.install(toolkit / place)
@@ -40,7 +42,7 @@ def test_else_that_of_the_toolkit(nowhere: Path, monkeypatch: pytest.MonkeyPatch
     assert find_sanitizer().path == path
 
 
-def test_of_several_toolkits_the_linked_one_comes_first_and_then_the_newest(nowhere: Path) -> None:
+def test_linked_toolkit_first_then_the_newest(nowhere: Path) -> None:
     for name in ("cuda-12.9", "cuda-13.0", "cuda-9.2"):
         (nowhere / name).mkdir()
     found = [Path(path).relative_to(nowhere).parts for path in list(_candidates(nowhere))[1:]]
@@ -49,16 +51,14 @@ def test_of_several_toolkits_the_linked_one_comes_first_and_then_the_newest(nowh
     ]
 
 
-def test_one_that_does_not_answer_is_named(nowhere: Path) -> None:
+def test_silent_sanitizer_is_named_in_the_error(nowhere: Path) -> None:
     (nowhere / "bin" / "compute-sanitizer").write_text("#!/bin/sh\necho hello\n")
     (nowhere / "bin" / "compute-sanitizer").chmod(0o755)
     with pytest.raises(GpuperfError, match="does not answer --version like compute-sanitizer"):
         find_sanitizer()
 
 
-def test_where_there_is_none_the_error_says_what_to_install(
-    nowhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_sanitizer_error_names_the_toolkit(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "pytest_gpuperf.measure.sanitizer.tool._candidates", lambda: iter(["compute-sanitizer"])
     )
@@ -78,7 +78,7 @@ def test_a_wrong_kernel_ends_alone_and_all_errors_are_printed(tool: str) -> None
     assert options.get("--racecheck-report", "") == ("hazard" if tool == "racecheck" else "")
 
 
-def test_the_rest_of_the_environment_is_kept() -> None:
+def test_other_variables_are_kept() -> None:
     environ = {"HOME": "/root", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
     assert environment(environ, "initcheck") == {
         "HOME": "/root",
@@ -108,7 +108,7 @@ def test_a_mark_compiles_for_every_gpu(tool: str, architecture: str, tmp_path: P
     assert b"gpuperf_marker_7" in output.read_bytes()
 
 
-def test_marks_are_told_from_kernels_by_their_names() -> None:
+def test_marks_are_recognised_by_name() -> None:
     assert is_marker(marker_name(12))
     assert not is_marker("matmul_kernel")
 
@@ -128,9 +128,9 @@ def test_marks_are_told_from_kernels_by_their_names() -> None:
         ),
     ],
 )
-def test_what_it_says_when_it_fails_is_explained_or_quoted(words: list[str], said: str) -> None:
+def test_failures_are_explained_or_quoted(words: list[str], said: str) -> None:
     assert said in explain(words)
 
 
-def test_without_a_word_there_is_nothing_to_explain() -> None:
+def test_no_message_gives_no_explanation() -> None:
     assert explain([]) == ""

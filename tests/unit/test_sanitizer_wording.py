@@ -53,21 +53,21 @@ def test_a_race_names_both_threads_and_how_many_are_alike() -> None:
     ]
 
 
-def test_the_call_is_named_where_it_is_not_the_only_one() -> None:
+def test_call_label_is_named_unless_main() -> None:
     assert texts(replace(HIT, label="backward"))[0].endswith("\nlaunched by the call labelled 'backward'")
     assert texts(replace(HIT, label=""))[0].endswith(
         "\nlaunched by the test itself, outside of gpuperf's calls"
     )
 
 
-def test_what_has_only_an_address_has_no_loose_ends() -> None:
+def test_error_with_only_an_address_reads_well() -> None:
     assert texts(replace(HIT, detail=""))[0].endswith("\naddress 0x7f8c2a000190")
     assert texts(SanitizerHit(kind="Internal Sanitizer Error", label="main")) == [
         "memcheck: Internal Sanitizer Error"
     ]
 
 
-def test_what_is_not_shown_is_counted() -> None:
+def test_hidden_errors_are_counted() -> None:
     assert texts(HIT, count=1001, cut=True)[1:] == [
         "memcheck: 1,000 more errors of other kinds or places",
         "memcheck: the test was ended after 1,001 errors; there are more",

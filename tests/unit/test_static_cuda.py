@@ -64,7 +64,7 @@ def calls(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_one_kernel_of_a_source_is_read_from_what_nvcc_leaves(compiled: Any, fake_nvcc: Path) -> None:
+def test_kernel_is_read_from_nvcc_output(compiled: Any, fake_nvcc: Path) -> None:
     made = compiled(SOURCE, entry="staged", shared_memory=1024, flags=("-O3",))["sm_90"]
     assert made == StaticKernel(
         name="staged",
@@ -86,7 +86,7 @@ def test_one_kernel_of_a_source_is_read_from_what_nvcc_leaves(compiled: Any, fak
     assert calls(fake_nvcc)[0].startswith("-arch=sm_90 -cubin -Xptxas=-v -O3 ")
 
 
-def test_the_block_size_is_asked_for_where_the_code_does_not_say(compiled: Any, fake_nvcc: Path) -> None:
+def test_unknown_block_size_is_an_error(compiled: Any, fake_nvcc: Path) -> None:
     with pytest.raises(GpuperfError, match=r"block size of .*spilling.* unknown; expected block_size="):
         compiled(SOURCE, entry="spilling")
     made = compiled(SOURCE, entry="spilling", block_size=128)["sm_90"]
@@ -115,7 +115,7 @@ def test_nvcc_runs_once_for_each_source_architecture_and_set_of_flags(compiled: 
     assert len(calls(fake_nvcc)) == 4
 
 
-def test_a_changed_or_missing_include_makes_it_run_again(compiled: Any, fake_nvcc: Path) -> None:
+def test_changed_or_missing_include_compiles_again(compiled: Any, fake_nvcc: Path) -> None:
     compiled(SOURCE, entry="staged")
     (fake_nvcc / "included.cuh").write_text("#define N 32\n")
     compiled(SOURCE, entry="staged")
@@ -126,13 +126,13 @@ def test_a_changed_or_missing_include_makes_it_run_again(compiled: Any, fake_nvc
     assert len(calls(fake_nvcc)) == 4
 
 
-def test_a_file_is_compiled_where_it_is(compiled: Any, fake_nvcc: Path) -> None:
+def test_file_is_compiled_in_its_folder(compiled: Any, fake_nvcc: Path) -> None:
     assert compiled(DATA / "spill.cu", entry="staged")["sm_90"].name == "staged"
     assert compiled(str(DATA / "spill.cu"), entry="staged", flags=("-O1",))["sm_90"].name == "staged"
     assert all(str(DATA / "spill.cu") in call for call in calls(fake_nvcc))
 
 
-def test_what_nvcc_refuses_is_told(compiled: Any, fake_nvcc: Path) -> None:
+def test_nvcc_error_is_shown(compiled: Any, fake_nvcc: Path) -> None:
     with pytest.raises(GpuperfError, match=r"nvcc does not compile the source for sm_90: .*this is broken"):
         compiled(SOURCE, entry="staged", flags=("-DBROKEN",))
 
@@ -146,7 +146,7 @@ def test_what_nvcc_refuses_is_told(compiled: Any, fake_nvcc: Path) -> None:
         (SOURCE, {"num_warps": 4}, "num_warps= for CUDA source; expected .*entry, block_size"),
     ],
 )
-def test_what_cannot_be_compiled_is_one_clear_error(
+def test_bad_input_is_one_clear_error(
     compiled: Any, fake_nvcc: Path, source: str, given: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(GpuperfError, match=said):
@@ -163,12 +163,12 @@ def test_a_machine_without_a_compiler_says_what_to_install(
         compiled(SOURCE)
 
 
-def test_an_nvcc_that_does_not_run_is_none(fake_nvcc: Path) -> None:
+def test_broken_nvcc_is_not_found(fake_nvcc: Path) -> None:
     (fake_nvcc / "nvcc").write_text("#!/bin/sh\nexit 1\n")
     assert nvcc.find() is None
 
 
-def test_the_nvcc_of_this_machine_makes_the_kernel_of_the_files(compiled: Any) -> None:
+def test_installed_nvcc_gives_the_stored_kernel(compiled: Any) -> None:
     if nvcc.find() is None:
         pytest.skip("no nvcc on this machine")
     made = compiled(DATA / "spill.cu", ("sm_90",), entry="staged")["sm_90"]
@@ -180,7 +180,7 @@ def test_the_nvcc_of_this_machine_makes_the_kernel_of_the_files(compiled: Any) -
     assert spilled["sm_80"].spills > 0
 
 
-def test_nvrtc_makes_the_same_of_it(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvrtc_gives_the_same_kernel(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if nvrtc.find() is None:
         pytest.skip("no NVRTC on this machine (pip install nvidia-cuda-nvrtc)")
     monkeypatch.setattr(nvcc, "find", lambda: None)

@@ -28,7 +28,7 @@ def ptx(*lines: str, before: str = "", head: str = "") -> str:
     return f".version 8.7\n.target sm_90a\n{before}\n{entry}"
 
 
-def test_every_kernel_of_a_module_is_found_with_what_is_its_own() -> None:
+def test_every_kernel_of_a_module_has_its_own_facts() -> None:
     text = unpacked("spill.ptx").decode()
     assert isa_version(text) == "9.0"
     spilling, staged = sorted(read_ptx(text), key=lambda kernel: kernel.name)
@@ -124,7 +124,7 @@ def test_barriers_are_counted_up_to_the_highest(line: str, barriers: int) -> Non
     ("head", "threads"),
     [(".reqntid 128", 128), (".maxntid 128, 1, 1", 128), (".reqntid 32, 4, 2\n.maxnreg 96", 256), ("", 0)],
 )
-def test_the_threads_of_a_block_are_those_that_the_code_asks_for(head: str, threads: int) -> None:
+def test_threads_of_a_block_come_from_the_code(head: str, threads: int) -> None:
     [kernel] = read_ptx(ptx(head=head))
     assert kernel.threads == threads
 
@@ -136,14 +136,14 @@ def test_functions_that_a_kernel_may_call_count_for_it() -> None:
 
 
 @given(st.text())
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_is_readable_as_ptx(text: str) -> None:
     read_ptx(text)
     read_ptx(f".entry k({text}")
     read_log(text)
     spilled_bytes(text)
 
 
-def test_the_log_tells_kernels_apart_and_from_the_functions_that_they_call() -> None:
+def test_log_separates_kernels_and_called_functions() -> None:
     assert read_log((DATA / "spill.log").read_text()) == {
         SPILLING: Usage(
             registers=32, barriers=1, shared_memory_bytes=0, stack_bytes=1376, spills=1376 + 1556
@@ -162,7 +162,7 @@ def test_the_log_of_nvrtc_is_read_too() -> None:
     assert read_log(log) == {"k": Usage(255, 0, 0, 8, 20)}
 
 
-def test_code_is_measured_in_the_cubin() -> None:
+def test_code_size_comes_from_the_cubin() -> None:
     cubin = unpacked("spill.cubin")
     assert (code_bytes(cubin, SPILLING), code_bytes(cubin, "staged")) == (14208, 640)
     assert code_bytes(cubin, "missing") == 0
@@ -180,7 +180,7 @@ def test_code_is_measured_in_the_cubin() -> None:
         ("STS.128 [R1], R4 ;", 0),
     ],
 )
-def test_a_spill_is_what_local_memory_takes_or_gives(instruction: str, bytes: int) -> None:
+def test_spills_are_local_memory_stores_and_loads(instruction: str, bytes: int) -> None:
     assert spilled_bytes(f"  {instruction}\n") == bytes
 
 
@@ -192,7 +192,7 @@ def tools() -> CubinTools:
     return cubin_tools()
 
 
-def test_tools_and_log_say_the_same_of_one_cubin(tools: CubinTools, tmp_path: Path) -> None:
+def test_tools_and_log_agree_on_a_cubin(tools: CubinTools, tmp_path: Path) -> None:
     found = read_cubin(unpacked("spill.cubin"), SPILLING, tools, tmp_path)
     said = read_log((DATA / "spill.log").read_text())[SPILLING]
     assert (found.registers, found.stack_bytes, found.spills) == (
@@ -202,7 +202,7 @@ def test_tools_and_log_say_the_same_of_one_cubin(tools: CubinTools, tmp_path: Pa
     )
 
 
-def test_what_was_read_of_a_cubin_is_kept(tools: CubinTools, tmp_path: Path) -> None:
+def test_cubin_result_is_cached(tools: CubinTools, tmp_path: Path) -> None:
     first = read_cubin(unpacked("spill.cubin"), SPILLING, tools, tmp_path)
     gone = CubinTools(tmp_path / "cuobjdump", tmp_path / "nvdisasm")
     assert read_cubin(unpacked("spill.cubin"), SPILLING, gone, tmp_path) == first
@@ -211,7 +211,7 @@ def test_what_was_read_of_a_cubin_is_kept(tools: CubinTools, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kept", [b"", b"{}", b"[1]", b"\xff"])
-def test_a_kept_file_that_cannot_be_read_is_made_anew(tools: CubinTools, tmp_path: Path, kept: bytes) -> None:
+def test_unreadable_cache_file_is_replaced(tools: CubinTools, tmp_path: Path, kept: bytes) -> None:
     first = read_cubin(unpacked("spill.cubin"), "staged", tools, tmp_path)
     [path] = (tmp_path / "static").glob("*.json")
     good = path.read_bytes()
@@ -220,6 +220,6 @@ def test_a_kept_file_that_cannot_be_read_is_made_anew(tools: CubinTools, tmp_pat
     assert path.read_bytes() == good
 
 
-def test_tools_that_cannot_read_a_cubin_say_so(tools: CubinTools, tmp_path: Path) -> None:
+def test_unreadable_cubin_is_an_error(tools: CubinTools, tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"cuobjdump cannot read the cubin: .*; install a newer"):
         read_cubin(b"\x7fELF no cubin", "k", tools, tmp_path)

@@ -67,7 +67,7 @@ def compiled(tmp_path: Path) -> Any:
     return compile_for
 
 
-def test_each_architecture_multiplies_with_tensor_cores_of_its_own(compiled: Any) -> None:
+def test_each_architecture_uses_its_tensor_instructions(compiled: Any) -> None:
     kernels = compiled(matmul_kernel, ARCHITECTURES, signature=MATMUL, constexprs=TILE)
     assert {arch: kernel.tensor_instructions for arch, kernel in kernels.items()} == {
         "sm_80": ("mma.sync",),
@@ -102,7 +102,7 @@ def test_arguments_and_their_types_make_the_same_kernel(compiled: Any) -> None:
         ((torch.empty(1024, device="meta", dtype=torch.float16), 0.5, 1024), 128),
     ],
 )
-def test_alignment_is_seen_in_the_arguments_as_in_a_launch(compiled: Any, args: Any, bits: int) -> None:
+def test_alignment_is_taken_from_the_arguments(compiled: Any, args: Any, bits: int) -> None:
     assert compiled(scale, args=args, constexprs={"BLOCK": 1024})["sm_90"].widest_load_bits == bits
 
 
@@ -111,7 +111,7 @@ def test_an_annotated_argument_can_be_of_any_type(compiled: Any) -> None:
     assert compiled(annotated, signature=types, constexprs={"BLOCK": 128})["sm_90"].name == "annotated"
 
 
-def test_autotuning_and_heuristics_are_left_to_the_caller(compiled: Any) -> None:
+def test_autotuning_and_heuristics_are_skipped(compiled: Any) -> None:
     types = {"x_ptr": "*fp32", "n": "i32"}
     made = compiled(tuned, signature=types, constexprs={"BLOCK": 256, "EVEN": True}, num_warps=8)
     assert made["sm_90"].block_size == 256
@@ -119,7 +119,7 @@ def test_autotuning_and_heuristics_are_left_to_the_caller(compiled: Any) -> None
         compiled(tuned, signature=types)
 
 
-def test_spills_are_those_that_ptxas_counts(compiled: Any, tmp_path: Path) -> None:
+def test_spills_equal_the_count_of_ptxas(compiled: Any, tmp_path: Path) -> None:
     tile = {**TILE, "BLOCK_M": 128, "BLOCK_N": 128}
     made = compiled(matmul_kernel, ("sm_80",), signature=MATMUL, constexprs=tile, maxnreg=64)["sm_80"]
     assert made.registers_per_thread == 64
@@ -137,7 +137,7 @@ def test_spills_are_those_that_ptxas_counts(compiled: Any, tmp_path: Path) -> No
     assert made.stack_bytes == int(counts[1])
 
 
-def test_a_block_that_no_sm_can_hold_is_an_error(compiled: Any) -> None:
+def test_block_too_large_for_an_sm_is_an_error(compiled: Any) -> None:
     tile = {**TILE, "BLOCK_M": 128, "BLOCK_N": 128}
     with pytest.raises(
         GpuperfError,
@@ -147,7 +147,7 @@ def test_a_block_that_no_sm_can_hold_is_an_error(compiled: Any) -> None:
         compiled(matmul_kernel, ("sm_120",), signature=MATMUL, constexprs=tile, num_stages=8)
 
 
-def test_a_kernel_that_does_not_compile_says_why_and_for_what(compiled: Any) -> None:
+def test_compile_error_names_reason_and_architecture(compiled: Any) -> None:
     with pytest.raises(GpuperfError, match=r"(?s)broken does not compile for sm_90: .*no_such_name"):
         compiled(broken, signature={"x_ptr": "*fp32"}, constexprs={"BLOCK": 128})
 
@@ -168,7 +168,7 @@ def test_a_kernel_that_does_not_compile_says_why_and_for_what(compiled: Any) -> 
         ({"num_warp": 8}, "scale does not compile for sm_90: .*num_warp"),
     ],
 )
-def test_what_cannot_be_compiled_is_one_clear_error(compiled: Any, given: dict[str, Any], said: str) -> None:
+def test_bad_input_is_one_clear_error(compiled: Any, given: dict[str, Any], said: str) -> None:
     whole = given
     if not {"signature", "args"} & given.keys() and given:
         types = {"x_ptr": "*fp32", "factor": "fp32", "n": "i32"}
@@ -178,7 +178,7 @@ def test_what_cannot_be_compiled_is_one_clear_error(compiled: Any, given: dict[s
 
 
 @pytest.mark.parametrize("kernel", [print, 3, lambda x: x])
-def test_what_is_no_kernel_is_refused(compiled: Any, kernel: Any) -> None:
+def test_object_that_is_not_a_kernel_is_refused(compiled: Any, kernel: Any) -> None:
     with pytest.raises(GpuperfError, match=r"expected a function with @triton\.jit, or CUDA source"):
         compiled(kernel, args=())
 
@@ -189,15 +189,13 @@ def test_an_interpreted_kernel_is_not_compiled(compiled: Any, monkeypatch: pytes
         compiled(triton.jit(scale.fn), args=())
 
 
-def test_an_old_triton_is_not_asked_for_what_would_abort_the_process(
-    compiled: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_triton_is_refused_for_blackwell(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton, "__version__", "3.2.0")
     with pytest.raises(GpuperfError, match=r"triton 3\.2\.0 cannot compile for sm_100; expected triton 3\.3"):
         compiled(matmul_kernel, ("sm_100",), signature=MATMUL, constexprs=TILE)
 
 
-def test_the_driver_is_left_as_it_was(compiled: Any) -> None:
+def test_driver_is_restored(compiled: Any) -> None:
     before = dict(vars(driver))
     compiled(scale, args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128})
     with pytest.raises(GpuperfError):
@@ -205,7 +203,7 @@ def test_the_driver_is_left_as_it_was(compiled: Any) -> None:
     assert vars(driver) == before
 
 
-def test_a_second_time_costs_next_to_nothing(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_compilation_uses_the_cache(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first = compiled(matmul_kernel, signature=MATMUL, constexprs=TILE)
 
     def nothing(*_: Any, **__: Any) -> None:

@@ -62,7 +62,7 @@ def test_operations_of_an_encoder_are_those_that_torch_counts(reducing: tuple[in
     assert encoder(reducing).flops(*x.shape[:2]) == flops_counted(encoder(reducing), x)
 
 
-def test_attention_paid_is_the_class_token_s_row_of_the_softmax(block: EncoderBlock) -> None:
+def test_attention_is_the_class_token_row_of_softmax(block: EncoderBlock) -> None:
     query, key, _ = block.heads_of(tokens())
     whole = (query @ key.mT / HEAD**0.5).softmax(-1)
     torch.testing.assert_close(attention_paid(query, key), whole[:, :, 0, 1:].mean(1))
@@ -73,7 +73,7 @@ def test_attention_paid_is_float32_for_half_precision(block: EncoderBlock) -> No
     assert attention_paid(query, key).dtype == torch.float32
 
 
-def test_a_reducing_block_keeps_the_tokens_that_are_looked_at_most(block: EncoderBlock) -> None:
+def test_reducing_block_keeps_most_attended_tokens(block: EncoderBlock) -> None:
     x = tokens(batch=2, count=10)
     query, key, value = block.heads_of(x)
     paid = attention_paid(query, key)
@@ -86,14 +86,14 @@ def test_a_reducing_block_keeps_the_tokens_that_are_looked_at_most(block: Encode
         torch.testing.assert_close(best[image], paid[image, order])
 
 
-def test_the_class_token_comes_first_of_those_that_are_kept() -> None:
+def test_class_token_comes_first() -> None:
     x = tokens(batch=2, count=4)
     left = keep(x, torch.tensor([[2, 0], [1, 2]]))
     assert torch.equal(left[0], x[0, [0, 3, 1]])
     assert torch.equal(left[1], x[1, [0, 2, 3]])
 
 
-def test_an_encoder_keeps_half_of_the_tokens_in_each_block_that_drops_some() -> None:
+def test_reducing_blocks_keep_half_of_the_tokens() -> None:
     left, choices = encoder()(tokens(count=20))
     assert [places.shape[1] for _, places in choices] == [10, 5]
     assert left.shape == (2, 6, WIDTH)

@@ -45,7 +45,7 @@ def test_square_kernel_compiles_for_hopper(columns: int) -> None:
 
 
 @pytest.mark.parametrize("kernel", [square_kernel, square_blocks_kernel], ids=lambda kernel: kernel.__name__)
-def test_a_square_in_ptx_is_four_floats_an_access_behind_a_predicate(kernel: Any) -> None:
+def test_square_ptx_moves_four_floats_under_predicate(kernel: Any) -> None:
     ptx = compiled(kernel, FLOATS, {"BLOCK": FIXED_BLOCK}, num_warps=4).asm["ptx"]
     assert re.findall(r"\.(?:max|req)ntid (\d+)", ptx) == ["128"]
     accesses = re.findall(r"^\s*(.*\b(?:ld|st)\.global\S*)", ptx, re.MULTILINE)
@@ -55,7 +55,7 @@ def test_a_square_in_ptx_is_four_floats_an_access_behind_a_predicate(kernel: Any
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
-def test_gemm_kernel_is_pipelined_onto_the_tensor_cores_of_hopper(tile: Tile) -> None:
+def test_gemm_kernel_uses_hopper_tensor_cores_pipelined(tile: Tile) -> None:
     pointers = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*bf16")
     blocks = {"BLOCK_M": tile.rows, "BLOCK_N": tile.columns, "BLOCK_K": tile.depth, "GROUP_M": GROUP_ROWS}
     contiguous = dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), 1)

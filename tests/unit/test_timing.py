@@ -68,14 +68,14 @@ def test_a_steady_time_ends_the_warm_up_after_two_windows() -> None:
     assert warm_up.launches == pytest.approx(10 * 0.2 / 0.005, abs=20)
 
 
-def test_a_time_that_drifts_by_eight_per_cent_over_a_second_is_waited_for() -> None:
+def test_warm_up_waits_for_a_drift() -> None:
     batch = Blocks(lambda now: 5.0 * (1 + 0.08 * min(now, 1.0)))
     warm_up = until_steady(batch, 3.0, batch.clock)
     assert warm_up.steady
     assert warm_up.seconds > 1
 
 
-def test_noise_that_evens_out_within_a_window_is_steady() -> None:
+def test_noise_within_a_window_is_steady() -> None:
     noise = itertools.cycle([4.9, 5.1])
     batch = Blocks(lambda _: next(noise))
     assert until_steady(batch, 3.0, batch.clock).seconds < 0.5
@@ -87,14 +87,14 @@ def test_blocks_longer_than_a_window_are_compared_one_by_one() -> None:
     assert (warm_up.steady, warm_up.launches) == (True, 20)
 
 
-def test_a_time_that_falls_for_a_second_is_waited_for() -> None:
+def test_warm_up_waits_for_a_falling_time() -> None:
     batch = Blocks(lambda now: 5.0 if now > 1 else 7.0 - 2 * now)
     warm_up = until_steady(batch, 3.0, batch.clock)
     assert warm_up.steady
     assert warm_up.seconds > 1
 
 
-def test_a_time_that_never_settles_stops_at_the_cap_and_says_so() -> None:
+def test_unsteady_time_stops_at_the_cap() -> None:
     batch = Blocks(lambda now: 5.0 * 2**now)
     warm_up = until_steady(batch, 3.0, batch.clock)
     assert not warm_up.steady
@@ -103,12 +103,12 @@ def test_a_time_that_never_settles_stops_at_the_cap_and_says_so() -> None:
 
 
 @given(times)
-def test_the_trimmed_mean_is_scipys(values: list[float]) -> None:
+def test_trimmed_mean_equals_scipy(values: list[float]) -> None:
     assert trimmed_mean(values) == pytest.approx(stats.trim_mean(values, 0.2))
 
 
 @given(times)
-def test_the_interquartile_range_is_numpys(values: list[float]) -> None:
+def test_interquartile_range_equals_numpy(values: list[float]) -> None:
     low, high = np.quantile(values, [0.25, 0.75])
     assert interquartile_range(values) == pytest.approx(high - low, rel=1e-9, abs=1e-6)
 
@@ -117,7 +117,7 @@ def test_one_slow_block_in_ten_does_not_move_the_mean() -> None:
     assert trimmed_mean([5.0] * 9 + [50.0]) == 5.0
 
 
-def test_the_standard_error_is_scipys() -> None:
+def test_standard_error_equals_scipy() -> None:
     values = [5.0, 5.1, 4.9, 5.3, 5.0, 7.0, 4.8, 5.2, 5.1, 5.0]
     assert standard_error(values) == pytest.approx(
         float(stats.mstats.trimmed_stde(np.array(values), (0.2, 0.2)))
@@ -176,12 +176,12 @@ def repeating(values: Sequence[float], recorded_us: float | None = None) -> Bloc
 @pytest.mark.parametrize(
     "blocks", [[-0.01], [0.0], [-0.3, 0.2], [0.4, -0.3]], ids=["below 0", "0", "noise below 0", "noise"]
 )
-def test_a_cold_time_that_is_lost_in_the_flushes_is_refused(bench: Bench, blocks: list[float]) -> None:
+def test_cold_time_below_flush_noise_is_refused(bench: Bench, blocks: list[float]) -> None:
     with pytest.raises(GpuperfError, match=r"too short to be timed cold.*use mode='hot'"):
         bench.time(repeating(blocks), "cold")
 
 
-def test_a_cold_time_that_cupti_knows_is_not_lost(bench: Bench) -> None:
+def test_cold_time_of_cupti_is_accepted(bench: Bench) -> None:
     timing = bench.time(repeating([-0.3, 0.2], recorded_us=1.4), "cold")
     assert (timing.figure, timing.time_us) == ("cupti", 1.4)
 
@@ -195,7 +195,7 @@ def test_a_restless_hot_time_is_a_time(bench: Bench) -> None:
     assert bench.time(repeating([1.0, 9.0])).spread_pct == pytest.approx(160)
 
 
-def test_ten_blocks_are_measured_however_short_the_budget_is(bench: Bench) -> None:
+def test_ten_blocks_are_the_minimum(bench: Bench) -> None:
     assert len(bench.time(repeating([1.0])).blocks_us) == 10
 
 
@@ -208,9 +208,7 @@ def test_a_restless_time_takes_half_the_budget(bench: Bench) -> None:
     assert len(bench.time(repeating([1.0, 1.2]), budget_s=0.4).blocks_us) == pytest.approx(40, abs=1)
 
 
-def test_a_first_timing_builds_its_tools_on_a_warm_gpu_and_warms_up_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_timing_warms_up_again_after_building(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
 
     def step(name: str, value: float) -> float:
@@ -228,28 +226,28 @@ def test_a_first_timing_builds_its_tools_on_a_warm_gpu_and_warms_up_again(
     assert "gap" not in steps
 
 
-def test_a_time_of_few_launch_gaps_is_cuptis(bench: Bench) -> None:
+def test_short_time_comes_from_cupti(bench: Bench) -> None:
     timing = bench.time(repeating([1.1], recorded_us=0.9))
     assert (timing.figure, timing.time_us) == ("cupti", 0.9)
     assert (timing.events_us, timing.cupti_us, timing.launch_gap_us) == (1.1, 0.9, 0.5)
 
 
-def test_a_time_of_many_launch_gaps_is_the_events(bench: Bench) -> None:
+def test_long_time_comes_from_events(bench: Bench) -> None:
     timing = bench.time(repeating([200.0], recorded_us=199.0))
     assert (timing.figure, timing.time_us, timing.cupti_us) == ("events", 200.0, 0)
 
 
-def test_a_time_near_the_border_has_both_figures(bench: Bench) -> None:
+def test_time_near_the_limit_has_both_sources(bench: Bench) -> None:
     timing = bench.time(repeating([25.0], recorded_us=24.7))
     assert (timing.figure, timing.time_us, timing.cupti_us) == ("events", 25.0, 24.7)
 
 
-def test_where_cupti_refuses_the_events_stay_and_the_reason_is_kept(bench: Bench) -> None:
+def test_refused_cupti_leaves_events_and_reason(bench: Bench) -> None:
     timing = bench.time(repeating([1.1]))
     assert (timing.figure, timing.time_us, timing.not_recorded) == ("events", 1.1, "there is no GPU")
 
 
-def test_the_hosts_time_is_never_cuptis(bench: Bench) -> None:
+def test_host_time_never_comes_from_cupti(bench: Bench) -> None:
     timing = bench.time(repeating([9.0], recorded_us=0.9), "host")
     assert (timing.figure, timing.time_us, timing.cupti_us, timing.events_us) == ("host", 9.0, 0.9, 0)
 
@@ -263,14 +261,14 @@ def with_clock(bench: Bench, low_mhz: float) -> Blocks:
     return Blocks(lambda now: 25 + 75 * 2000 / mhz(now), mhz=mhz)
 
 
-def test_the_share_that_hangs_on_the_sm_clock_is_found(bench: Bench) -> None:
+def test_clock_dependent_share_is_found(bench: Bench) -> None:
     model = bench.time(with_clock(bench, 1400.0), budget_s=1).clock_model
     assert model is not None
     assert model.sm_clock_share == pytest.approx(0.75, abs=0.01)
     assert model.reference_mhz == 2000
 
 
-def test_a_locked_clock_is_tried_twice_and_then_left_alone(bench: Bench) -> None:
+def test_locked_clock_is_tried_twice(bench: Bench) -> None:
     one = bench.timer(with_clock(bench, 2000.0), "hot", 1)
     assert [one.time(lambda: None, mode="hot").clock_model for _ in range(4)] == [None] * 4
     assert bench.burn.burns == 2
@@ -284,7 +282,7 @@ def test_a_budget_too_small_for_a_burn_has_no_model(bench: Bench) -> None:
 HOT_GPU = Conditions(throttle_reasons=("hw_thermal_slowdown",))
 
 
-def test_what_heat_has_throttled_is_measured_again(bench: Bench) -> None:
+def test_throttled_timing_is_repeated(bench: Bench) -> None:
     timing = bench.time(repeating([1.0]), conditions=[HOT_GPU, Conditions()])
     assert timing.measured_again == ("the clocks were held back (hw_thermal_slowdown)",)
     assert timing.conditions == Conditions()
@@ -296,19 +294,17 @@ def test_a_gpu_that_stays_hot_is_measured_three_times(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("blocks", "again"), [([1.0], 0), ([1.0, 1.1], 1)], ids=["idles", "disturbs"])
-def test_a_neighbour_on_the_gpu_counts_where_it_disturbs(
-    bench: Bench, blocks: list[float], again: int
-) -> None:
+def test_busy_neighbour_repeats_the_timing(bench: Bench, blocks: list[float], again: int) -> None:
     timing = bench.time(repeating(blocks), conditions=[Conditions(other_processes=1), Conditions()])
     assert len(timing.measured_again) == again
 
 
-def test_the_power_limit_is_the_kernels_own_doing(bench: Bench) -> None:
+def test_power_limit_does_not_repeat_the_timing(bench: Bench) -> None:
     at_limit = Conditions(throttle_reasons=("sw_power_cap",))
     assert bench.time(repeating([1.0]), conditions=[at_limit]).measured_again == ()
 
 
-def test_a_clock_that_drifts_is_waited_for() -> None:
+def test_warm_up_waits_for_a_drifting_clock() -> None:
     batch = Blocks(lambda _: 5.0, mhz=lambda now: 1980 - 300 * min(now, 1.0))
     warm_up = until_steady(batch, 3.0, batch.clock)
     assert warm_up.steady

@@ -43,12 +43,12 @@ def test_the_shortest_span_counts() -> None:
     assert (found.span_by, found.gpu_busy_pct, found.launch_gap_us) == ("events", 75.0, 2.5)
 
 
-def test_without_cupti_the_profiler_and_the_events_are_left() -> None:
+def test_profiler_and_events_remain_without_cupti() -> None:
     assert with_shortest(profiled(), None, 60.0).span_by == "profiler"
     assert with_shortest(profiled(), None, 25.0).span_by == "events"
 
 
-def test_events_do_not_count_where_work_runs_on_another_stream() -> None:
+def test_events_do_not_count_with_several_streams() -> None:
     trace = TraceBuilder()
     trace.kernel("k", 100.0, 5.0)
     trace.kernel("k", 150.0, 50.0, stream=8)
@@ -56,7 +56,7 @@ def test_events_do_not_count_where_work_runs_on_another_stream() -> None:
     assert (found.span_by, found.span_us) == ("cupti", 90.0)
 
 
-def test_events_never_make_the_gpu_busy_for_longer_than_the_span() -> None:
+def test_busy_time_never_exceeds_the_event_span() -> None:
     assert with_shortest(profiled(), None, 14.9).gpu_busy_pct == 100.0
 
 
@@ -68,11 +68,11 @@ def calls(*spans_ns: int, name: str = "k") -> list[Activity]:
     return made
 
 
-def test_the_median_call_is_taken_of_cuptis_records() -> None:
+def test_median_call_of_cupti_records_is_taken() -> None:
     assert median_call(calls(9000, 4000, 5000, 3000, 6000)) == Span(5.0, 2.0, "cupti")
 
 
-def test_calls_that_differ_cannot_be_told_apart() -> None:
+def test_calls_with_different_kernels_give_no_span() -> None:
     assert median_call([]) is None
     assert median_call(calls(*[5000] * CALLS)[1:]) is None
     assert median_call(calls(*[5000] * (CALLS - 1)) + calls(5000, name="other")) is None
@@ -133,7 +133,7 @@ def code(name: str, instruction: str) -> str:
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2}, {%r3}, {%r4}"
 
 
-def test_tritons_kernels_are_known_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_kernels_are_classified_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
     kept = [
         CompiledKernel("gemm_k", code("gemm_k", MMA)),
@@ -144,7 +144,7 @@ def test_tritons_kernels_are_known_by_their_code(monkeypatch: pytest.MonkeyPatch
     assert kept
 
 
-def test_variants_are_told_apart_by_shared_memory_else_nothing_is_said(
+def test_ambiguous_variants_give_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())

@@ -102,12 +102,12 @@ def test_names_of_the_libraries_are_known(name: str, kind: str, tensor: bool | N
     assert (kind_of(name), tensor_cores_of(name)) == (kind, tensor)
 
 
-def test_a_persistent_kernel_that_holds_the_time_is_the_core_though_it_fills_the_gpu_but_once() -> None:
+def test_persistent_kernel_with_most_time_is_the_core() -> None:
     persistent = row("matmul_persistent", blocks_per_sm=1.0, waves=0.97, share_pct=80.0)
     assert classify([persistent]) == ["large_core"]
 
 
-def test_a_small_kernel_is_frequent_only_where_it_is_launched_often() -> None:
+def test_small_kernel_needs_many_launches_to_be_frequent() -> None:
     rows = [row("gemm"), row("gemm_s", calls=3, mean_us=5.0, blocks_per_sm=0.5, waves=0.1)]
     assert classify(rows) == ["large_core", "other"]
     rows[1] = row("gemm_s", calls=30, mean_us=5.0, blocks_per_sm=0.5, waves=0.1)
@@ -120,7 +120,7 @@ def test_small_kernels_of_many_names_are_frequent_together() -> None:
     assert "small_frequent" not in classify(rows[:1])
 
 
-def test_short_kernels_that_leave_places_empty_are_small_though_no_sm_is() -> None:
+def test_short_kernels_below_one_wave_are_small() -> None:
     rows = [row("gemm", 8), row("gemm_of_a_head", 36, 9.0, blocks_per_sm=1.94, waves=0.48)]
     assert classify(rows) == ["large_core", "small_frequent"]
     # Without waves it is not known how many places there are.
@@ -128,12 +128,12 @@ def test_short_kernels_that_leave_places_empty_are_small_though_no_sm_is() -> No
     assert classify(rows) == ["large_core", "other"]
 
 
-def test_a_long_kernel_of_few_blocks_is_not_frequent_because_short_ones_are() -> None:
+def test_long_kernel_of_few_blocks_is_not_frequent() -> None:
     rows = [row("gemm"), row("gemm_s", 36, 9.0, 0.5, 0.1), row("gemm_l", 1, 77.0, 0.73, 0.36)]
     assert classify(rows) == ["large_core", "small_frequent", "medium_auxiliary"]
 
 
-def test_a_grid_that_was_to_fill_the_gpu_is_not_small_for_lack_of_a_few_blocks() -> None:
+def test_nearly_full_grid_is_not_small() -> None:
     rows = [row("nvjet_a", 12, 20.0, 1.0, 1.0), row("nvjet_b", 12, 12.0, 128 / 132, 128 / 132)]
     assert classify(rows) == ["medium_auxiliary", "medium_auxiliary"]
 
@@ -148,7 +148,7 @@ def test_without_waves_blocks_for_each_sm_decide() -> None:
     assert classify(rows) == ["large_core", "medium_auxiliary"]
 
 
-def test_classes_do_not_depend_on_how_fast_the_gpu_is() -> None:
+def test_classes_do_not_depend_on_gpu_speed() -> None:
     rows = [
         row("a", 8),
         row("b", 90, 40.0, 0.2, 0.1),
@@ -171,14 +171,14 @@ def small(name: str, duration_us: float = 3.0) -> Launch:
     return Launch(name, duration_us, "elementwise")
 
 
-def test_a_row_of_small_kernels_saves_its_launches_but_one() -> None:
+def test_row_of_k_kernels_saves_k_minus_one_launches() -> None:
     [found] = fusion_candidates([[small("a"), small("b", 5.0), small("c")]], 2.0)
     assert (found.kernels, found.times, found.saved_launches) == (("a", "b", "c"), 1, 2)
     # Two gaps; at most the time of a and c too.
     assert (found.saved_us, found.at_most_us) == (4.0, 10.0)
 
 
-def test_rows_alike_are_one_candidate_and_the_larger_saving_comes_first() -> None:
+def test_equal_rows_merge_and_sort_by_saving() -> None:
     core = Launch("gemm", 90.0, "large_core")
     stream = [small("a"), small("b"), core, small("c"), small("d"), core, small("a"), small("b")]
     found = fusion_candidates([stream], 2.0)
@@ -194,14 +194,14 @@ def test_copies_large_kernels_and_other_streams_end_a_row() -> None:
     assert fusion_candidates([[small("a"), copy, small("b"), core], [small("c")]], 2.0) == ()
 
 
-def test_a_product_begins_a_row_and_has_none_in_it() -> None:
+def test_product_can_only_begin_a_row() -> None:
     product = Launch("gemm_of_a_head", 9.0, "small_frequent")
     [found] = fusion_candidates([[small("norm"), product, small("bias"), product, small("bias")]], 2.0)
     assert (found.kernels, found.times, found.saved_launches) == (("gemm_of_a_head", "bias"), 2, 2)
     assert (found.saved_us, found.at_most_us) == (4.0, 10.0)
 
 
-def test_a_recorded_row_of_products_is_split_as_one_of_today() -> None:
+def test_recorded_row_of_products_is_split() -> None:
     products = ("norm", *("gemm_of_a_head", "bias") * 3)
     long = FusionCandidate(kernels=products, times=2, saved_launches=12, saved_us=24.0, at_most_us=99.0)
     pair = FusionCandidate(kernels=("a", "b"), times=1, saved_launches=1, saved_us=2.0, at_most_us=5.0)
@@ -212,7 +212,7 @@ def test_a_recorded_row_of_products_is_split_as_one_of_today() -> None:
     assert same == pair
 
 
-def test_where_nothing_waits_the_memory_that_could_be_spared_decides() -> None:
+def test_memory_decides_without_launch_gaps() -> None:
     core = Launch("gemm", 90.0, "large_core")
     found = fusion_candidates([[small("a"), small("b"), core, small("c", 50.0), small("d", 60.0)]], 0.0)
     assert [(one.kernels, one.saved_us, one.at_most_us) for one in found] == [

@@ -40,7 +40,7 @@ def test_the_gpu_is_known_by_name_capability_and_sms() -> None:
     assert device.multiprocessors == 132
 
 
-def test_durations_are_exact_where_times_are_counted_since_1970() -> None:
+def test_durations_are_exact_with_times_since_1970() -> None:
     trace = one_kernel()
     for event in trace.events:
         event["ts"] += 1.7e15
@@ -48,14 +48,14 @@ def test_durations_are_exact_where_times_are_counted_since_1970() -> None:
     assert kernel.end_us - kernel.start_us == pytest.approx(3.25, abs=1e-6)
 
 
-def test_gzipped_and_plain_files_say_the_same(tmp_path: Path) -> None:
+def test_gzipped_and_plain_files_agree(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.json", tmp_path / "b.pt.trace.json.gz"
     plain.write_bytes(one_kernel().data())
     packed.write_bytes(gzip.compress(one_kernel().data()))
     assert read_chrome_trace(plain) == read_chrome_trace(packed)
 
 
-def test_categories_as_torch_1_8_spelled_them() -> None:
+def test_torch_1_8_categories_are_known() -> None:
     trace = one_kernel()
     for event in trace.events:
         event["cat"] = {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(event.get("cat", ""), "Operator")
@@ -63,13 +63,13 @@ def test_categories_as_torch_1_8_spelled_them() -> None:
     assert len(read.activities) == len(read.host_calls) == 1
 
 
-def test_numbers_of_amds_gpus_are_no_compute_capability() -> None:
+def test_amd_numbers_are_not_a_compute_capability() -> None:
     amd = {"id": 0, "name": "AMD Instinct MI250X", "computeMajor": 9, "computeMinor": 0, "numSms": 104}
     [kernel] = summarise(one_kernel().read(deviceProperties=[amd])).kernels
     assert kernel.theoretical_occupancy_pct is None
 
 
-def test_a_trace_without_properties_of_the_gpu_keeps_kinetos_blocks_per_sm() -> None:
+def test_trace_without_gpu_properties_keeps_blocks_per_sm() -> None:
     [kernel] = summarise(one_kernel().read(deviceProperties=[])).kernels
     assert (kernel.blocks_per_sm, kernel.waves) == (2.0, None)
 
@@ -87,7 +87,7 @@ def test_a_trace_without_properties_of_the_gpu_keeps_kinetos_blocks_per_sm() -> 
     ],
     ids=["cpu only", "empty object", "list", "words for numbers", "cut", "empty", "newer"],
 )
-def test_what_is_no_trace_of_a_gpu_is_refused_in_one_sentence(data: bytes, said: str) -> None:
+def test_file_without_gpu_activity_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(GpuperfError) as refused:
         parse_chrome_trace(data, "x.json")
     assert str(refused.value).startswith("x.json ")
@@ -101,7 +101,7 @@ def test_a_cut_gzip_is_refused(tmp_path: Path) -> None:
         read_chrome_trace(file)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match="No such file"):
         read_chrome_trace(tmp_path / "x.json")
 
@@ -115,7 +115,7 @@ FIELDS = st.sampled_from(["ph", "cat", "name", "ts", "dur", "pid", "tid", "args"
 
 
 @given(st.dictionaries(FIELDS, JSON, max_size=6), st.sampled_from(["kernel", "gpu_memcpy", "cuda_runtime"]))
-def test_no_event_breaks_more_than_its_file(event: dict[str, object], cat: str) -> None:
+def test_any_event_gives_a_trace_or_one_error(event: dict[str, object], cat: str) -> None:
     trace = one_kernel()
     trace.events.append({"cat": cat, **event})
     try:
@@ -126,6 +126,6 @@ def test_no_event_breaks_more_than_its_file(event: dict[str, object], cat: str) 
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_break_more_than_their_file(data: bytes) -> None:
+def test_any_bytes_give_a_trace_or_one_error(data: bytes) -> None:
     with pytest.raises(GpuperfError):
         parse_chrome_trace(data, "x.json")

@@ -21,7 +21,7 @@ def table(trace: TraceBuilder, annotation: str | None = None) -> Trace:
     return summarise(trace.read(), annotation=annotation)
 
 
-def test_idle_time_is_what_lies_between_activities() -> None:
+def test_idle_time_is_the_gaps_between_activities() -> None:
     trace = TraceBuilder()
     for start in (100.0, 110.0, 130.0):
         trace.kernel("k", start, 6.0)
@@ -31,7 +31,7 @@ def test_idle_time_is_what_lies_between_activities() -> None:
     assert found.launch_gap_us == 9.0
 
 
-def test_what_overlaps_on_two_streams_is_busy_once_and_costs_twice() -> None:
+def test_overlap_of_streams_is_busy_once() -> None:
     trace = TraceBuilder()
     trace.kernel("a", 100.0, 10.0, stream=7)
     trace.kernel("b", 102.0, 10.0, stream=8)
@@ -47,7 +47,7 @@ def test_one_kernel_alone_keeps_the_gpu_busy_and_leaves_no_gap() -> None:
     assert (found.gpu_busy_pct, found.launch_gap_us) == (100.0, 0.0)
 
 
-def test_nodes_of_a_graph_are_launches_of_which_the_host_made_one() -> None:
+def test_graph_nodes_share_one_host_launch() -> None:
     trace = TraceBuilder()
     number = trace.call("cudaGraphLaunch", 90.0)
     for start in (100.0, 103.0, 106.0):
@@ -56,7 +56,7 @@ def test_nodes_of_a_graph_are_launches_of_which_the_host_made_one() -> None:
     assert (found.launches, found.host_launches) == (3, 1)
 
 
-def test_copies_and_fills_are_counted_with_their_bytes_and_are_data_movement() -> None:
+def test_copies_and_fills_count_as_data_movement() -> None:
     trace = TraceBuilder()
     trace.kernel("square_kernel", 100.0, 5.0)
     trace.copy(110.0, 2.0, 4096)
@@ -69,7 +69,7 @@ def test_copies_and_fills_are_counted_with_their_bytes_and_are_data_movement() -
     assert found.class_shares_pct["data_movement"] == 50.0
 
 
-def test_calls_in_which_the_host_waits_are_synchronizations() -> None:
+def test_waiting_host_calls_are_synchronizations() -> None:
     trace = TraceBuilder()
     trace.kernel("k", 100.0, 5.0)
     for name in ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cuEventSynchronize"):
@@ -90,7 +90,7 @@ def test_a_kernel_launched_with_another_grid_is_another_row() -> None:
     ]
 
 
-def test_occupancy_is_our_own_where_kineto_reads_zero() -> None:
+def test_occupancy_is_computed_if_kineto_reads_zero() -> None:
     trace = TraceBuilder()
     # 168 registers and 1 block of 384 threads: the form of a warp-specialised GEMM on Hopper.
     trace.kernel("nvjet_tst_128x256_64x4", 100.0, 50.0, grid=(132, 1, 1), block=(384, 1, 1), registers=168,
@@ -100,7 +100,7 @@ def test_occupancy_is_our_own_where_kineto_reads_zero() -> None:
     assert (row.blocks_per_sm, row.waves) == (1.0, 1.0)
 
 
-def test_of_the_recorded_calls_the_median_one_is_the_table() -> None:
+def test_table_shows_the_median_call() -> None:
     trace = TraceBuilder()
     for call, dur in enumerate((30.0, 5.0, 7.0)):
         trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
@@ -110,7 +110,7 @@ def test_of_the_recorded_calls_the_median_one_is_the_table() -> None:
     assert (found.gpu_time_us, found.occurrences, found.region) == (7.0, 3, CALL_MARK)
 
 
-def test_what_waits_between_the_recorded_calls_is_none_of_theirs() -> None:
+def test_waits_between_calls_do_not_count() -> None:
     trace = TraceBuilder()
     for call in range(3):
         trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
@@ -120,7 +120,7 @@ def test_what_waits_between_the_recorded_calls_is_none_of_theirs() -> None:
     assert table(trace).synchronizations == 1
 
 
-def test_a_launch_that_was_not_recorded_is_of_the_call_before_which_none_began() -> None:
+def test_unrecorded_launch_belongs_to_the_call_around_it() -> None:
     trace = TraceBuilder()
     for call in range(3):
         trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
@@ -139,7 +139,7 @@ def test_steps_of_the_profiler_can_be_asked_for() -> None:
     assert (found.launches, found.region, found.occurrences) == (2, "ProfilerStep#1", 3)
 
 
-def test_an_annotation_that_encloses_nothing_is_refused_with_those_there_are() -> None:
+def test_empty_annotation_error_lists_the_others() -> None:
     trace = TraceBuilder()
     trace.annotation("forward", 0.0, 50.0)
     trace.kernel("k", 100.0, 5.0, launched=10.0)
@@ -149,7 +149,7 @@ def test_an_annotation_that_encloses_nothing_is_refused_with_those_there_are() -
         table(trace, "(")
 
 
-def test_of_two_gpus_the_one_that_worked_more_counts() -> None:
+def test_busier_of_two_gpus_counts() -> None:
     trace = TraceBuilder()
     trace.kernel("a", 100.0, 5.0, device=0)
     trace.kernel("b", 100.0, 50.0, device=1)
@@ -158,7 +158,7 @@ def test_of_two_gpus_the_one_that_worked_more_counts() -> None:
     assert ([row.name for row in found.kernels], found.gpu) == (["b"], "NVIDIA B200")
 
 
-def test_tensor_cores_are_a_share_of_time_and_what_is_not_known_is_said() -> None:
+def test_tensor_core_share_states_the_unknown_part() -> None:
     trace = TraceBuilder()
     trace.kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn", 100.0, 60.0)
     trace.kernel("ampere_sgemm_128x64_nn", 200.0, 30.0)
@@ -167,7 +167,7 @@ def test_tensor_cores_are_a_share_of_time_and_what_is_not_known_is_said() -> Non
     assert (found.tensor_core_share_pct, found.tensor_cores_unknown_pct) == (60.0, 10.0)
 
 
-def test_code_says_more_of_tensor_cores_than_a_name() -> None:
+def test_code_overrules_the_name_on_tensor_cores() -> None:
     trace = TraceBuilder()
     trace.kernel("my_kernel", 100.0, 60.0)
 
@@ -177,7 +177,7 @@ def test_code_says_more_of_tensor_cores_than_a_name() -> None:
     assert summarise(trace.read(), tensor_cores=code).tensor_core_share_pct == 100.0
 
 
-def test_another_span_moves_busy_share_gap_and_what_fusing_saves() -> None:
+def test_another_span_changes_busy_share_gap_and_saving() -> None:
     trace = TraceBuilder()
     for start in (100.0, 110.0, 120.0):
         trace.kernel("void at::native::vectorized_elementwise_kernel<4, Add>", start, 5.0)
@@ -198,7 +198,7 @@ def test_another_span_moves_busy_share_gap_and_what_fusing_saves() -> None:
         max_size=20,
     )
 )
-def test_whatever_ran_shares_are_a_whole_and_busy_is_within_the_span(
+def test_shares_sum_to_whole_and_busy_within_span(
     kernels: list[tuple[float, float, int, str]],
 ) -> None:
     trace = TraceBuilder()
