@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.judge.judge import Hints, judge
-from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import gate_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ HINTS = Hints(
 def baseline(
     time_us: float = 5.3, counters: dict[str, MetricValue] | None = None, **kwargs: Any
 ) -> TestBaseline:
-    times = TimeBaseline(mode="hot", sessions=(TimeSession(run="r", time_us=time_us),))
+    times = TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=time_us),))
     known = MeasurementBaseline(time=times, counters=counters or {}, kernels=("square_kernel",))
     return TestBaseline(measurements={"main": known}, **kwargs)
 

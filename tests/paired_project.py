@@ -17,7 +17,7 @@ from pytest_gpuperf.against.candidate import Candidate
 from pytest_gpuperf.against.git import Repository
 from pytest_gpuperf.against.launch import Invocation
 from pytest_gpuperf.against.paired_pass import PairedPass
-from pytest_gpuperf.records import PairedTiming, Run
+from pytest_gpuperf.records import AgainstTiming, Run
 from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
@@ -84,15 +84,15 @@ class Project:
             timeout=120,
         )
 
-    def compared(self) -> dict[str, PairedTiming]:
+    def compared(self) -> dict[str, AgainstTiming]:
         """What the newest run file says of each call, by `test` or `test label`."""
         newest = max(self.root.rglob(".gpuperf/runs/*/run.json"))
         run = msgspec.json.decode(newest.read_bytes(), type=Run)
         return {
-            test.nodeid.rpartition("::")[2] + ("" if label == "main" else f" {label}"): measured.paired
+            test.nodeid.rpartition("::")[2] + ("" if label == "main" else f" {label}"): measured.against
             for test in run.tests
             for label, measured in test.measurements.items()
-            if measured.paired is not None
+            if measured.against is not None
         }
 
     def leftovers(self) -> list[str]:

@@ -76,7 +76,7 @@ def compared(change_pct: float) -> TimeComparison:
         change_pct=change_pct,
         low_pct=change_pct - 0.5,
         high_pct=change_pct + 0.5,
-        smallest_detectable_pct=0.9,
+        detectable_pct=0.9,
         p_slower=0.5,
         p_faster=0.5,
         replicates=5,

@@ -204,7 +204,7 @@ def _gate(
     common = [kernel for kernel in sessions.kernels if all(kernel in sessions.of(each) for each in stored)]
     for kernel in common:
         timings = [(_run(each), sessions.lines[each][kernel, base].timing) for each in stored]
-        alike = [(run, found) for run, timing in timings if (found := timing.by(timings[0][1].figure))]
+        alike = [(run, found) for run, timing in timings if (found := timing.by(timings[0][1].source))]
         time = msgspec.convert(merged_time({}, alike, replace=True, dates={}), TimeBaseline)
         tests[kernel] = TestBaseline(measurements={LABEL: MeasurementBaseline(time=time)})
     baseline = Baseline(

@@ -49,7 +49,7 @@ def measure(parent: Parent, *modes: str) -> None:
                 timing = timer.time(fn, mode=mode)
                 found = Ours(
                     time_us=timing.time_us,
-                    figure=timing.figure,
+                    source=timing.source,
                     events_us=timing.events_us,
                     cupti_us=timing.cupti_us,
                     sm_clock_mhz=round(median(timing.blocks_mhz), 1) if timing.blocks_mhz else 0.0,

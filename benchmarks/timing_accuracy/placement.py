@@ -38,7 +38,7 @@ def measure(parent: Parent) -> None:
     timer = Timer(gpu.l2_bytes, BUDGET_S, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz)
     for kernel, make in KERNELS.items():
         fn = make()
-        if timer.time(fn, mode="hot").figure != "cupti":
+        if timer.time(fn, mode="hot").source != "cupti":
             continue
         for condition in ("hot", "cold"):
             same = tuple(_time_us(timer, fn, condition) for _ in range(REPETITIONS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from benchmarks import results_file
-from pytest_gpuperf.records import Environment, Record, TimingFigure
+from pytest_gpuperf.records import Environment, Record, TimingSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ class Ours(Record, frozen=True, kw_only=True):
     """Time of one kernel in one mode in one process, by `Timer.time`."""
 
     time_us: float = 0.0
-    figure: TimingFigure = "events"
+    source: TimingSource = "events"
     events_us: float = 0.0
     cupti_us: float = 0.0
     sm_clock_mhz: float = 0.0

@@ -40,7 +40,7 @@ class Row:
     """True duration in each process that read it."""
     pairs_us: tuple[tuple[float, float], ...]
     """The plugin's time and the true duration in each process with both, on the same memory."""
-    figures: tuple[str, ...]
+    sources: tuple[str, ...]
     power_limited: bool
 
     @property
@@ -107,7 +107,7 @@ def rows(results: Results, condition: Condition) -> list[Row]:
                 kernel=kernel,
                 truths_us=tuple(true_us for _, true_us in pairs),
                 pairs_us=tuple((ours.time_us, true_us) for ours, true_us in timed),
-                figures=tuple(sorted({ours.figure for ours, _ in timed})),
+                sources=tuple(sorted({ours.source for ours, _ in timed})),
                 power_limited=bool(clocks) and min(clocks) < HELD_BACK * results.max_sm_clock_mhz,
             )
         )
@@ -123,7 +123,7 @@ def ours_table(results: Results, condition: Condition) -> str:
         if not row.times_us:
             lines.append((name, us(row.true_us), _spread(row.truths_us), *("—",) * 5))
             continue
-        figures = " and ".join(row.figures)
+        sources = " and ".join(row.sources)
         lines.append(
             (
                 name,
@@ -133,7 +133,7 @@ def ours_table(results: Results, condition: Condition) -> str:
                 f"{row.error_us:+.2f}",
                 f"{row.error_pct:+.1f}",
                 _spread(row.times_us),
-                figures,
+                sources,
             )
         )
     return table(titles, lines)

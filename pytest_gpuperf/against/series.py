@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, log_times, ratio
-from pytest_gpuperf.records import PairedTiming
+from pytest_gpuperf.records import AgainstTiming
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 from pytest_gpuperf.statistics.sequential import Side, decide_paired
@@ -23,7 +23,7 @@ TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
 class PairedTime:
     """How the time of one call compares with the old code's."""
 
-    record: PairedTiming
+    record: AgainstTiming
     decision: Decision | None
     """None where no restart has both times; `record.reason` then says why."""
     restarts: tuple[tuple[PairedBlock, ...], ...]
@@ -96,7 +96,7 @@ class Series:
 
     def result(self, commit: Commit, comparisons: int) -> PairedTime:
         """As record and decision."""
-        record = PairedTiming(
+        record = AgainstTiming(
             ref=commit.ref,
             commit=commit.id,
             mode=self.mode,

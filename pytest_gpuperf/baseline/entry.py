@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.judge.compare import chosen_otherwise, is_exact
 from pytest_gpuperf.records.baseline import same_quantity
-from pytest_gpuperf.records.change import show_pair, show_value
+from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def _of_other_launches(taken: Taken, known: MeasurementBaseline) -> bool:
 def other_code(comparison: Comparison) -> str:
     """What shows that the stored sessions are of other code than a measurement; empty where nothing does."""
     if comparison.time is not None and (comparison.slower or comparison.faster):
-        return f"time moved {comparison.time.decision.change_pct:+.1f} %"
+        return f"time moved {show_signed(comparison.time.decision.change_pct)} %"
     if comparison.kernels:
         return "other kernels run"
     exact = [change for change in comparison.counters if is_exact(change.metric)]
@@ -128,7 +128,8 @@ def _time_lines(taken: Taken, known: MeasurementBaseline) -> Iterator[str]:
     before, after = show_pair(known.time.mean_us, timing.time_us)
     if timing.mode != known.time.mode:
         yield f"time {before} µs ({known.time.mode}) -> {after} µs ({timing.mode})"
-    elif timing.figure != known.time.figure:
-        yield f"time {before} µs (by {known.time.figure}) -> {after} µs (by {timing.figure})"
+    elif timing.source != known.time.source:
+        yield f"time {before} µs (by {known.time.source}) -> {after} µs (by {timing.source})"
     else:
-        yield f"time {before} -> {after} µs ({100 * (timing.time_us / known.time.mean_us - 1):+.1f} %)"
+        change_pct = 100 * (timing.time_us / known.time.mean_us - 1)
+        yield f"time {before} -> {after} µs ({show_signed(change_pct)} %)"

@@ -13,7 +13,7 @@ from pytest_gpuperf.records.baseline import same_quantity
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing, TimingFigure, Trace
+    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing, TimingSource, Trace
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Taken:
         time = self.times[0][1] if self.times else None
         return Measurement(timing=time, profile=self.profile, trace=self.trace)
 
-    def by(self, figure: TimingFigure) -> Taken:
+    def by(self, source: TimingSource) -> Taken:
         """With the times of another instrument, where all runs have it."""
-        times = [(run, timing.by(figure)) for run, timing in self.times]
+        times = [(run, timing.by(source)) for run, timing in self.times]
         found = tuple((run, timing) for run, timing in times if timing is not None)
         return replace(self, times=found) if len(found) == len(times) else self
 
@@ -137,7 +137,7 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     times = [(run, found.timing) for run, found in measurements if found.timing is not None]
     first = times[0][1] if times else None
     # At the border between the instruments a run has both.
-    times = [(run, (first and timing.by(first.figure)) or timing) for run, timing in times]
+    times = [(run, (first and timing.by(first.source)) or timing) for run, timing in times]
     same = [(run, timing) for run, timing in times if first is not None and same_quantity(timing, first)]
     others = [timing for _, timing in times if first is not None and not same_quantity(timing, first)]
     profiles = [(run, found.profile) for run, found in measurements if found.profile is not None]
@@ -158,7 +158,7 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     if not taken.has_values:
         return taken, "neither a time nor counters were measured" + (", but counters kept" if kept else "")
     if others and first is not None:
-        how = f"{others[0].mode} by {others[0].figure}, not {first.mode} by {first.figure}"
+        how = f"{others[0].mode} by {others[0].source}, not {first.mode} by {first.source}"
         return taken, f"the time was taken {how}{_share(others, times)}"
     return taken, ""
 

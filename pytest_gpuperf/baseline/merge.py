@@ -103,7 +103,7 @@ def _plan(
         for label, found in test.labels.items():
             known = baseline.measurements.get(label)
             if known is not None and known.time is not None:
-                found = found.by(known.time.figure)
+                found = found.by(known.time.source)
             taken = only_new(found, known) if which == "new" and known is not None else found
             if taken.has_values:
                 update = Update(test.nodeid, label, taken, known, gate, tolerance, sessions)

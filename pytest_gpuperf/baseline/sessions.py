@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
-from pytest_gpuperf.records.baseline import TimeSession
+from pytest_gpuperf.records.baseline import Session
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
@@ -45,14 +45,14 @@ def merged_time(
         by_hand = {
             key: value
             for key, value in stored.get(run.id, {}).items()
-            if key not in TimeSession.__struct_fields__
+            if key not in Session.__struct_fields__
         }
         sessions[run.id] = by_hand | _session(run.id, timing, reference)
     in_order = sorted(sessions.values(), key=lambda session: (dates.get(session["run"], ""), session["run"]))
     merged = {
         **known,
         "mode": first.mode,
-        "figure": first.figure,
+        "source": first.source,
         "sessions": in_order[-MAX_SESSIONS:],
     }
     if reference:

@@ -117,7 +117,7 @@ class Update:
         if not self.taken.times or known is None or comparison is None:
             return False, ""
         if not same_quantity(self.taken.times[0][1], known):
-            return True, f"they were taken {known.mode} by {known.figure}"
+            return True, f"they were taken {known.mode} by {known.source}"
         if self.rule != "auto":
             return self.rule == "replace", ""
         # The runs are of one code, so where one of them is stored, that is the code of the sessions.

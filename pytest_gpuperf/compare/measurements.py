@@ -11,7 +11,7 @@ from pytest_gpuperf.compare.names import pair_names, short, told_apart, varying
 from pytest_gpuperf.compare.values import (
     MODE,
     change,
-    other_instrument,
+    other_sources,
     trace_figures,
     unit_of,
     values_of,
@@ -212,8 +212,8 @@ def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[
         for why in (why_not_compared(name, old, new) for name in names if name in both):
             if why:
                 yield f"{why} are different quantities and are not compared"
-        if instruments := other_instrument(old, new):
-            yield f"{where}{title}: the times are from {instruments}, which differ by up to 2 %"
+        if sources := other_sources(old, new):
+            yield f"{where}{title}: the times are from {sources}, which differ by up to 2 %"
         yield from _clocks(where, title, first, entry)
         gpus = [one.run.environment.gpu.name for one in (first, entry)]
         if gpus[0] != gpus[1]:

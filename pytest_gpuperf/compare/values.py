@@ -90,21 +90,21 @@ def change(name: str, old: Measurement, new: Measurement) -> Change | None:
     return change_of(name, one, other, _BETTER.get(name))
 
 
-def other_instrument(old: Measurement, new: Measurement) -> str:
+def other_sources(old: Measurement, new: Measurement) -> str:
     """Return `events and cupti` if two times of one mode have no source in common; otherwise empty."""
     before, after = (measured.timing for measured in _by_one_instrument(old, new))
-    if before is None or after is None or before.mode != after.mode or before.figure == after.figure:
+    if before is None or after is None or before.mode != after.mode or before.source == after.source:
         return ""
-    return f"{before.figure} and {after.figure}"
+    return f"{before.source} and {after.source}"
 
 
 def _by_one_instrument(old: Measurement, new: Measurement) -> tuple[Measurement, Measurement]:
     from msgspec.structs import replace
 
-    if old.timing is None or new.timing is None or old.timing.figure == new.timing.figure:
+    if old.timing is None or new.timing is None or old.timing.source == new.timing.source:
         return old, new
-    after = new.timing.by(old.timing.figure)
+    after = new.timing.by(old.timing.source)
     if after is not None:
         return old, replace(new, timing=after)
-    before = old.timing.by(new.timing.figure)
+    before = old.timing.by(new.timing.source)
     return (old if before is None else replace(old, timing=before)), new

@@ -40,7 +40,7 @@ class Comparison:
     """Why the times were not compared; empty where they were, or where one side has none."""
     fell_back: bool = False
     """Whether that is because the callable can no longer be captured: a regression."""
-    other_figure: bool = False
+    other_source: bool = False
     """Whether that is because the baseline's instrument did not measure it."""
     counters: tuple[Change, ...] = ()
     """Counters that moved beyond their tolerance, the largest mover first."""
@@ -99,8 +99,8 @@ def compare(
         time: What the gate says of the time.
     """
     not_compared, fell_back = ("", False) if time is not None else _why_not_compared(measurement, baseline)
-    other_figure = bool(not_compared) and not fell_back and _same_mode(measurement, baseline)
-    comparison = Comparison(time, not_compared, fell_back, other_figure)
+    other_source = bool(not_compared) and not fell_back and _same_mode(measurement, baseline)
+    comparison = Comparison(time, not_compared, fell_back, other_source)
     traced = _compare_trace(measurement, baseline)
     worse_traced = () if comparison.faster else tuple(change for change in traced if change.worse)
     comparison = replace(comparison, counters=traced, worse_exact=worse_traced)
@@ -207,7 +207,7 @@ def _why_not_compared(measurement: Measurement, baseline: MeasurementBaseline) -
         return "", False
     if timing.mode == known.mode:
         why = f" ({timing.not_recorded})" if timing.not_recorded else ""
-        return f"the time is by {timing.figure}{why}, the baseline's by {known.figure}: not compared", False
+        return f"the time is by {timing.source}{why}, the baseline's by {known.source}: not compared", False
     if timing.not_captured:
         now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
         return f"the time could not be compared: {now}, the baseline is {known.mode}", True

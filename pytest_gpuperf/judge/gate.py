@@ -12,13 +12,13 @@ from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 from pytest_gpuperf.statistics.one_session import screen_one
-from pytest_gpuperf.statistics.variance import Session, moderate
+from pytest_gpuperf.statistics.variance import LogTime, moderate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pytest_gpuperf.records import ClockModel, Timing
-    from pytest_gpuperf.records.baseline import Baseline, TimeBaseline, Times, TimeSession
+    from pytest_gpuperf.records.baseline import Baseline, Session, TimeBaseline, Times
     from pytest_gpuperf.statistics.variance import Variance
 
 Key: TypeAlias = tuple[str, str]
@@ -123,7 +123,7 @@ class Gate:
         tolerance_pct: float,
         against: str = "",
     ) -> TimeComparison | None:
-        found = timing.by(times.figure)
+        found = timing.by(times.source)
         if found is None or found.mode != times.mode:
             return None
         timing, sessions = found, times.sessions
@@ -157,7 +157,7 @@ class Gate:
             against=against,
         )
 
-    def _new(self, timing: Timing, at_mhz: float, model: ClockModel | None) -> Session:
+    def _new(self, timing: Timing, at_mhz: float, model: ClockModel | None) -> LogTime:
         time_us, error = timing.time_us, 0.0
         blocks: Sequence[float] = timing.blocks_us
         if model is not None:
@@ -166,16 +166,16 @@ class Gate:
             error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
         if len(blocks) >= ENOUGH_BLOCKS:
             error = math.hypot(error, standard_error(blocks) / time_us)
-        return Session(math.log(time_us), self._card, error)
+        return LogTime(math.log(time_us), self._card, error)
 
-    def _stored(self, session: TimeSession, at_mhz: float) -> Session:
+    def _stored(self, session: Session, at_mhz: float) -> LogTime:
         error = 0.0
         if at_mhz and session.clock_model is not None and session.sm_clock_mhz:
             error = normalisation_error(session.sm_clock_mhz, session.clock_model, at_mhz)
         time_us = session.normalised_us if at_mhz else session.time_us
-        return Session(math.log(time_us), self._cards.get(session.run, ""), error)
+        return LogTime(math.log(time_us), self._cards.get(session.run, ""), error)
 
-    def _variance(self, key: Key, stored: Sequence[Session], at_mhz: float) -> Variance:
+    def _variance(self, key: Key, stored: Sequence[LogTime], at_mhz: float) -> Variance:
         if bool(at_mhz) == bool(_normalised(self._times[key].sessions)) and key in self._variances:
             return self._variances[key]
         # Here the clock is not known, so what it does to the time is part of the noise.
@@ -198,6 +198,6 @@ class Gate:
         return found
 
 
-def _normalised(sessions: Sequence[TimeSession]) -> tuple[TimeSession, ...]:
+def _normalised(sessions: Sequence[Session]) -> tuple[Session, ...]:
     """Those that were brought to the reference clock: others cannot be compared with them."""
     return tuple(session for session in sessions if session.normalised_us)

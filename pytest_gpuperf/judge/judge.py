@@ -100,12 +100,12 @@ def judge(
     counters: dict[str, tuple[Change, ...]] = {}
     for label, measurement in record.measurements.items():
         findings += _contradicted(measurement, label)
-        in_turn = compare_paired(measurement.paired, tolerance_pct) if measurement.paired else None
+        in_turn = compare_paired(measurement.against, tolerance_pct) if measurement.against else None
         findings += _not_in_turn(measurement, in_turn, label)
         # Old code in turn needs no stored sessions.
         known = expected.get(label, None if in_turn is None else MeasurementBaseline())
         if known is None:
-            findings += _unbaselined(measurement, label, hints)
+            findings += _without_baseline(measurement, label, hints)
             continue
         key, timing = (record.nodeid, label), measurement.timing
         stored = gate.compare(key, timing, tolerance_pct) if timing else None
@@ -207,14 +207,14 @@ def _findings(
         yield Finding(Status.REGRESSED, line, label, (*details, hints.accept))
     if comparison.fell_back:
         yield Finding(Status.REGRESSED, comparison.not_compared, label, (*details, hints.accept))
-    elif comparison.other_figure:
+    elif comparison.other_source:
         yield Finding(Status.INCONCLUSIVE, comparison.not_compared, label, (*details, hints.accept))
     elif comparison.not_compared:
-        yield Finding(Status.UNBASELINED, f"{comparison.not_compared}; {hints.no_baseline}", label)
+        yield Finding(Status.NEW, f"{comparison.not_compared}; {hints.no_baseline}", label)
     elif comparison.time is not None and measurement.timing is not None:
         yield from _of_time(comparison, comparison.time, measurement.timing.mode, label, hints)
     elif measurement.timing is not None:
-        yield Finding(Status.UNBASELINED, f"the baseline has no time yet; {hints.no_baseline}", label)
+        yield Finding(Status.NEW, f"the baseline has no time yet; {hints.no_baseline}", label)
     remark = machine_moved(comparison)
     if remark:
         yield Finding(Status.PASS, remark, label)
@@ -251,16 +251,16 @@ def _contradicted(measurement: Measurement, label: str) -> Iterator[Finding]:
 
 def _not_in_turn(measurement: Measurement, in_turn: TimeComparison | None, label: str) -> Iterator[Finding]:
     """Why there is no old code to compare with, or what broke while there was."""
-    paired = measurement.paired
+    paired = measurement.against
     if paired is not None and (in_turn is None or paired.broken):
         status = Status.INVALID if paired.broken else Status.PASS
         yield Finding(status, f"not compared with {paired.ref}: {paired.reason}", label)
 
 
-def _unbaselined(measurement: Measurement, label: str, hints: Hints) -> Iterator[Finding]:
+def _without_baseline(measurement: Measurement, label: str, hints: Hints) -> Iterator[Finding]:
     counted = measurement.profile is not None and bool(measurement.profile.combined)
     if counted or measurement.timing is not None or measurement.trace is not None:
-        yield Finding(Status.UNBASELINED, f"no baseline yet; {hints.no_baseline}", label)
+        yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
 
 
 def _picked_otherwise(measurement: Measurement, known: MeasurementBaseline, label: str) -> Iterator[Finding]:

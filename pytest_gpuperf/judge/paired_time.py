@@ -11,10 +11,10 @@ from pytest_gpuperf.statistics.decision import Outcome, Thresholds
 from pytest_gpuperf.statistics.sequential import change_pct, decide_paired
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import PairedTiming
+    from pytest_gpuperf.records import AgainstTiming
 
 
-def compare_paired(paired: PairedTiming, tolerance_pct: float) -> TimeComparison | None:
+def compare_paired(paired: AgainstTiming, tolerance_pct: float) -> TimeComparison | None:
     """Judge the restarts of a pair; None where there are none, and `paired.reason` says why.
 
     Args:

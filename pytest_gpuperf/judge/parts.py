@@ -86,7 +86,7 @@ def same_compiler(
         if now and before and now != before:
             measurements[label] = MeasurementBaseline()
             line = f"compiled by {now}, the baseline by {before}: another kernel, not compared; {hint}"
-            findings.append(Finding(Status.UNBASELINED, line, label))
+            findings.append(Finding(Status.NEW, line, label))
     return msgspec.structs.replace(baseline, measurements=measurements), findings
 
 

@@ -27,7 +27,7 @@ class Status(str, Enum):
     """Outside a limit of the test or of the baseline file."""
     INCONCLUSIVE = "inconclusive"
     """Too uncertain to be called; fails only under `--gpuperf-strict`."""
-    UNBASELINED = "unbaselined"
+    NEW = "new"
     """Nothing to compare with yet."""
     IMPROVED = "improved"
     """Faster than the baseline, beyond noise."""

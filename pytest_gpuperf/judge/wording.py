@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.compare import negligible
-from pytest_gpuperf.records.change import show_pair, show_value
+from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def _how(time: TimeComparison, mode: TimingMode) -> list[str]:
     replicate = "restart" if time.in_turn else "session"
     several = "" if decision.replicates == 1 else "s"
     parts = [
-        f"{decision.low_pct:+.1f} to {decision.high_pct:+.1f} %",
-        f"finds {decision.smallest_detectable_pct:.1f} % and more",
+        f"{show_signed(decision.low_pct)} to {show_signed(decision.high_pct)} %",
+        f"detects {decision.detectable_pct:.1f} % and more",
         f"{decision.replicates} {replicate}{several}",
         mode,
     ]
@@ -81,8 +81,8 @@ def machine_moved(comparison: Comparison) -> str:
     work = ", instructions unchanged" if comparison.same_work else ""
     clocks = f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
     return (
-        f"the machine moved, not the kernel: {time.raw_change_pct:+.1f} % {clocks}, "
-        f"{time.decision.change_pct:+.1f} % at {time.at_mhz:.0f} MHz{work}"
+        f"the machine moved, not the kernel: {show_signed(time.raw_change_pct)} % {clocks}, "
+        f"{show_signed(time.decision.change_pct)} % at {time.at_mhz:.0f} MHz{work}"
     )
 
 

@@ -11,11 +11,11 @@ from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Too
 from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
 from pytest_gpuperf.records.timing import (
     HELD_BACK,
+    AgainstTiming,
     Conditions,
-    PairedTiming,
     Timing,
-    TimingFigure,
     TimingMode,
+    TimingSource,
     WarmUp,
 )
 from pytest_gpuperf.records.trace import FusionCandidate, KernelClass, Trace, TracedKernel
@@ -25,6 +25,7 @@ __all__ = [
     "HELD_BACK",
     "NO_GPU",
     "RUN_SCHEMA",
+    "AgainstTiming",
     "ClockModel",
     "Conditions",
     "Correctness",
@@ -35,7 +36,6 @@ __all__ = [
     "KernelProfile",
     "Measurement",
     "MetricValue",
-    "PairedTiming",
     "Profile",
     "Record",
     "Run",
@@ -44,8 +44,8 @@ __all__ = [
     "StaticKernel",
     "TestRecord",
     "Timing",
-    "TimingFigure",
     "TimingMode",
+    "TimingSource",
     "Toolchain",
     "Trace",
     "TracedKernel",

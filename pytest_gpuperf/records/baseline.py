@@ -17,8 +17,8 @@ from pytest_gpuperf.records import (
     MetricValue,
     Record,
     Timing,
-    TimingFigure,
     TimingMode,
+    TimingSource,
     Toolchain,
 )
 
@@ -44,7 +44,7 @@ class RunNote(Record, frozen=True, kw_only=True):
     toolchain: Toolchain = Toolchain()
 
 
-class TimeSession(Record, frozen=True, kw_only=True):
+class Session(Record, frozen=True, kw_only=True):
     """The time that one run measured."""
 
     run: str
@@ -63,11 +63,11 @@ class Times(Record, frozen=True, kw_only=True):
     """Times of one callable, all taken in one mode by one instrument."""
 
     mode: TimingMode
-    figure: TimingFigure = "events"
+    source: TimingSource = "events"
     """Times of another instrument are not compared."""
     reference_mhz: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """SM clock that the sessions' normalised times are brought to, set by the first; 0 where unknown."""
-    sessions: Annotated[tuple[TimeSession, ...], msgspec.Meta(min_length=1)]
+    sessions: Annotated[tuple[Session, ...], msgspec.Meta(min_length=1)]
     """Oldest first."""
 
     @property
@@ -154,7 +154,7 @@ class Baseline(Record, frozen=True, kw_only=True):
 
 def same_quantity(one: Timing | Times, other: Timing | Times) -> bool:
     """Whether two times can be compared: taken in one mode, by one instrument."""
-    return (one.mode, one.figure) == (other.mode, other.figure)
+    return (one.mode, one.source) == (other.mode, other.source)
 
 
 def suite_of(nodeid: str) -> str:

@@ -30,8 +30,8 @@ class Change:
         change = ""
         if self.change_pct is not None:
             # A count of work may have moved by a thousandth of a per cent, and is shown.
-            form = "+.1f" if abs(self.change_pct) >= 0.05 else "+.1g"
-            change = f" ({self.change_pct:{form}} %)"
+            tiny = 0 < abs(self.change_pct) < 0.05
+            change = f" ({f'{self.change_pct:+.1g}' if tiny else show_signed(self.change_pct)} %)"
         baseline, actual = show_pair(self.baseline, self.actual)
         return f"{self.metric} {baseline} -> {actual}{change}"
 
@@ -56,6 +56,12 @@ def show_value(value: MetricValue, digits: int = 3) -> str:
     if value == int(value):
         return str(int(value))
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def show_signed(value: float, digits: int = 1) -> str:
+    """Return a number with its sign and so many decimals: `+2.1`, `-0.3`; `0.0` if it rounds to 0."""
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
 
 
 def show_pair(one: MetricValue, other: MetricValue) -> tuple[str, str]:

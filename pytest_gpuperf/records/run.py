@@ -6,7 +6,7 @@ from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import Profile
 from pytest_gpuperf.records.environment import Environment
-from pytest_gpuperf.records.timing import PairedTiming, Timing, WarmUp
+from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 
 RUN_SCHEMA = 1
@@ -21,7 +21,7 @@ class Measurement(Record, frozen=True, kw_only=True):
     timing: Timing | None = None
     profile: Profile | None = None
     trace: Trace | None = None
-    paired: PairedTiming | None = None
+    against: AgainstTiming | None = None
     """Where `--gpuperf-against` was given."""
 
 

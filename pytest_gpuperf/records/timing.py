@@ -22,7 +22,7 @@ launches queued behind a blocking kernel, for callables that cannot be captured.
 around many calls and their end on the GPU, launch included, for launch-bound code.
 """
 
-TimingFigure: TypeAlias = Literal["events", "cupti", "host"]
+TimingSource: TypeAlias = Literal["events", "cupti", "host"]
 """The instrument that a time comes from: CUDA events (the launch gap counted in), CUPTI's activity records
 of the kernels, or the host's clock."""
 
@@ -61,7 +61,7 @@ class Timing(Record, frozen=True, kw_only=True):
     blocks_us: tuple[float, ...]
     """Mean time a call of each block, in microseconds, in the order measured."""
     calls_per_block: int
-    figure: TimingFigure = "events"
+    source: TimingSource = "events"
     """The instrument that `time_us` comes from."""
     events_us: float = 0.0
     """By CUDA events, in microseconds a call, with the launch gap; 0 where not taken."""
@@ -91,21 +91,21 @@ class Timing(Record, frozen=True, kw_only=True):
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
 
-    def by(self, figure: TimingFigure) -> Timing | None:
+    def by(self, source: TimingSource) -> Timing | None:
         """The same timing with the value of another instrument; None where that measured nothing.
 
         Short and long kernels have different instruments, and those at the border both. The clocks that are
-        kept are of the blocks of `figure`, so the other value is without one.
+        kept are of the blocks of `source`, so the other value is without one.
         """
-        if figure == self.figure:
+        if source == self.source:
             return self
-        time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[figure]
-        if time_us <= 0 or self.figure == "host":
+        time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[source]
+        if time_us <= 0 or self.source == "host":
             return None
         scale = time_us / self.time_us
         return msgspec.structs.replace(
             self,
-            figure=figure,
+            source=source,
             time_us=time_us,
             blocks_us=tuple(block * scale for block in self.blocks_us),
             blocks_mhz=(),
@@ -147,7 +147,7 @@ class Timing(Record, frozen=True, kw_only=True):
         return self.flops / self.time_us / 1e6 if self.flops else None
 
 
-class PairedTiming(Record, frozen=True, kw_only=True):
+class AgainstTiming(Record, frozen=True, kw_only=True):
     """The time of one call beside that of the same call in older code, both taken in turn on one GPU."""
 
     ref: str

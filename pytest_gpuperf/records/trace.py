@@ -101,7 +101,7 @@ class Trace(Record, frozen=True, kw_only=True):
     """Calls by which the host launched kernels and graphs; 0 where the trace does not say."""
     span_us: float = 0.0
     """From the start of the first activity on the GPU to the end of the last, in microseconds."""
-    span_by: SpanSource = "profiler"
+    span_source: SpanSource = "profiler"
     profiled_span_us: float = 0.0
     """The same under torch.profiler, which slows the host down; in microseconds."""
     busy_us: float = 0.0

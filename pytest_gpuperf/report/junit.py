@@ -49,7 +49,7 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
                     "change_pct": time.decision.change_pct,
                     "change_low_pct": time.decision.low_pct,
                     "change_high_pct": time.decision.high_pct,
-                    "smallest_detectable_pct": time.decision.smallest_detectable_pct,
+                    "detectable_pct": time.decision.detectable_pct,
                 }
         if profile := measurement.profile:
             values |= {name: profile.combined.get(name) for name in COUNTERS}

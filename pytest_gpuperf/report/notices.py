@@ -43,7 +43,7 @@ def notices(
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
     lines.extend(_not_captured(results))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=updated))
-    new = sum(result.verdict.status is Status.UNBASELINED and not _is_compiled(result) for result in results)
+    new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
     if new and not updated:
         how = (
             "gpuperf baseline accept RUN takes what that run measured"
@@ -70,7 +70,7 @@ def _compiled(results: Sequence[TestResult], *, updated: bool) -> list[str]:
     if not compilers:
         return []
     lines = [printable(f"{_tests(len(results))} compiled, not run, by {' and '.join(sorted(compilers))}")]
-    new = sum(result.verdict.status is Status.UNBASELINED for result in results)
+    new = sum(result.verdict.status is Status.NEW for result in results)
     if new and not updated:
         how = "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed makes one, without a GPU too"
         lines.append(f"{_tests(new)} compiled without a baseline of that compiler: {how}")

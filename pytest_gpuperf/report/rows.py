@@ -36,7 +36,7 @@ _TONES: dict[Status, Tone] = {
     Status.REGRESSED: "bad",
     Status.LIMIT: "bad",
     Status.INCONCLUSIVE: "unsure",
-    Status.UNBASELINED: "new",
+    Status.NEW: "new",
     Status.IMPROVED: "good",
     Status.PASS: "pass",
 }
@@ -190,7 +190,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
     if time is not None:
         shown_change, detects = show_change(time.decision)
     else:
-        shown_change, detects = "new" if timing and status is Status.UNBASELINED else "", ""
+        shown_change, detects = "new" if timing and status is Status.NEW else "", ""
     return Row(
         test=name,
         time=show_timing(timing) if timing else "",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.static.kernel import NO_INSTRUCTIONS
 from pytest_gpuperf.metrics import top_stall
-from pytest_gpuperf.records.change import show_value
+from pytest_gpuperf.records.change import show_signed, show_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,11 +26,6 @@ def three_digits(value: float) -> str:
 def count(number: int, singular: str, plural: str = "") -> str:
     """Show a number of things: `1 test`, `1,200 tests`."""
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
-
-
-def signed(value: float) -> str:
-    """Show a number with its sign and one decimal; a zero has a plus."""
-    return f"{round(value, 1) + 0.0:+.1f}"
 
 
 def show_time(time_us: float) -> str:
@@ -74,14 +69,14 @@ def show_rate(timing: Timing) -> str:
 def show_change(decision: Decision) -> tuple[str, str]:
     """Show a change with half its interval, and the smallest slowdown that the test detects."""
     half = (decision.high_pct - decision.low_pct) / 2
-    return f"{signed(decision.change_pct)} ±{half:.1f} %", f"{decision.smallest_detectable_pct:.1f} %"
+    return f"{show_signed(decision.change_pct)} ±{half:.1f} %", f"{decision.detectable_pct:.1f} %"
 
 
 def show_movement(change: Change, unit: str) -> str:
     """Show a change: `-4.8 %`, for a percentage `+3.2 points`; empty for words and for a start at 0."""
     if unit == "%" and not isinstance(change.actual, str) and not isinstance(change.baseline, str):
-        return f"{signed(change.actual - change.baseline)} points"
-    return "" if change.change_pct is None else f"{signed(change.change_pct)} %"
+        return f"{show_signed(change.actual - change.baseline)} points"
+    return "" if change.change_pct is None else f"{show_signed(change.change_pct)} %"
 
 
 def show_metric(value: MetricValue | None, unit: str) -> str:

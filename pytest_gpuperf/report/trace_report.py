@@ -68,7 +68,7 @@ def trace_line(trace: Trace) -> str:
 def region_line(trace: Trace) -> str:
     """Name the GPU and the part of the trace, with the time on the GPU and its source."""
     of = f"{trace.region}, the median of {trace.occurrences}" if trace.region else "the whole trace"
-    span = f"{show_time(trace.span_us)} on the GPU {_SOURCES[trace.span_by]}"
+    span = f"{show_time(trace.span_us)} on the GPU {_SOURCES[trace.span_source]}"
     return ", ".join(filter(None, (trace.gpu, of, span, f"{show_time(trace.busy_us)} of it busy")))
 
 

@@ -15,6 +15,7 @@ from pytest_gpuperf.measure.ncu.ncu import NO_NCU, find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
+from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingSession, timestamp
@@ -91,7 +92,7 @@ class LiveSession(KeepingSession):
         key = call.nodeid, call.label
         for time in (self.expected.gate.compare(key, timing), self.expected.gate.compare_pinned(key, timing)):
             if time is not None and time.decision.outcome is not Outcome.PASS:
-                return f"{time.decision.outcome.value} at first, {time.decision.change_pct:+.1f} %"
+                return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
         return ""
 
     def end(self) -> None:
@@ -223,7 +224,7 @@ class LiveSession(KeepingSession):
         for label, measurement in state.measurements.items():
             compared = self._paired.lookup(state.nodeid, label) if self._paired is not None else None
             if measurement.timing is not None and compared is not None:
-                state.measurements[label] = replace(measurement, paired=compared.record)
+                state.measurements[label] = replace(measurement, against=compared.record)
         return super().judge(state, failure)
 
     def _wanted(self, state: ItemState) -> Wanted:

@@ -55,7 +55,7 @@ class ReplaySession(Session):
         self._failures = {nodeid: test.failure for nodeid, test in tests.items()}
         self.sanitized = {nodeid: test.sanitizer for nodeid, test in tests.items() if test.sanitizer}
         self._paired = {
-            (test.nodeid, label): measurement.paired
+            (test.nodeid, label): measurement.against
             for run in reversed(runs)
             for test in run.tests
             for label, measurement in test.measurements.items()
@@ -88,7 +88,7 @@ class ReplaySession(Session):
         for label, measurement in state.measurements.items():
             paired = self._paired.get((state.nodeid, label))
             if paired is not None:
-                state.measurements[label] = replace(measurement, paired=paired)
+                state.measurements[label] = replace(measurement, against=paired)
         recorded = self._failures.get(state.nodeid, "")
         if not failure and recorded not in JUDGED_AGAIN:
             failure = recorded

@@ -103,7 +103,7 @@ class Decision:
     """Lower bound of the change, one-sided at `Thresholds.alpha` or what of it a look has."""
     high_pct: float
     """Upper bound of the change, at the same level."""
-    smallest_detectable_pct: float
+    detectable_pct: float
     """A slowdown that a test of this one time at that level finds with a power of `1 - beta`. Among many
     tests it takes more to be called `regressed`; one of this size is inconclusive at least, all but `alpha`
     of the time."""
@@ -203,7 +203,7 @@ def decide(
         change_pct=change_pct,
         low_pct=_pct(estimate.log_ratio - margin),
         high_pct=high_pct,
-        smallest_detectable_pct=smallest_pct,
+        detectable_pct=smallest_pct,
         p_slower=estimate.p_slower(thresholds),
         p_faster=estimate.p_faster(thresholds),
         replicates=estimate.replicates,

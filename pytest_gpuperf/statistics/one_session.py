@@ -14,14 +14,14 @@ from pytest_gpuperf.statistics.variance import Variance, add, by_card, guess, mo
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from pytest_gpuperf.statistics.variance import Session
+    from pytest_gpuperf.statistics.variance import LogTime
 
     Key = TypeVar("Key", bound=Hashable)
 
 
 def screen(
-    new: Mapping[Key, Session],
-    stored: Mapping[Key, Sequence[Session]],
+    new: Mapping[Key, LogTime],
+    stored: Mapping[Key, Sequence[LogTime]],
     thresholds: Thresholds,
     tolerance_pct: float | Mapping[Key, float] = 0.0,
 ) -> dict[Key, Decision]:
@@ -67,8 +67,8 @@ def screen(
 
 
 def screen_one(
-    new: Session,
-    stored: Sequence[Session],
+    new: LogTime,
+    stored: Sequence[LogTime],
     variance: Variance,
     thresholds: Thresholds,
     comparisons: int,
@@ -100,7 +100,7 @@ def screen_one(
 
 
 def _estimate(
-    new: Session, stored: Sequence[Session], variance: Variance, thresholds: Thresholds
+    new: LogTime, stored: Sequence[LogTime], variance: Variance, thresholds: Thresholds
 ) -> Estimate:
     """The change against the stored sessions of the same card, or against the mean of all cards."""
     cards = by_card(stored)
@@ -129,7 +129,7 @@ def _estimate(
 
 
 def _between_cards(
-    groups: Sequence[Sequence[Session]], variance: Variance, thresholds: Thresholds
+    groups: Sequence[Sequence[LogTime]], variance: Variance, thresholds: Thresholds
 ) -> Variance:
     """Variance of a card's own share of the time, beyond that between its sessions."""
     expected = guess(thresholds.card_sd_pct, thresholds.card_df)

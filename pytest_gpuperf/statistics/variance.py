@@ -25,8 +25,8 @@ to the last one, which says nothing of a standard deviation below some 3 % of th
 
 
 @dataclass(frozen=True)
-class Session:
-    """What one session (a process of its own) says of the time of one test."""
+class LogTime:
+    """Time of one test in one session, as a logarithm."""
 
     log_time: float
     """Natural logarithm of the time in microseconds a call."""
@@ -80,15 +80,15 @@ def guess(sd_pct: float, df: float) -> Variance:
     return Variance((sd_pct / 100) ** 2, df)
 
 
-def by_card(sessions: Iterable[Session]) -> dict[str, list[Session]]:
+def by_card(sessions: Iterable[LogTime]) -> dict[str, list[LogTime]]:
     """Sessions by the card that they ran on."""
-    cards: dict[str, list[Session]] = {}
+    cards: dict[str, list[LogTime]] = {}
     for session in sessions:
         cards.setdefault(session.card, []).append(session)
     return cards
 
 
-def moderate(baselines: Mapping[Key, Sequence[Session]], thresholds: Thresholds) -> dict[Key, Variance]:
+def moderate(baselines: Mapping[Key, Sequence[LogTime]], thresholds: Thresholds) -> dict[Key, Variance]:
     """Variance between sessions of each test.
 
     Empirical Bayes as in G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3 (limma's `squeezeVar`): a
@@ -124,7 +124,7 @@ def moderate(baselines: Mapping[Key, Sequence[Session]], thresholds: Thresholds)
     return moderated
 
 
-def _guess(sessions: Sequence[Session], thresholds: Thresholds) -> Variance:
+def _guess(sessions: Sequence[LogTime], thresholds: Thresholds) -> Variance:
     time_us = math.exp(statistics.fmean(session.log_time for session in sessions))
     sd_pct = max(thresholds.session_sd_pct, 100 * thresholds.session_sd_us / time_us)
     return guess(sd_pct, thresholds.session_df)

@@ -16,7 +16,7 @@ from pytest_gpuperf.statistics.sequential import decide_paired
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.records import PairedTiming
+    from pytest_gpuperf.records import AgainstTiming
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,7 +49,7 @@ def test_steps(gpuperf):
 """
 
 
-def compared(tmp_path: Path, steps: int) -> PairedTiming:
+def compared(tmp_path: Path, steps: int) -> AgainstTiming:
     """A kernel of so many steps beside one of 4000."""
     project = Project(tmp_path / "repo")
     project.commit({"kernels.py": KERNEL.format(steps=4000), "test_steps.py": TEST})

@@ -199,7 +199,7 @@ client = cupti().functions
 assert client.cuptiSubscribe(ctypes.byref(subscriber), callback, None) == 0
 sys.modules["cupti.cupti"] = ctypes
 timing = Timer(gpu.l2_bytes, 0.1, lambda: None).time(lambda: torch.square(x), mode="hot")
-print("timed by", timing.figure, "since", timing.not_recorded)
+print("timed by", timing.source, "since", timing.not_recorded)
 try:
     InProcessCounters(gpu, "gh100").lookup(
         Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list)

@@ -64,10 +64,10 @@ def test_hot_time_is_the_kernels_own_duration(timer: Timer, size: int) -> None:
 def test_a_short_kernel_is_timed_by_cupti_and_a_long_one_by_events(timer: Timer) -> None:
     x = torch.randn(64, 64, device="cuda")
     short = timer.time(lambda: torch.square(x), mode="hot")
-    assert short.figure == "cupti"
+    assert short.source == "cupti"
     assert short.time_us == pytest.approx(short.cupti_us, rel=1e-3)
     y = torch.randn(8192, 8192, device="cuda")
-    assert timer.time(lambda: torch.square(y), mode="hot").figure == "events"
+    assert timer.time(lambda: torch.square(y), mode="hot").source == "events"
 
 
 def test_cupti_does_not_change_later_times(timer: Timer) -> None:
@@ -137,7 +137,7 @@ def test_cupti_knows_launch_and_name(square: Callable[[], torch.Tensor]) -> None
 def test_host_time_holds_the_launch(timer: Timer) -> None:
     x = torch.randn(64, 64, device="cuda")
     host, hot = (timer.time(lambda: torch.square(x), mode=mode) for mode in ("host", "hot"))
-    assert host.figure == "host"
+    assert host.source == "host"
     assert host.time_us > 2 * hot.time_us
 
 

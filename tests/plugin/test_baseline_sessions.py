@@ -83,16 +83,16 @@ def test_kernels_that_spill_now_are_other_code(store: BaselineStore) -> None:
     assert entry.sessions == "1 session replaced by 1 (local_spill_instructions changed)"
 
 
-def test_time_by_another_instrument_is_new_and_replaces(store: BaselineStore) -> None:
+def test_time_by_another_source_is_new_and_replaces(store: BaselineStore) -> None:
     accepted(store, on_day(1))
-    by_cupti = Measurement(timing=msgspec.structs.replace(timing(4.0), figure="cupti"))
+    by_cupti = Measurement(timing=msgspec.structs.replace(timing(4.0), source="cupti"))
     (entry,) = accepted(store, on_day(2, by_cupti), which="new").entries
     assert entry.kind == "new"
     assert entry.lines[:2] == (
         "time 5.30 µs (by events) -> 4 µs (by cupti)",
         "1 session replaced by 1 (they were taken hot by events)",
     )
-    assert (time_of(store)["figure"], days(store)) == ("cupti", [2])
+    assert (time_of(store)["source"], days(store)) == ("cupti", [2])
 
 
 def test_a_person_may_say_that_the_code_is_the_same_or_not(store: BaselineStore) -> None:

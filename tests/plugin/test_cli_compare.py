@@ -101,14 +101,14 @@ def test_times_of_two_modes_are_not_compared(project: Path) -> None:
 
 
 def test_times_are_compared_by_an_instrument_that_both_have(project: Path) -> None:
-    both = replace(timing(6.0), figure="events", events_us=6.0, cupti_us=5.0)
-    short = replace(timing(4.0), figure="cupti", cupti_us=4.0)
+    both = replace(timing(6.0), source="events", events_us=6.0, cupti_us=5.0)
+    short = replace(timing(4.0), source="cupti", cupti_us=4.0)
     store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=both)))
     assert cells(GEMM)["time_us"][1]["change_pct"] == pytest.approx(25)
 
 
 def test_times_without_a_common_instrument_are_said_to_be(project: Path) -> None:
-    short = replace(timing(4.0), figure="cupti", cupti_us=4.0)
+    short = replace(timing(4.0), source="cupti", cupti_us=4.0)
     store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=timing(8.0))))
     assert shown(GEMM)[-1] == "b: the times are from cupti and events, which differ by up to 2 %"
 

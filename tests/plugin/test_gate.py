@@ -12,7 +12,7 @@ from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.pins import pin
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement, Run, Timing
-from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 from run_builders import gate_of, measured, profile, record, run, timing
@@ -33,8 +33,8 @@ def at_clock(mhz: float, slower: float = 1.0) -> Timing:
     return replace(timing(time_us), blocks_us=(time_us,) * 20, blocks_mhz=(mhz,) * 20, clock_model=MODEL)
 
 
-def session(number: int, mhz: float = 2000.0) -> TimeSession:
-    return TimeSession(
+def session(number: int, mhz: float = 2000.0) -> Session:
+    return Session(
         run=f"r{number}",
         time_us=MODEL.time_us(mhz),
         normalised_us=MODEL.time_us(2000),
@@ -43,7 +43,7 @@ def session(number: int, mhz: float = 2000.0) -> TimeSession:
     )
 
 
-def compared(now: Timing, sessions: tuple[TimeSession, ...], reference_mhz: float = 2000.0) -> TimeComparison:
+def compared(now: Timing, sessions: tuple[Session, ...], reference_mhz: float = 2000.0) -> TimeComparison:
     times = TimeBaseline(mode="hot", reference_mhz=reference_mhz, sessions=sessions)
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     found = gate_of({"t": known}).compare(("t", "main"), now)
@@ -74,11 +74,11 @@ def over_clocks(*mhz: float, slower: float = 1.0) -> Timing:
     return replace(timing(time_us), blocks_us=blocks, blocks_mhz=mhz, clock_model=MODEL)
 
 
-def test_the_value_of_another_instrument_is_compared_as_measured() -> None:
+def test_the_value_of_another_source_is_compared_as_measured() -> None:
     # CUPTI's blocks came when the clock had recovered.
     now = replace(at_clock(1400), cupti_us=MODEL.time_us(2000))
     stored = tuple(replace(one, clock_model=None, normalised_us=0.0) for one in FIVE)
-    times = TimeBaseline(mode="hot", figure="cupti", sessions=stored)
+    times = TimeBaseline(mode="hot", source="cupti", sessions=stored)
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     found = gate_of({"t": known}).compare(("t", "main"), now)
     assert found is not None
@@ -109,8 +109,8 @@ def test_the_model_of_the_baseline_serves_a_time_that_has_none() -> None:
 
 
 def test_a_time_at_the_border_is_compared_by_the_baselines_instrument() -> None:
-    now = replace(timing(20.0), figure="cupti", events_us=20.4, cupti_us=20.0)
-    times = TimeBaseline(mode="hot", figure="events", sessions=(TimeSession(run="r", time_us=20.4),))
+    now = replace(timing(20.0), source="cupti", events_us=20.4, cupti_us=20.0)
+    times = TimeBaseline(mode="hot", source="events", sessions=(Session(run="r", time_us=20.4),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     found = gate_of({"t": known}).compare(("t", "main"), now)
     assert found is not None
@@ -118,7 +118,7 @@ def test_a_time_at_the_border_is_compared_by_the_baselines_instrument() -> None:
 
 
 def test_sessions_of_no_known_clock_do_not_count_beside_those_of_one() -> None:
-    unknown = TimeSession(run="r9", time_us=90.0)
+    unknown = Session(run="r9", time_us=90.0)
     assert compared(at_clock(1400), (unknown, *FIVE)).decision.replicates == 5
     assert compared(timing(91.0), (unknown,)).decision.replicates == 1
 
@@ -130,10 +130,10 @@ def test_an_older_sessions_model_serves_where_the_newest_has_none() -> None:
 
 
 def by_the_host(now_us: float, *stored_us: float) -> Decision:
-    sessions = tuple(TimeSession(run=f"r{at}", time_us=time_us) for at, time_us in enumerate(stored_us))
-    times = TimeBaseline(mode="host", figure="host", sessions=sessions)
+    sessions = tuple(Session(run=f"r{at}", time_us=time_us) for at, time_us in enumerate(stored_us))
+    times = TimeBaseline(mode="host", source="host", sessions=sessions)
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
-    now = replace(timing(now_us), mode="host", figure="host", events_us=0.0)
+    now = replace(timing(now_us), mode="host", source="host", events_us=0.0)
     found = gate_of({"t": known}).compare(("t", "main"), now)
     assert found is not None
     return found.decision
@@ -148,7 +148,7 @@ def test_a_time_by_the_hosts_clock_is_not_called_for_what_hosts_do_from_session_
 def test_a_host_that_is_steady_finds_smaller_changes() -> None:
     steady = by_the_host(596.0, *(595.0 + at / 2 for at in range(5)))
     assert steady.outcome is Outcome.PASS
-    assert 5 < steady.smallest_detectable_pct < by_the_host(596.0, 595.0).smallest_detectable_pct / 2
+    assert 5 < steady.detectable_pct < by_the_host(596.0, 595.0).detectable_pct / 2
 
 
 def test_labels_and_pins_count_as_comparisons() -> None:
@@ -164,7 +164,7 @@ def test_labels_and_pins_count_as_comparisons() -> None:
 
 
 def test_more_sessions_find_smaller_changes() -> None:
-    found = [compared(at_clock(2000), FIVE[:count]).decision.smallest_detectable_pct for count in (1, 2, 5)]
+    found = [compared(at_clock(2000), FIVE[:count]).decision.detectable_pct for count in (1, 2, 5)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 1.2 * found[-1]
 
@@ -222,7 +222,7 @@ def test_a_slower_time_fails_and_says_how_sure_that_is_and_what_to_type(project:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*gpuperf: time_us 105 is 5.0 % slower than the baseline 100 (+4.5 to +5.5 %, finds 1.1 % and "
+            "*gpuperf: time_us 105 is 5.0 % slower than the baseline 100 (+4.5 to +5.5 %, detects 1.1 % and "
             "more, 3 sessions, hot)",
             "*the kernels did the same work: look at the machine, too",
             "*to look closer: pytest --gpuperf --gpuperf-against=REF test_k.py::test_k",
@@ -310,13 +310,13 @@ def test_a_machine_that_moved_is_told_from_a_kernel_that_did(
     result = pytester.runpytest("--gpuperf", "-v")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["*the machine moved, not the kernel: +38.6 % at 1400 instead of 2000 MHz, +0.0 % at 2000 MHz*"]
+        ["*the machine moved, not the kernel: +38.6 % at 1400 instead of 2000 MHz, 0.0 % at 2000 MHz*"]
     )
 
 
 def test_measured_values_of_the_same_kind_share_their_noise() -> None:
     """A test with one session knows from the others how much sessions differ."""
-    noisy = tuple(TimeSession(run=f"r{n}", time_us=100.0 * (1 + 0.03 * (n % 2))) for n in range(6))
+    noisy = tuple(Session(run=f"r{n}", time_us=100.0 * (1 + 0.03 * (n % 2))) for n in range(6))
     quiet = TestBaseline(
         measurements={"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=(noisy[0],)))}
     )
@@ -329,4 +329,4 @@ def test_measured_values_of_the_same_kind_share_their_noise() -> None:
     beside = gate_of({"quiet": quiet, **{f"noisy{n}": other for n in range(5)}}).compare(key, now)
     assert alone is not None
     assert beside is not None
-    assert beside.decision.smallest_detectable_pct > alone.decision.smallest_detectable_pct
+    assert beside.decision.detectable_pct > alone.decision.detectable_pct

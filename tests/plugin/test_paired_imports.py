@@ -16,7 +16,7 @@ from paired_project import PLUGIN, Project
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.records import PairedTiming
+    from pytest_gpuperf.records import AgainstTiming
 
 TEST = "from pkg import kernel\ndef test_k(gpuperf): gpuperf.time(kernel)\n"
 K = "tests/test_k.py::test_k"
@@ -51,7 +51,7 @@ def two_versions(project: Project, package: str, files: Mapping[str, str] | None
 
 def compared(
     project: Project, *arguments: str, cwd: Path | None = None, program: tuple[str, ...] = ("-m", "pytest")
-) -> PairedTiming:
+) -> AgainstTiming:
     done = project.session("--gpuperf-against=HEAD", *arguments, cwd=cwd, program=program)
     found = project.compared()["test_k"]
     expected = pytest.ExitCode.TESTS_FAILED if found.broken else pytest.ExitCode.OK
@@ -59,7 +59,7 @@ def compared(
     return found
 
 
-def times(record: PairedTiming) -> tuple[float, float]:
+def times(record: AgainstTiming) -> tuple[float, float]:
     assert not record.reason
     return record.old_us, record.new_us
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.plugin.hooks import SESSION
-from pytest_gpuperf.records import PairedTiming, Profile
+from pytest_gpuperf.records import AgainstTiming, Profile
 from pytest_gpuperf.records.runs import encode_run
 from run_builders import measured, profile, record, run, timing
 
@@ -293,16 +293,16 @@ def test_the_hint_names_the_run_that_is_replayed(
 def test_what_a_recorded_time_was_compared_with_is_kept(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
-    compared = PairedTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
-    add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), paired=compared))))
+    compared = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
+    add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), against=compared))))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    found: list[PairedTiming | None] = []
+    found: list[AgainstTiming | None] = []
 
     class Reader:
         @staticmethod
         def pytest_sessionfinish(session: pytest.Session) -> None:
             results = session.config.stash[SESSION].results
-            found.extend(result.record.measurements["main"].paired for result in results)
+            found.extend(result.record.measurements["main"].against for result in results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
     assert found == [compared]

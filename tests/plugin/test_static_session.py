@@ -52,8 +52,8 @@ def test_kernel_is_compiled_without_gpu_and_recording(
     result.stdout.fnmatch_lines(
         [
             "no GPU, *",
-            "test_k (sm_80) *≤100 %* regs, 128-bit loads* unbaselined",
-            "test_k (sm_90) *≤100 %* regs, 128-bit loads* unbaselined",
+            "test_k (sm_80) *≤100 %* regs, 128-bit loads* new",
+            "test_k (sm_90) *≤100 %* regs, 128-bit loads* new",
             "1 test compiled, not run, by triton *",
         ]
     )
@@ -111,7 +111,7 @@ def test_kernels_of_other_compilers_are_not_compared(
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "test_k (sm_90) * unbaselined",
+            "test_k (sm_90) * new",
             "*compiled by triton 3.10.0, PTX 9.5, the baseline by triton 3.9.0, PTX 9.4: another kernel, not",
         ]
     )
@@ -184,7 +184,7 @@ def test_replay_compiles_static_kernels_again(
     result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*"])
     write_test(pytester)
     result = pytester.runpytest("--gpuperf")
-    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*", "test_k (sm_90) * unbaselined"])
+    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*", "test_k (sm_90) * new"])
     result.stdout.fnmatch_lines(["*pytest --gpuperf --gpuperf-replay=never*"])
 
 
@@ -214,7 +214,7 @@ def test_named_run_is_shown_unchanged(pytester: pytest.Pytester, compiler: dict[
     result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "-s")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([re.sub(r"[][]", "?", f"*{kernel(registers_per_thread=40)!r:.100}*")])
-    result.stdout.fnmatch_lines(["test_k (sm_90)*40 regs, mma.sync wgmma, TMA, *unbaselined (replayed)"])
+    result.stdout.fnmatch_lines(["test_k (sm_90)*40 regs, mma.sync wgmma, TMA, *new (replayed)"])
     write_test(pytester, archs="'sm_120',")
     pytester.makepyfile(test_other="def test_new(gpuperf): gpuperf.static(print)")
     result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "test_other.py", "-rs")
@@ -282,5 +282,5 @@ def test_markdown_has_a_column_for_static_facts(pytester: pytest.Pytester, compi
     write_test(pytester)
     pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md")
     text = (pytester.path / "summary.md").read_text()
-    assert "| change | finds | verdict | compiled |" in text
+    assert "| change | detects | verdict | compiled |" in text
     assert "24 regs, 16 B spilled, 48.0 KiB shared, 128-bit loads |" in text

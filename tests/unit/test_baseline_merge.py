@@ -62,7 +62,7 @@ def test_first_run_makes_the_file(store: BaselineStore) -> None:
                     "main": {
                         "time": {
                             "mode": "hot",
-                            "figure": "events",
+                            "source": "events",
                             "sessions": [{"run": "20261120-173012-3f9a", "time_us": 5.3, "spread_pct": 0.1}],
                         },
                         "kernels": ["square_kernel"],

@@ -94,7 +94,7 @@ def test_what_changed_since_the_baseline_comes_with_the_largest_mover_first(proj
     assert lines[lines.index("  since the baseline:") :] == [
         "  since the baseline:",
         "    time_us 90 is 80.0 % slower than the baseline 50 "
-        "(+78.5 to +81.5 %, finds 1.7 % and more, 1 session, hot)",
+        "(+78.5 to +81.5 %, detects 1.7 % and more, 1 session, hot)",
         "    duration_us 50 -> 90 (+80.0 %)",
         "    memory_throughput 85 -> 40 (-52.9 %)",
         "    dram_throughput 85 -> 40 (-52.9 %)",

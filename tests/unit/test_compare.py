@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.judge import compare as comparing
 from pytest_gpuperf.records import Measurement, MetricValue
-from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import gate_of, measured, profile
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def expected(
     *times_us: float, counters: dict[str, MetricValue] | None = None, kernels: tuple[str, ...] = ()
 ) -> MeasurementBaseline:
-    sessions = tuple(TimeSession(run=f"run{i}", time_us=time) for i, time in enumerate(times_us))
+    sessions = tuple(Session(run=f"run{i}", time_us=time) for i, time in enumerate(times_us))
     return MeasurementBaseline(
         time=TimeBaseline(mode="hot", sessions=sessions) if sessions else None,
         counters=counters or {},

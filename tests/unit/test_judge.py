@@ -17,7 +17,7 @@ from pytest_gpuperf.records import (
     MetricValue,
     Profile,
 )
-from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline, TimeBaseline, TimeSession
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import measured, profile, queued, record, timing
 
 
@@ -34,7 +34,7 @@ def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_bel
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
         "gpuperf: registers_per_thread 32 -> 40 (+25.0 %): time_us 5.84 is 10.2 % slower than the "
-        "baseline 5.30 (+8.8 to +11.6 %, finds 2.4 % and more, 1 session, hot)",
+        "baseline 5.30 (+8.8 to +11.6 %, detects 2.4 % and more, 1 session, hot)",
         "    registers_per_thread 32 -> 40 (+25.0 %)",
         "    l2_hit_rate 80 -> 40 (-50.0 %)",
         "    look closer with: --gpuperf-against",
@@ -102,7 +102,7 @@ def test_tolerance_of_the_caller_counts() -> None:
 
 def test_test_without_baseline_passes_and_says_what_to_type() -> None:
     result = verdict(record(main=measured()))
-    assert result.status is Status.UNBASELINED
+    assert result.status is Status.NEW
     assert result.findings[0].line == "no baseline yet; make one with: gpuperf baseline accept"
     assert not result.status.fails
 
@@ -110,7 +110,7 @@ def test_test_without_baseline_passes_and_says_what_to_type() -> None:
 @pytest.mark.parametrize("now", [measured(5.3, mode="cold"), queued("")])
 def test_time_of_another_mode_that_was_asked_for_has_no_baseline(now: Measurement) -> None:
     result = verdict(record(main=now), baseline())
-    assert result.status is Status.UNBASELINED
+    assert result.status is Status.NEW
     assert "not compared; make one with: gpuperf baseline accept" in result.findings[0].line
 
 
@@ -125,7 +125,7 @@ def test_callable_that_can_no_longer_be_captured_fails() -> None:
 
 
 def test_time_that_the_baselines_instrument_did_not_measure_is_inconclusive() -> None:
-    times = TimeBaseline(mode="hot", figure="cupti", sessions=(TimeSession(run="r", time_us=1.3),))
+    times = TimeBaseline(mode="hot", source="cupti", sessions=(Session(run="r", time_us=1.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     now = Measurement(timing=replace(timing(60.0), not_recorded="torch.profiler is running and holds CUPTI"))
     result = verdict(record(main=now), known)
@@ -143,7 +143,7 @@ def test_more_of_a_stall_explains_a_slower_time() -> None:
 
 
 def test_a_count_that_hardly_moved_is_shown_and_explains_no_slower_time() -> None:
-    sessions = (TimeSession(run="r", time_us=5.3),)
+    sessions = (Session(run="r", time_us=5.3),)
     stored = MeasurementBaseline(
         time=TimeBaseline(mode="hot", sessions=sessions),
         counters={"instructions": 100_000.0},
@@ -157,13 +157,13 @@ def test_a_count_that_hardly_moved_is_shown_and_explains_no_slower_time() -> Non
 
 
 def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
-    times = TimeBaseline(mode="queued", sessions=(TimeSession(run="r", time_us=5.3),))
+    times = TimeBaseline(mode="queued", sessions=(Session(run="r", time_us=5.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
 
 
 def test_another_pick_of_the_autotuner_is_said() -> None:
-    sessions = (TimeSession(run="r", time_us=5.3, autotuned=("k: BLOCK: 256",)),)
+    sessions = (Session(run="r", time_us=5.3, autotuned=("k: BLOCK: 256",)),)
     times = TimeBaseline(mode="hot", sessions=sessions)
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     now = Measurement(timing=replace(timing(5.3), autotuned=("k: BLOCK: 1024",)))

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from judging import baseline, verdict
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import (
+    AgainstTiming,
     Measurement,
-    PairedTiming,
 )
 from run_builders import measured, record
 
 
 def in_turn(*log_ratios: float, reason: str = "", broken: bool = False) -> Measurement:
-    pair = PairedTiming(
+    pair = AgainstTiming(
         ref="main",
         commit="1a2b3c4d5e",
         log_ratios=log_ratios,
@@ -23,7 +23,7 @@ def in_turn(*log_ratios: float, reason: str = "", broken: bool = False) -> Measu
         reason=reason,
         broken=broken,
     )
-    return replace(measured(5.3), paired=pair)
+    return replace(measured(5.3), against=pair)
 
 
 def test_old_code_in_turn_is_judged_instead_of_the_sessions() -> None:
@@ -31,7 +31,7 @@ def test_old_code_in_turn_is_judged_instead_of_the_sessions() -> None:
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
         "gpuperf: time_us 5.30 is 3.0 % slower than 5.14 of main (1a2b3c4) "
-        "(+2.4 to +3.7 %, finds 1.1 % and more, 4 restarts, hot)",
+        "(+2.4 to +3.7 %, detects 1.1 % and more, 4 restarts, hot)",
         "    accept it with: gpuperf baseline accept",
     ]
 

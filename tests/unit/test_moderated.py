@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_gpuperf.statistics.decision import Thresholds
-from pytest_gpuperf.statistics.variance import Session, Variance, add, moderate, pool
+from pytest_gpuperf.statistics.variance import LogTime, Variance, add, moderate, pool
 
 T = Thresholds()
 
 
-def sessions(*times_us: float, card: str = "GPU-1") -> list[Session]:
-    return [Session(math.log(time_us), card) for time_us in times_us]
+def sessions(*times_us: float, card: str = "GPU-1") -> list[LogTime]:
+    return [LogTime(math.log(time_us), card) for time_us in times_us]
 
 
 def sd_pct(variance: Variance) -> float:
     return 100 * math.sqrt(variance.value)
 
 
-def suite(rng: np.random.Generator, sds_pct: np.ndarray, count: int) -> dict[int, list[Session]]:
+def suite(rng: np.random.Generator, sds_pct: np.ndarray, count: int) -> dict[int, list[LogTime]]:
     """Sessions of tests of 50 µs whose true spread is known."""
     logs = math.log(50) + rng.standard_normal((len(sds_pct), count)) * sds_pct[:, None] / 100
-    return {key: [Session(float(log), "GPU-1") for log in row] for key, row in enumerate(logs)}
+    return {key: [LogTime(float(log), "GPU-1") for log in row] for key, row in enumerate(logs)}
 
 
 def test_with_a_single_session_the_guess_alone_counts() -> None:

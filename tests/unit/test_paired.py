@@ -147,7 +147,7 @@ def test_a_comparison_cut_short_is_decided_with_what_there_is() -> None:
 def test_noise_that_rules_out_no_loss_leaves_a_pass_suspect() -> None:
     noisy = decide_paired([-0.015, -0.015, 0.015, 0.015, -0.015, -0.015, 0.015, 0.015], T, final=True)
     assert (noisy.outcome, noisy.suspect) == (Outcome.PASS, True)
-    assert noisy.smallest_detectable_pct > 1
+    assert noisy.detectable_pct > 1
 
 
 def test_the_restart_is_the_replicate() -> None:

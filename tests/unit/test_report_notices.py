@@ -93,7 +93,7 @@ def test_timings_that_fell_back_to_queued_are_named_with_the_reason() -> None:
 
 
 def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
-    assert notices([result(status=Status.UNBASELINED)], "", replayed=False, updated=True) == []
+    assert notices([result(status=Status.NEW)], "", replayed=False, updated=True) == []
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None
 def test_tests_without_a_baseline_are_counted_with_the_command_that_makes_one(
     replayed: bool, command: str
 ) -> None:
-    [line] = notices([result(status=Status.UNBASELINED)], "", replayed=replayed)
+    [line] = notices([result(status=Status.NEW)], "", replayed=replayed)
     assert line.startswith("1 test without a baseline")
     assert command in line

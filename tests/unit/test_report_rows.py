@@ -91,7 +91,7 @@ def test_occupancy_without_the_theoretical_one_stands_alone() -> None:
 
 
 def test_change_says_new_where_there_is_no_baseline() -> None:
-    assert row_of(result(status=Status.UNBASELINED, change_pct=None)).change == "new"
+    assert row_of(result(status=Status.NEW, change_pct=None)).change == "new"
 
 
 def test_change_is_empty_where_a_pass_has_no_time_to_compare() -> None:

@@ -51,7 +51,7 @@ def test_a_replay_says_so() -> None:
 
 
 def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
-    lacking = [result(status=Status.UNBASELINED)]
+    lacking = [result(status=Status.NEW)]
     assert "without a baseline" in markdown_of(lacking)
     assert "without a baseline" not in markdown_of(lacking, updated=True)
 

@@ -53,7 +53,7 @@ def test_no_results_show_nothing() -> None:
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     results = [
-        result(LONG, Status.UNBASELINED, replayed=True, change_pct=None),
+        result(LONG, Status.NEW, replayed=True, change_pct=None),
         result(
             measurements={"main": Measurement(timing=timing(flops=1), profile=profile("k" * 300, "reduce"))},
             replayed=True,
@@ -155,7 +155,7 @@ def test_verbose_shows_what_stands_below_a_remark() -> None:
 
 
 def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
-    lacking = [result(status=Status.UNBASELINED)]
+    lacking = [result(status=Status.NEW)]
     assert any("without a baseline" in line for line in lines_of(lacking))
     assert not any("without a baseline" in line for line in lines_of(lacking, updated=True))
 
@@ -170,11 +170,11 @@ def test_of_many_tests_only_those_that_did_not_simply_pass_are_shown() -> None:
 
 
 def test_of_too_many_that_did_not_pass_the_worst_are_shown() -> None:
-    results = [result(f"t.py::test_x[{number}]", Status.UNBASELINED) for number in range(100)]
+    results = [result(f"t.py::test_x[{number}]", Status.NEW) for number in range(100)]
     results.append(result("t.py::test_x[last]", Status.WRONG))
     lines = lines_of(results)
     assert any(line.startswith("test_x[last]") for line in lines)
-    assert "… 41 more (41 unbaselined); -v shows them" in lines
+    assert "… 41 more (41 new); -v shows them" in lines
 
 
 def test_verbose_shows_all_of_many() -> None:
@@ -183,7 +183,7 @@ def test_verbose_shows_all_of_many() -> None:
 
 
 def test_ten_thousand_results_take_less_than_a_second() -> None:
-    results = [result(f"t.py::test_x[{number}]", Status.UNBASELINED) for number in range(10_000)]
+    results = [result(f"t.py::test_x[{number}]", Status.NEW) for number in range(10_000)]
     start = time.perf_counter()
     lines_of(results)
     assert time.perf_counter() - start < 1

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.one_session import screen, screen_one
-from pytest_gpuperf.statistics.variance import Session, Variance, moderate
+from pytest_gpuperf.statistics.variance import LogTime, Variance, moderate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ STEADY = [kernel for kernel in CAPTURED["gpu1_process1"] if kernel not in UNSTEA
 DOSED = ("fma_short", "fma_long", "copy")
 
 
-def captured(process: str, kernel: str) -> Session:
-    return Session(math.log(CAPTURED[process][kernel]), card=process.partition("_")[0])
+def captured(process: str, kernel: str) -> LogTime:
+    return LogTime(math.log(CAPTURED[process][kernel]), card=process.partition("_")[0])
 
 
 def each_left_out(
     kernels: Sequence[str], dose: str = "x1.0"
-) -> Iterator[tuple[dict[str, Session], dict[str, list[Session]]]]:
+) -> Iterator[tuple[dict[str, LogTime], dict[str, list[LogTime]]]]:
     """Each process as the new session, the others as stored; in the new one, `x1.0` kernels have the dose."""
     for process in CAPTURED:
         new = {
@@ -51,7 +51,7 @@ def each_left_out(
 
 
 def screen_each(
-    new: Mapping[str, Session], stored: Mapping[str, Sequence[Session]], thresholds: Thresholds = T
+    new: Mapping[str, LogTime], stored: Mapping[str, Sequence[LogTime]], thresholds: Thresholds = T
 ) -> dict[str, Decision]:
     """As the plugin does: one test after the other."""
     variances = moderate(stored, thresholds)
@@ -61,8 +61,8 @@ def screen_each(
     }
 
 
-def times(*times_us: float, card: str = "GPU-1") -> list[Session]:
-    return [Session(math.log(time_us), card) for time_us in times_us]
+def times(*times_us: float, card: str = "GPU-1") -> list[LogTime]:
+    return [LogTime(math.log(time_us), card) for time_us in times_us]
 
 
 def one(
@@ -131,7 +131,7 @@ def red_runs(rng: np.random.Generator, runs: int, stored: int, *, uneven: bool =
     for _ in range(runs):
         sd = 0.005 * (np.sqrt(6 / rng.chisquare(8, (200, 1))) if uneven else 1.0)
         logs = math.log(50) + sd * rng.standard_normal((200, stored + 1))
-        suite = {key: [Session(float(log), "GPU-1") for log in row] for key, row in enumerate(logs)}
+        suite = {key: [LogTime(float(log), "GPU-1") for log in row] for key, row in enumerate(logs)}
         baselines = {key: sessions[1:] for key, sessions in suite.items()}
         variances = moderate(baselines, T)
         red += any(
@@ -156,24 +156,24 @@ def test_one_stored_session_can_tell_slowdowns_of_1_7_per_cent(new_us: float, su
     decision = screen({"k": times(new_us)[0]}, {"k": times(50.0)}, T)["k"]
     error = 0.0025 * math.sqrt(2)
     smallest = math.log(1.0025) + (2.3534 + 1.6377) * error
-    assert math.log1p(decision.smallest_detectable_pct / 100) == pytest.approx(smallest, rel=1e-4)
-    assert decision.smallest_detectable_pct == pytest.approx(1.7, abs=0.05)
+    assert math.log1p(decision.detectable_pct / 100) == pytest.approx(smallest, rel=1e-4)
+    assert decision.detectable_pct == pytest.approx(1.7, abs=0.05)
     # Up to 0.84 % is left open around no change, so 1 % is ruled out there, and not around 0.4 %.
     assert (decision.outcome, decision.suspect) == (Outcome.PASS, suspect)
 
 
-def test_smallest_detectable_slowdown_is_found_as_often_as_promised() -> None:
+def test_detectable_slowdown_is_found_as_often_as_promised() -> None:
     """By a single test at `alpha`, with the variance as uncertain as it claims to be."""
     rng = np.random.default_rng(0)
     drawn = [Variance(0.005**2 * float(rng.chisquare(12)) / 12, 12) for _ in range(4000)]
     stored = times(100.0, 100.0, 100.0, 100.0)
-    smallest = one(100.0, 100.0, 100.0, 100.0, 100.0).smallest_detectable_pct
+    smallest = one(100.0, 100.0, 100.0, 100.0, 100.0).detectable_pct
     found = 0
     for variance in drawn:
         log = math.log(100 * (1 + smallest / 100)) + 0.005 * math.sqrt(1 + 1 / 4) * float(
             rng.standard_normal()
         )
-        found += screen_one(Session(log, "GPU-1"), stored, variance, T, 1).p_slower <= T.alpha
+        found += screen_one(LogTime(log, "GPU-1"), stored, variance, T, 1).p_slower <= T.alpha
     assert found / len(drawn) == pytest.approx(0.9, abs=0.02)
 
 
@@ -200,7 +200,7 @@ def test_bounds_are_those_of_a_t_test() -> None:
     assert math.log1p(decision.high_pct / 100) == pytest.approx(math.log(1.02) + 1.7823 * error, rel=1e-4)
     assert math.log1p(decision.low_pct / 100) == pytest.approx(math.log(1.02) - 1.7823 * error, rel=1e-3)
     smallest = math.log(1.0025) + (1.7823 + 1.3562) * error
-    assert math.log1p(decision.smallest_detectable_pct / 100) == pytest.approx(smallest, rel=1e-4)
+    assert math.log1p(decision.detectable_pct / 100) == pytest.approx(smallest, rel=1e-4)
 
 
 def test_a_change_within_the_indifference_zone_is_none_however_sure_it_is() -> None:
@@ -215,7 +215,7 @@ def test_a_quiet_test_passes_without_suspicion() -> None:
 
 def test_a_pass_never_leaves_open_more_than_the_widest_loss() -> None:
     decision = one(100.0, 100.0, sd_pct=3.0)
-    assert decision.smallest_detectable_pct > decision.high_pct > T.widest_loss_pct
+    assert decision.detectable_pct > decision.high_pct > T.widest_loss_pct
     assert decision.outcome is Outcome.INCONCLUSIVE
 
 
@@ -287,8 +287,8 @@ def test_what_bringing_times_to_another_clock_leaves_uncertain_widens_the_bounds
 ) -> None:
     sure, unsure = (
         screen_one(
-            Session(math.log(100), "GPU-1", new),
-            [Session(math.log(100), "GPU-1", stored)],
+            LogTime(math.log(100), "GPU-1", new),
+            [LogTime(math.log(100), "GPU-1", stored)],
             Variance(0.005**2, 12),
             T,
             1,

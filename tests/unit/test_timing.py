@@ -183,7 +183,7 @@ def test_cold_time_below_flush_noise_is_refused(bench: Bench, blocks: list[float
 
 def test_cold_time_of_cupti_is_accepted(bench: Bench) -> None:
     timing = bench.time(repeating([-0.3, 0.2], recorded_us=1.4), "cold")
-    assert (timing.figure, timing.time_us) == ("cupti", 1.4)
+    assert (timing.source, timing.time_us) == ("cupti", 1.4)
 
 
 def test_single_cold_blocks_below_0_are_kept(bench: Bench) -> None:
@@ -228,28 +228,28 @@ def test_first_timing_warms_up_again_after_building(bench: Bench, monkeypatch: p
 
 def test_short_time_comes_from_cupti(bench: Bench) -> None:
     timing = bench.time(repeating([1.1], recorded_us=0.9))
-    assert (timing.figure, timing.time_us) == ("cupti", 0.9)
+    assert (timing.source, timing.time_us) == ("cupti", 0.9)
     assert (timing.events_us, timing.cupti_us, timing.launch_gap_us) == (1.1, 0.9, 0.5)
 
 
 def test_long_time_comes_from_events(bench: Bench) -> None:
     timing = bench.time(repeating([200.0], recorded_us=199.0))
-    assert (timing.figure, timing.time_us, timing.cupti_us) == ("events", 200.0, 0)
+    assert (timing.source, timing.time_us, timing.cupti_us) == ("events", 200.0, 0)
 
 
 def test_time_near_the_limit_has_both_sources(bench: Bench) -> None:
     timing = bench.time(repeating([25.0], recorded_us=24.7))
-    assert (timing.figure, timing.time_us, timing.cupti_us) == ("events", 25.0, 24.7)
+    assert (timing.source, timing.time_us, timing.cupti_us) == ("events", 25.0, 24.7)
 
 
 def test_refused_cupti_leaves_events_and_reason(bench: Bench) -> None:
     timing = bench.time(repeating([1.1]))
-    assert (timing.figure, timing.time_us, timing.not_recorded) == ("events", 1.1, "there is no GPU")
+    assert (timing.source, timing.time_us, timing.not_recorded) == ("events", 1.1, "there is no GPU")
 
 
 def test_host_time_never_comes_from_cupti(bench: Bench) -> None:
     timing = bench.time(repeating([9.0], recorded_us=0.9), "host")
-    assert (timing.figure, timing.time_us, timing.cupti_us, timing.events_us) == ("host", 9.0, 0.9, 0)
+    assert (timing.source, timing.time_us, timing.cupti_us, timing.events_us) == ("host", 9.0, 0.9, 0)
 
 
 def with_clock(bench: Bench, low_mhz: float) -> Blocks:

@@ -37,15 +37,15 @@ def profiled() -> Trace:
 
 def test_the_shortest_span_counts() -> None:
     found = with_shortest(profiled(), Span(30.0, 15.0, "cupti"), 36.0)
-    assert (found.span_by, found.span_us, found.gpu_busy_pct) == ("cupti", 30.0, 50.0)
+    assert (found.span_source, found.span_us, found.gpu_busy_pct) == ("cupti", 30.0, 50.0)
     assert found.launch_gap_us == 7.5
     found = with_shortest(profiled(), Span(30.0, 15.0, "cupti"), 20.0)
-    assert (found.span_by, found.gpu_busy_pct, found.launch_gap_us) == ("events", 75.0, 2.5)
+    assert (found.span_source, found.gpu_busy_pct, found.launch_gap_us) == ("events", 75.0, 2.5)
 
 
 def test_profiler_and_events_remain_without_cupti() -> None:
-    assert with_shortest(profiled(), None, 60.0).span_by == "profiler"
-    assert with_shortest(profiled(), None, 25.0).span_by == "events"
+    assert with_shortest(profiled(), None, 60.0).span_source == "profiler"
+    assert with_shortest(profiled(), None, 25.0).span_source == "events"
 
 
 def test_events_do_not_count_with_several_streams() -> None:
@@ -53,7 +53,7 @@ def test_events_do_not_count_with_several_streams() -> None:
     trace.kernel("k", 100.0, 5.0)
     trace.kernel("k", 150.0, 50.0, stream=8)
     found = with_shortest(summarise(trace.read()), Span(90.0, 55.0, "cupti"), 10.0)
-    assert (found.span_by, found.span_us) == ("cupti", 90.0)
+    assert (found.span_source, found.span_us) == ("cupti", 90.0)
 
 
 def test_busy_time_never_exceeds_the_event_span() -> None:
@@ -108,7 +108,7 @@ def test_a_call_is_recorded_by_all_three_and_its_trace_is_kept(
     # What was compiled and tuned in the warm-up is in none of the three, and the profiler comes last.
     assert calls == ["warm-up"] * 3 + ["events", "profiler"]
     assert (found.file, found.launches) == ("traces/x.json.gz", 3)
-    assert (found.span_by, found.span_us) == ("events", 30.0)
+    assert (found.span_source, found.span_us) == ("events", 30.0)
 
 
 class CompiledKernel:

@@ -184,7 +184,7 @@ def test_another_span_changes_busy_share_gap_and_saving() -> None:
     profiled = table(trace)
     assert (profiled.launch_gap_us, profiled.fusion_candidates[0].saved_us) == (5.0, 10.0)
     found = with_span(profiled, 17.0, 15.0, "events")
-    assert (found.span_by, found.span_us, found.profiled_span_us) == ("events", 17.0, 25.0)
+    assert (found.span_source, found.span_us, found.profiled_span_us) == ("events", 17.0, 25.0)
     assert found.gpu_busy_pct == pytest.approx(100 * 15 / 17)
     assert found.launch_gap_us == pytest.approx(1.0)
     assert found.fusion_candidates[0].saved_us == pytest.approx(2.0)

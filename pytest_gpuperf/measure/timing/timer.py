@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.stamp import Stamps
-    from pytest_gpuperf.records import ClockModel, Conditions, TimingFigure, TimingMode, WarmUp
+    from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
 LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
@@ -135,13 +135,13 @@ class Timer:
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
         recorded, not_recorded = self._recorded_blocks(prepared, events_us)
-        figure: TimingFigure = "host" if prepared.mode == "host" else "events"
+        source: TimingSource = "host" if prepared.mode == "host" else "events"
         blocks = steady
-        if recorded and figure == "events" and events_us < self._short_us:
-            figure, blocks = "cupti", recorded
+        if recorded and source == "events" and events_us < self._short_us:
+            source, blocks = "cupti", recorded
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
-        if prepared.mode == "cold" and figure == "events":
+        if prepared.mode == "cold" and source == "events":
             _refuse_noise(times)
         progress("measures at other clocks")
         model = self._clock_model(prepared, steady, end, scale=time_us / events_us if events_us > 0 else 0.0)
@@ -150,9 +150,9 @@ class Timer:
             time_us=round(time_us, 6),
             spread_pct=100 * interquartile_range(times) / time_us,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
-            calls_per_block=min(prepared.batch.calls, MAX_RECORDED_CALLS if figure == "cupti" else MAX_CALLS),
-            figure=figure,
-            events_us=0.0 if figure == "host" else round(events_us, 6),
+            calls_per_block=min(prepared.batch.calls, MAX_RECORDED_CALLS if source == "cupti" else MAX_CALLS),
+            source=source,
+            events_us=0.0 if source == "host" else round(events_us, 6),
             cupti_us=round(trimmed_mean([block.time_us for block in recorded]), 6) if recorded else 0.0,
             launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else 0.0,
             blocks_mhz=_clocks(blocks),

@@ -97,7 +97,7 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
     return replace(
         trace,
         span_us=span_us,
-        span_by=by,
+        span_source=by,
         busy_us=busy_us,
         gpu_busy_pct=min(100.0, 100 * busy_us / span_us) if span_us else 0.0,
         launch_gap_us=gap_us,
