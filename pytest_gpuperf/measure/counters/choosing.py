@@ -133,7 +133,7 @@ def profile_of(
 def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:
     names = ", ".join(dict.fromkeys(named))
     return GpuperfError(
-        f"the regex {regex!r} of {call} detects {names}, which the marker's kernels={marker!r} leaves out",
+        f"the regex {regex!r} of {call} finds {names}, which the marker's kernels={marker!r} leaves out",
         expected="kernels= in a call to choose among the kernels of the marker's",
         next_step="add it to the marker's kernels=",
     )
