@@ -64,17 +64,19 @@ def metrics(_: Path) -> str:
 
 def _item(metric: Metric) -> str:
     facts = (metric.unit.replace("us", "µs"), metric.better, metric.tier.value, metric.combining.value)
-    meaning = "; ".join(filter(None, (_explained(metric), _spellings(metric))))
-    return f"- `{metric.name}` ({', '.join(filter(None, facts))}): {meaning}\n"
-
-
-def _explained(metric: Metric) -> str:
+    shown = f"- `{metric.name}` ({', '.join(filter(None, facts))})"
     if metric.name.startswith("sampled."):
-        return ""  # as the stall of that name, which the page says once
+        return f"{shown}\n"  # as the stall of that name, which the page says once
+    return f"{shown}: {'; '.join(filter(None, (_meaning(metric), _spellings(metric))))}\n"
+
+
+def _meaning(metric: Metric) -> str:
     return metric.explanation.removeprefix("share of all warp cycles spent ")
 
 
 def _spellings(metric: Metric) -> str:
+    if metric.name.startswith("stall."):
+        return ""  # the page has their pattern
     spellings: dict[tuple[str, ...], list[str]] = {}
     for chip in CHIPS:
         spellings.setdefault(metric.requests(chip.name), []).append(str(chip))

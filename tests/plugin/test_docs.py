@@ -119,7 +119,7 @@ def test_every_metric_is_explained() -> None:
 
 
 def test_every_verdict_is_explained() -> None:
-    explained = re.findall(r"^\| `(\w+)`", page("docs/reference/verdicts.md"), re.MULTILINE)
+    explained = re.findall(r"^- `(\w+)`:", page("docs/reference/verdicts.md"), re.MULTILINE)
     assert explained == [status.value for status in Status]
 
 

@@ -114,7 +114,7 @@ def test_the_names_of_the_checks_are_stable() -> None:
 
 def test_every_line_is_explained() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "check_a_machine.md").read_text(encoding="utf-8")
-    rows = [row.split("|")[1] for row in page.splitlines() if row.startswith("| `")]
+    rows = [row.partition(": ")[0] for row in page.splitlines() if row.startswith("- `")]
     explained = [name for row in rows for name in re.findall(r"`([\w-]+)`", row)]
     assert explained == [name for probes in doctor.PROBES.values() for name in probes]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict
-from pathlib import Path
-
 import pytest
 
-from pytest_gpuperf.measure.trace.classes import THRESHOLDS, classify
+from pytest_gpuperf.measure.trace.classes import classify
 from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates, split_again
 from pytest_gpuperf.measure.trace.kernel_names import kind_of, tensor_cores_of
 from pytest_gpuperf.records import FusionCandidate, TracedKernel
@@ -157,14 +153,6 @@ def test_classes_do_not_depend_on_gpu_speed() -> None:
     ]
     slower = [row(r.name, r.calls, r.mean_us * 7, r.blocks_per_sm, r.waves) for r in rows]
     assert classify(rows) == classify(slower) == ["large_core", "small_frequent", "medium_auxiliary", "other"]
-
-
-def test_the_page_has_the_thresholds_of_the_code() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "trace_a_call.md").read_text(encoding="utf-8")
-    told = {
-        name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", page, re.MULTILINE)
-    }
-    assert told == asdict(THRESHOLDS)
 
 
 def small(name: str, duration_us: float = 3.0) -> Launch:
