@@ -1,4 +1,4 @@
-"""What the pages take straight from the code and from the baselines."""
+"""Tables and excerpts that the pages take from the code, the baselines and the benchmarks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOT_YET = "Not measured yet.\n"
 
 
 def options(_: Path) -> str:
-    """All options as `pytest --help` has them."""
+    """List all options as `pytest --help` shows them."""
     on = (
         "`--gpuperf`",
         "`gpuperf`",
@@ -58,7 +58,7 @@ def options(_: Path) -> str:
 
 
 def metrics(_: Path) -> str:
-    """All metrics of the catalogue. The table of chips says which of them have none."""
+    """List all metrics; the table of chips names those that a chip lacks."""
     return "".join(map(_item, METRICS.values()))
 
 
@@ -89,11 +89,11 @@ def _spellings(metric: Metric) -> str:
 
 
 SHOWN_CHIPS = ("ga100", "gh100", "gb100")
-"""Those of which the passes are shown."""
+"""Chips whose passes the table of presets shows."""
 
 
 def presets(root: Path) -> str:
-    """All presets with what they cost; as they stand in the page where CUPTI's library is not installed."""
+    """List all presets with their cost; without CUPTI's library, return the present text of the page."""
     sets = list(PRESETS.values())
     try:
         passes = [
@@ -110,7 +110,7 @@ def presets(root: Path) -> str:
 
 
 def chips(_: Path) -> str:
-    """The chips with what they lack."""
+    """List the chips with the metrics that they lack."""
     rows = [
         (
             f"`{chip.name}`",
@@ -124,7 +124,7 @@ def chips(_: Path) -> str:
 
 
 def rules(_: Path) -> str:
-    """All rules of the diagnosis."""
+    """List all rules of `gpuperf explain`."""
     rows = [(f"`{rule.code}`", rule.condition, rule.source) for rule in RULES]
     return _table(("code", "when", "threshold from"), rows)
 
@@ -132,7 +132,7 @@ def rules(_: Path) -> str:
 def _of_results(
     file: str, read: Callable[[Path], Found], show: Callable[[Found], str]
 ) -> Callable[[Path], str]:
-    """What a benchmark has found, or that it has not yet been run."""
+    """Make a function that shows the results of a benchmark, or says that there are none yet."""
 
     def text(root: Path) -> str:
         path = root / "benchmarks" / "results" / file
@@ -142,7 +142,7 @@ def _of_results(
 
 
 def token_reduction(_: Path) -> str:
-    """What the encoder of the suite computes with all tokens and with few."""
+    """Compare the operations of the suite's encoder with all tokens and with few."""
     import torch
 
     from suites.kernels.token_reduction import REDUCING, Encoder, kept_of, tokens_of
@@ -172,7 +172,7 @@ PLANTED = {
 
 
 def sanitizer_messages(root: Path) -> str:
-    """What tests say of errors that compute-sanitizer has found on a GPU."""
+    """Show the messages of tests with errors that compute-sanitizer found on a GPU."""
     texts = []
     for tool, tests in PLANTED.items():
         folder = root / "tests" / "data" / "captures" / "sanitizer" / tool
@@ -205,7 +205,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
 }
-"""By the name in the marker; no text has an empty line."""
+"""Functions by the name in the marker; no text has an empty line."""
 
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import pytest_gpuperf
 
-# pytester unloads what a run has imported; Triton can be loaded only once.
+# pytester unloads the imports of a run; Triton can be loaded only once.
 import suites.kernels.square  # noqa: F401
 from docs.states import FIRST_TEST_CODE
 from docs.update_output import Block, blocks, contents, pages
@@ -121,6 +121,12 @@ def test_every_metric_is_explained() -> None:
 def test_every_verdict_is_explained() -> None:
     explained = re.findall(r"^- `(\w+)`:", page("docs/reference/verdicts.md"), re.MULTILINE)
     assert explained == [status.value for status in Status]
+
+
+def test_glossary_has_every_verdict_and_choice() -> None:
+    words = {status.value for status in Status}.union(*(option.choices for option in OPTIONS))
+    missing = words - set(re.findall(r"\w+", page("docs/reference/glossary.md")))
+    assert missing <= {"auto", "off", "never", "unbaselined"}
 
 
 def test_api_reference_has_every_public_name() -> None:
