@@ -103,8 +103,8 @@ def presets(root: Path) -> str:
         page = (root / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
         return page.partition("<!-- generated: presets -->\n")[2].partition("\n\n")[0] + "\n"
     rows = [
-        (f"`{name}`", PURPOSES[name], str(len(PRESETS[name])), *(str(of_chip[i]) for of_chip in passes))
-        for i, name in enumerate(PRESETS)
+        (f"`{name}`", purpose, str(len(PRESETS[name])), *(str(of_chip[i]) for of_chip in passes))
+        for i, (name, purpose) in enumerate(PURPOSES.items())
     ]
     return _table(("preset", "what it is for", "metrics", *map(str.upper, SHOWN_CHIPS)), rows)
 
