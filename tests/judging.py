@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.judge.judge import Hints, judge
+from pytest_gpuperf.judge.result import Hints
+from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import gate_of
 
@@ -33,11 +34,7 @@ def baseline(
 
 
 def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
-    settings: dict[str, Any] = {
-        "limits": (),
-        "tolerance_pct": 0.0,
-        "gate": gate_of({test.nodeid: known} if known is not None else {}),
-        "hints": HINTS,
-        "baseline_file": "baselines/h200/test_square.json",
-    }
-    return judge(test, baseline=known, **{**settings, **kwargs})
+    gate = kwargs.pop("gate", None) or gate_of({test.nodeid: known} if known is not None else {})
+    tolerance_pct = kwargs.pop("tolerance_pct", 0.0)
+    measured = Expected(known, gate, tolerance_pct, HINTS, "baselines/h200/test_square.json")
+    return judge(test, measured=measured, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from pytest_gpuperf.judge.compare import chosen_otherwise, is_exact
+from pytest_gpuperf.judge.counters import chosen_otherwise, is_exact
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_gpuperf.baseline.gather import Taken
-    from pytest_gpuperf.judge.compare import Comparison
+    from pytest_gpuperf.judge.times import Comparison
     from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 Which = Literal["new", "changed", "all"]
@@ -61,10 +61,9 @@ def make_entry(
     if known is None or comparison is None:
         what = _new_time(taken) or ("counters" if taken.has_counters else "trace")
         return Entry(nodeid, label, "new", (what,))
-    lines = [*_time_lines(taken, known), *filter(None, [sessions]), *map(str, comparison.counters)]
-    if comparison.kernels:
-        lines.append(comparison.kernels)
-    lines += filter(None, (comparison.chosen_otherwise, comparison.read_otherwise))
+    lines = [*_time_lines(taken, known), *filter(None, [sessions]), *map(str, comparison.counters.changes)]
+    counters = comparison.counters
+    lines += filter(None, (counters.kernels, counters.chosen_otherwise, counters.read_otherwise))
     added = _added(taken, known)
     if added:
         lines.append(f"new: {', '.join(added)}")
@@ -97,9 +96,9 @@ def other_code(comparison: Comparison) -> str:
     """What shows that the stored sessions are of other code than a measurement; empty where nothing does."""
     if comparison.time is not None and (comparison.slower or comparison.faster):
         return f"time moved {show_signed(comparison.time.decision.change_pct)} %"
-    if comparison.kernels:
+    if comparison.counters.kernels:
         return "other kernels run"
-    exact = [change for change in comparison.counters if is_exact(change.metric)]
+    exact = [change for change in comparison.counters.changes if is_exact(change.metric)]
     return next((f"{change.metric} changed" for change in (*comparison.worse_exact, *exact)), "")
 
 

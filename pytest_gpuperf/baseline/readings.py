@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.rounding import round_counter
-from pytest_gpuperf.judge.compare import chosen_otherwise, distinct_kernels, is_near_exact
+from pytest_gpuperf.judge.counters import chosen_otherwise, distinct_kernels, is_near_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,8 @@ from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
 from pytest_gpuperf.baseline.rounding import round_counter
 from pytest_gpuperf.baseline.sessions import merged_time, told
-from pytest_gpuperf.judge.compare import chosen_otherwise, compare, distinct_kernels
+from pytest_gpuperf.judge.counters import chosen_otherwise, distinct_kernels
+from pytest_gpuperf.judge.times import compare
 from pytest_gpuperf.measure.static.kernel import SOURCE
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, same_quantity
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.gather import Taken
     from pytest_gpuperf.baseline.sessions import Rule
-    from pytest_gpuperf.judge.compare import Comparison
     from pytest_gpuperf.judge.gate import Gate
+    from pytest_gpuperf.judge.times import Comparison
     from pytest_gpuperf.records import Profile, Run
     from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline
 
@@ -161,6 +162,6 @@ class Update:
         again = not stored.isdisjoint(run_id for run_id, _ in self.taken.readings)
         # Unless a person says otherwise, a count that moved beyond its tolerance is of other code:
         # the range between the two would hide changes to come.
-        other = self.rule == "auto" and not again and (comparison.work or other_code(comparison))
+        other = self.rule == "auto" and not again and (comparison.counters.work or other_code(comparison))
         joined = None if other or self.rule == "replace" else known
         return sessions_and_range(names, readings, joined, again=again)

@@ -11,7 +11,14 @@ import click
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.explain.explain import diagnose_call, diagnose_kernel, lines_of, shares_of_time
+from pytest_gpuperf.judge.explain.explain import (
+    diagnose_call,
+    diagnose_kernel,
+    lines_of,
+    shares_of_time,
+    turned,
+)
+from pytest_gpuperf.judge.times import compare
 from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.baseline import suite_of
@@ -131,7 +138,9 @@ class _Changes:
         tolerance = known.tolerance_pct or test.tolerance_pct or self._tolerance_pct
         timing = measurement.timing
         time = self._gate.compare((test.nodeid, label), timing, tolerance) if timing else None
-        return change_lines(measurement, known.measurements[label], time)
+        baseline = known.measurements[label]
+        comparison = compare(measurement, baseline, time)
+        return change_lines(comparison, timing, turned(measurement, baseline.counters))
 
 
 def _chip(compute_capability: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compare.changes import change_of
-from pytest_gpuperf.judge.compare import is_exact
+from pytest_gpuperf.judge.counters import is_exact
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.trace import TRACE_UNITS

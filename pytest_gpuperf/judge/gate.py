@@ -1,10 +1,10 @@
-"""The time of a test beside the stored sessions of its baseline: which, at which clock, how sure."""
+"""Time of a test compared with the sessions of its baseline, or with older code measured in turn."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,12 +12,13 @@ from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 from pytest_gpuperf.statistics.one_session import screen_one
+from pytest_gpuperf.statistics.sequential import change_pct, decide_paired
 from pytest_gpuperf.statistics.variance import LogTime, moderate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from pytest_gpuperf.records import ClockModel, Timing
+    from pytest_gpuperf.records import AgainstTiming, ClockModel, Timing
     from pytest_gpuperf.records.baseline import Baseline, Session, TimeBaseline, Times
     from pytest_gpuperf.statistics.variance import Variance
 
@@ -201,3 +202,45 @@ class Gate:
 def _normalised(sessions: Sequence[Session]) -> tuple[Session, ...]:
     """Those that were brought to the reference clock: others cannot be compared with them."""
     return tuple(session for session in sessions if session.normalised_us)
+
+
+def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeComparison | None:
+    """Judge a time against older code, both measured in turn on one GPU.
+
+    Args:
+        against: The ratios of both times.
+        tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
+
+    Returns:
+        None if there are no restarts; `against.reason` says why.
+    """
+    if not against.log_ratios:
+        return None
+    decide = partial(
+        decide_paired,
+        against.log_ratios,
+        Thresholds(),
+        max(1, against.comparisons),
+        tolerance_pct,
+        raw=against.raw_log_ratios,
+        new_first=against.new_first,
+    )
+    decision = decide()
+    if decision.outcome is Outcome.INCONCLUSIVE:
+        # Decided at an early look, at that look's level, it stays so; else it may use all that is left.
+        decision = decide(final=True)
+    # The ratio of restarts is what was decided on; the mean of all blocks may differ from it a little.
+    old_us = against.new_us / (1 + decision.change_pct / 100)
+    raw = against.raw_log_ratios or against.log_ratios
+    at_one_clock = raw != against.log_ratios and not decision.as_measured
+    return TimeComparison(
+        decision=decision,
+        actual_us=against.new_us,
+        baseline_us=old_us,
+        raw_change_pct=change_pct(raw, against.new_first),
+        at_mhz=fmean((against.new_mhz, against.old_mhz)) if at_one_clock else 0.0,
+        actual_mhz=against.new_mhz,
+        baseline_mhz=against.old_mhz,
+        against=f"{against.ref} ({against.commit[:7]})",
+        in_turn=True,
+    )

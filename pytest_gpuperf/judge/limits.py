@@ -20,13 +20,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import Measurement, MetricValue, Profile, Timing, Trace
+    from collections.abc import Iterator
+
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile, TestRecord, Timing, Trace
+    from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 TIME_UNITS: Mapping[str, str] = {
     "time_us": "us",
@@ -236,6 +239,39 @@ def check_limit(
             Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
         )
     return _compared(limit, actual, shown, baseline)
+
+
+def check_limits(
+    limits: Iterable[tuple[Limit, str]], record: TestRecord, baselines: Mapping[str, MeasurementBaseline]
+) -> Iterator[Finding]:
+    """Compare the values of a test with their limits.
+
+    Args:
+        limits: Each limit and whose it is: `of the test`.
+        record: The measured values.
+        baselines: The baseline of each label, shown next to a broken limit.
+    """
+    measured = record.measurements
+    for limit, source in limits:
+        labels = [label for label in measured if limit.is_for(label)]
+        # A test that only times one of its callables has a limit on counters for the others.
+        able = [label for label in labels if getattr(measured[label], limit.part) is not None] or labels[:1]
+        if not able:
+            done = f"compiled nothing for {limit.arch}" if limit.arch and measured else "measured nothing"
+            yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
+        for label in able:
+            known = _known_value(limit.name, baselines.get(label))
+            outcome = check_limit(limit, measured[label], source=source, baseline=known)
+            if outcome.line:
+                yield Finding(outcome.status, outcome.line, label)
+
+
+def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue | None:
+    if baseline is None:
+        return None
+    if name == "time_us":
+        return baseline.time.mean_us if baseline.time is not None else None
+    return baseline.trace.get(name, baseline.counters.get(name))
 
 
 def _compared(limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None) -> Outcome:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf import metrics as catalogue
-from pytest_gpuperf.judge.result import Finding, Status, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.baseline import MeasurementBaseline
@@ -18,11 +18,9 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.judge.gate import TimeComparison
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.records import Measurement, Run, TestRecord
     from pytest_gpuperf.records.baseline import TestBaseline
-    from pytest_gpuperf.records.change import Change
 
 
 def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | None]:
@@ -92,18 +90,3 @@ def same_compiler(
 
 def _compiler(measurement: Measurement | None) -> object:
     return measurement.profile.combined.get("compiler") if measurement and measurement.profile else None
-
-
-def joined(verdicts: Sequence[TestVerdict], more: Sequence[Finding] = ()) -> TestVerdict:
-    """One verdict of several on parts of a test."""
-    found = [*(finding for verdict in verdicts for finding in verdict.findings), *more]
-    worst_first = list(Status)
-    findings = sorted(found, key=lambda finding: worst_first.index(finding.status))
-    times: dict[str, TimeComparison] = {}
-    counters: dict[str, tuple[Change, ...]] = {}
-    for verdict in verdicts:
-        times |= verdict.times
-        counters |= verdict.counter_changes
-    status = findings[0].status if findings else Status.PASS
-    strict = any(verdict.strict for verdict in verdicts)
-    return TestVerdict(status, tuple(findings), times, counters, strict)

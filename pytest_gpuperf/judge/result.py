@@ -40,6 +40,22 @@ class Status(str, Enum):
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Commands to type next, shown below a finding."""
+
+    accept: str = ""
+    """If a change is intended."""
+    accept_pin: str = ""
+    """If a change since the pinned sessions is intended."""
+    no_baseline: str = ""
+    """To make a baseline."""
+    closer: str = ""
+    """To have old and new code measured in turn."""
+    more_sessions: str = ""
+    """To make smaller changes visible."""
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that the verdict has to say: a line, and lines below it."""
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.judge import Hints, judge
-from pytest_gpuperf.judge.parts import joined, same_compiler, split_limits, split_record
-from pytest_gpuperf.judge.result import TestResult
+from pytest_gpuperf.judge.result import Hints, TestResult
+from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.measure.static.kernel import SOURCE
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.judge.result import TestVerdict
     from pytest_gpuperf.records import Environment, Run, SanitizerResult
     from pytest_gpuperf.report.publish import Summary
     from pytest_gpuperf.session.base_instruments import Instruments
@@ -158,54 +155,31 @@ class Session:
             tolerance_pct=state.marker.tolerance_pct or 0.0,
             sanitizer=sanitized,
         )
-        limits = (*state.marker.limits, *state.limits)
-        measured, compiled = split_record(record)
-        of_measured, of_compiled = split_limits(limits, measured, compiled)
-        errors = [*(errors_of(sanitized) if sanitized else ()), *state.errors]
-        verdicts = []
-        if measured is not None:
-            verdicts.append(
-                judge(
-                    measured,
-                    limits=of_measured,
-                    baseline=baseline,
-                    gate=self.expected.gate,
-                    tolerance_pct=self.tolerance_pct(state),
-                    errors=errors,
-                    hints=self._hints(state.nodeid),
-                    strict=self.settings.strict,
-                    baseline_file=self.expected.file(state.nodeid),
-                )
-            )
-        if compiled is not None:
-            verdicts.append(
-                self._judge_compiled(compiled, of_compiled, () if measured is not None else errors)
-            )
-        result = TestResult(record, joined(verdicts), replayed=self.is_replayed(record))
+        verdict = judge(
+            record,
+            limits=(*state.marker.limits, *state.limits),
+            measured=Expected(
+                baseline,
+                self.expected.gate,
+                self.tolerance_pct(state),
+                self._hints(state.nodeid),
+                self.expected.file(state.nodeid),
+            ),
+            compiled=self._expected_of_compiled(state.nodeid),
+            errors=[*(errors_of(sanitized) if sanitized else ()), *state.errors],
+            strict=self.settings.strict,
+        )
+        result = TestResult(record, verdict, replayed=self.is_replayed(record))
         self._results[state.nodeid] = result
         return result
 
-    def _judge_compiled(
-        self, record: TestRecord, limits: Sequence[Limit], errors: Sequence[str]
-    ) -> TestVerdict:
-
-        from pytest_gpuperf.judge.gate import Gate
-
-        takes_over = f"{self.static_update_command} takes it over"
-        known, other_compiler = same_compiler(record, self.expected.of(record.nodeid, SOURCE), takes_over)
-        verdict = judge(
-            record,
-            limits=limits,
-            baseline=known,
-            # There are no times.
-            gate=Gate([], card="", comparisons=1),
-            tolerance_pct=0.0,
-            errors=errors,
-            hints=Hints(accept=f"where this is meant: {self.static_update_command}", no_baseline=takes_over),
-            strict=self.settings.strict,
-            baseline_file=self.expected.file(record.nodeid, SOURCE),
+    def _expected_of_compiled(self, nodeid: str) -> Expected:
+        hints = Hints(
+            accept=f"where this is meant: {self.static_update_command}",
+            no_baseline=f"{self.static_update_command} takes it over",
         )
-        return joined([verdict], other_compiler)
+        file = self.expected.file(nodeid, SOURCE)
+        return Expected(self.expected.of(nodeid, SOURCE), hints=hints, file=file)
 
     def is_replayed(self, record: TestRecord) -> bool:  # noqa: ARG002
         """Whether it was recorded before this session."""

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.judge.judge import Hints, judge
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
@@ -35,10 +35,7 @@ def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, *
     return judge(
         record(main=Measurement(trace=trace, **parts)),
         limits=parse_limits(list(limits)),
-        baseline=known,
-        gate=gate_of({NODEID: known}),
-        tolerance_pct=0.0,
-        hints=Hints(accept="accept it"),
+        measured=Expected(known, gate_of({NODEID: known}), hints=Hints(accept="accept it")),
     )
 
 
@@ -76,10 +73,7 @@ def test_trace_limit_without_trace_is_an_error() -> None:
     verdict = judge(
         record(main=Measurement(timing=timing())),
         limits=parse_limits("launches <= 40"),
-        baseline=None,
-        gate=gate_of({}),
-        tolerance_pct=0.0,
-        hints=Hints(),
+        measured=Expected(gate=gate_of({})),
     )
     assert verdict.status is Status.INVALID
     assert "the test calls no trace()" in verdict.message()

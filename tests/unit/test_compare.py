@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.judge import compare as comparing
+from pytest_gpuperf.judge import times
 from pytest_gpuperf.records import Measurement, MetricValue
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import gate_of, measured, profile
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.judge.compare import Comparison
+    from pytest_gpuperf.judge.times import Comparison
 
 
 def expected(
@@ -32,7 +32,7 @@ def compare(measurement: Measurement, known: MeasurementBaseline) -> Comparison:
     timing = measurement.timing
     gate = gate_of({"t": TestBaseline(measurements={"main": known})})
     time = gate.compare(("t", "main"), timing) if timing else None
-    return comparing.compare(measurement, known, time)
+    return times.compare(measurement, known, time)
 
 
 def counter(name: str, baseline: MetricValue, actual: MetricValue) -> Comparison:
@@ -81,7 +81,7 @@ def test_exact_counter_that_did_not_worsen_is_only_shown(
     name: str, baseline: MetricValue, actual: MetricValue
 ) -> None:
     comparison = counter(name, baseline, actual)
-    assert len(comparison.counters) == 1
+    assert len(comparison.counters.changes) == 1
     assert comparison.worse_exact == ()
 
 
@@ -98,12 +98,12 @@ def test_faster_kernel_may_pay_with_registers() -> None:
 def test_other_kernel_may_pay_with_registers() -> None:
     known = expected(counters={"registers_per_thread": 32}, kernels=("square",))
     comparison = compare(measured(None, {"registers_per_thread": 40.0}, "square_v2"), known)
-    assert (len(comparison.counters), comparison.worse_exact) == (1, ())
+    assert (len(comparison.counters.changes), comparison.worse_exact) == (1, ())
 
 
 def test_limit_of_occupancy_that_is_not_the_limiter_is_only_shown() -> None:
     comparison = counter("occupancy_limit.shared_mem", 28, 20.0)
-    assert (len(comparison.counters), comparison.worse_exact) == (1, ())
+    assert (len(comparison.counters.changes), comparison.worse_exact) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_counter_is_shown_beyond_the_tolerance_of_its_tier(
     name: str, baseline: float, actual: float, shown: bool
 ) -> None:
     comparison = counter(name, baseline, actual)
-    assert bool(comparison.counters) is shown
+    assert bool(comparison.counters.changes) is shown
     assert comparison.worse_exact == ()
 
 
@@ -152,14 +152,14 @@ def test_a_count_that_several_sessions_agree_on_has_no_tolerance_but_the_roundin
     actual: float, shown: bool
 ) -> None:
     comparison = read_by_sessions(2, actual)
-    assert bool(comparison.counters) is shown
+    assert bool(comparison.counters.changes) is shown
     assert comparison.worse_exact == ()
     assert not read_by_sessions(1, actual).counters
 
 
 @pytest.mark.parametrize(("actual", "same"), [(100_099.0, True), (100_101.0, False)])
 def test_a_trifle_more_is_the_same_work(actual: float, *, same: bool) -> None:
-    assert read_by_sessions(2, actual).same_work is same
+    assert read_by_sessions(2, actual).counters.same_work is same
 
 
 def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> None:
@@ -185,7 +185,7 @@ def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> N
 def test_a_count_that_sessions_do_not_agree_on_may_move_by_three_times_their_range(
     seen: tuple[float, float], actual: float, shown: bool
 ) -> None:
-    assert bool(read_by_sessions(2, actual, seen).work) is shown
+    assert bool(read_by_sessions(2, actual, seen).counters.work) is shown
 
 
 @pytest.mark.parametrize(
@@ -196,20 +196,24 @@ def test_a_count_of_none_fails_where_there_are_some_unless_sessions_saw_some(
     sessions: int, seen: tuple[float, float] | tuple[()], actual: float, shown: bool, fails: bool
 ) -> None:
     comparison = read_by_sessions(sessions, actual, seen, baseline=0, name="local_spill_instructions")
-    assert (bool(comparison.work), bool(comparison.worse_exact)) == (shown, fails)
+    assert (bool(comparison.counters.work), bool(comparison.worse_exact)) == (shown, fails)
 
 
 def test_largest_mover_comes_first() -> None:
     before: dict[str, MetricValue] = {"stall.barrier": 10, "stall.wait": 10, "dram_bytes": 100}
     now: dict[str, MetricValue] = {"stall.barrier": 15.0, "stall.wait": 40.0, "dram_bytes": 110.0}
     comparison = compare(measured(None, now), expected(counters=before))
-    assert [change.metric for change in comparison.counters] == ["stall.wait", "dram_bytes", "stall.barrier"]
+    assert [change.metric for change in comparison.counters.changes] == [
+        "stall.wait",
+        "dram_bytes",
+        "stall.barrier",
+    ]
 
 
 def test_changed_kernels_are_named() -> None:
     now = measured(None, {}, "square_v2", "reduce")
     assert (
-        compare(now, expected(kernels=("square", "reduce"))).kernels
+        compare(now, expected(kernels=("square", "reduce"))).counters.kernels
         == "now runs square_v2; no longer runs square"
     )
 
@@ -223,25 +227,25 @@ def test_of_counters_that_were_read_in_another_way_only_exact_ones_are_compared(
     known: dict[str, MetricValue] = {"registers_per_thread": 32, "l2_hit_rate": 20.0, "instructions": 100}
     read = by_cupti({"registers_per_thread": 40.0, "l2_hit_rate": 90.0, "instructions": 200.0})
     comparison = compare(read, expected(counters=known))
-    assert [change.metric for change in comparison.counters] == ["registers_per_thread"]
+    assert [change.metric for change in comparison.counters.changes] == ["registers_per_thread"]
     assert [change.metric for change in comparison.worse_exact] == ["registers_per_thread"]
-    assert not comparison.counters_compared
-    assert comparison.read_otherwise == "counters were read by cupti/none, the baseline's by ncu/all"
+    assert not comparison.counters.compared
+    assert comparison.counters.read_otherwise == "counters were read by cupti/none, the baseline's by ncu/all"
 
 
 def test_those_that_were_read_in_the_same_way_are_compared() -> None:
     known = msgspec.structs.replace(expected(counters={"l2_hit_rate": 20.0}), counters_by="cupti/none")
     comparison = compare(by_cupti({"l2_hit_rate": 90.0}), known)
-    assert [change.metric for change in comparison.counters] == ["l2_hit_rate"]
-    assert comparison.read_otherwise == ""
+    assert [change.metric for change in comparison.counters.changes] == ["l2_hit_rate"]
+    assert comparison.counters.read_otherwise == ""
 
 
 def test_counters_of_an_earlier_run_are_no_evidence_of_what_the_gpu_does_now() -> None:
     known = expected(counters={"instructions": 100})
     now = profile({"instructions": 100.0})
     kept = msgspec.structs.replace(now, read_at="2026-11-20T10:00:00Z")
-    assert compare(Measurement(profile=now), known).same_work
-    assert not compare(Measurement(profile=kept), known).same_work
+    assert compare(Measurement(profile=now), known).counters.same_work
+    assert not compare(Measurement(profile=kept), known).counters.same_work
 
 
 @pytest.mark.parametrize(
@@ -267,8 +271,8 @@ def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, 
     )
     of_first = msgspec.structs.replace(known, launches="first", regex="gemm")
     comparison = compare(Measurement(profile=now), of_first)
-    assert comparison.chosen_otherwise.startswith(said)
-    assert comparison.moved == comparison.counters_compared == (not said)
+    assert comparison.counters.chosen_otherwise.startswith(said)
+    assert comparison.moved == comparison.counters.compared == (not said)
     # It is not known of what a file of before is.
     assert compare(Measurement(profile=now), known).moved
 
@@ -278,8 +282,8 @@ def test_kernels_that_another_regex_finds_are_shown_beside_those_of_before() -> 
     of_square = msgspec.structs.replace(known, launches="all", regex="square")
     now = msgspec.structs.replace(profile({"registers_per_thread": 64.0}, "square_v2"), regex="square_v2")
     comparison = compare(Measurement(profile=now), of_square)
-    assert comparison.kernels == "now runs square_v2; no longer runs square"
-    assert [change.metric for change in comparison.counters] == ["registers_per_thread"]
+    assert comparison.counters.kernels == "now runs square_v2; no longer runs square"
+    assert [change.metric for change in comparison.counters.changes] == ["registers_per_thread"]
     assert not comparison.worse_exact
 
 

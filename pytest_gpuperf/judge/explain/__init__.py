@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.judge.explain.explain import diagnose_call, explain_lines
+from pytest_gpuperf.judge.explain.explain import Turned, diagnose_call, explain_lines, turned
 from pytest_gpuperf.judge.explain.rules import RULES, Diagnosis, diagnose
 
-__all__ = ["RULES", "Diagnosis", "diagnose", "diagnose_call", "explain_lines"]
+__all__ = ["RULES", "Diagnosis", "Turned", "diagnose", "diagnose_call", "explain_lines", "turned"]

@@ -1,0 +1,329 @@
+"""Counters, kernels and trace of a measurement compared with its baseline: what moved, and what got worse."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf import metrics as catalogue
+from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.metrics import Tier
+from pytest_gpuperf.records.change import Change, show_pair, show_value
+from pytest_gpuperf.records.trace import EXACT_FIGURES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile
+    from pytest_gpuperf.records.baseline import MeasurementBaseline
+
+NEAR_EXACT_PCT = 0.1
+"""Tolerance of a count of work that one session has read; none if several sessions agree."""
+NEAR_EXACT_RANGES = 3.0
+"""Tolerance of a count of work if several sessions disagree: this many times their range, if that is more than
+`NEAR_EXACT_PCT`, up to `STATE_PCT`. Without that bound each accepted value would let the next one stray
+further."""
+STATE_PCT = 2.0
+"""Tolerance of a counter that depends on clocks and caches."""
+STATE_POINTS = 1.0
+"""Second tolerance of such a counter in %: percentage points."""
+SHOWN_CHANGES = 8
+"""Maximum number of changed counters below a finding; reports show the rest."""
+CAUSES = (
+    "launches",
+    "synchronizations",
+    "registers_per_thread",
+    "local_spill_instructions",
+    "theoretical_occupancy",
+    "instructions",
+)
+"""Counters that cause a slower time, the likeliest first."""
+EFFECTS = ("stall.", "l2_hit", "l1_hit")
+"""First letters of counters that show an effect; considered after all causes."""
+
+# A baseline file rounds a count, and an exact value that is not a whole number, to six digits.
+_EXACT_RELATIVE = 1e-5
+
+
+@dataclass(frozen=True)
+class CounterComparison:
+    """Counters, kernels and trace of a measurement compared with its baseline."""
+
+    changes: tuple[Change, ...] = ()
+    """Values that moved beyond their tolerance: those of the trace, then counters, the largest mover first."""
+    worse_exact: tuple[Change, ...] = ()
+    """Changes for the worse that have no tolerance: each is a regression unless the time improved."""
+    work: tuple[Change, ...] = ()
+    """Changes of counts of work, in either direction, that are not negligible."""
+    compared: bool = False
+    """True if this run has read counters that the baseline has: those of an earlier run tell nothing of the
+    GPU now."""
+    chosen_otherwise: str = ""
+    """Difference in the choice of launches, because of which no counter was compared; else empty."""
+    read_otherwise: str = ""
+    """Difference in the tool or the caches, because of which only exact counters were compared; else empty."""
+    kernels: str = ""
+    """Kernels that are new or gone; empty if none is."""
+
+    @property
+    def same_work(self) -> bool:
+        """True if the counters say that the GPU did what it did before."""
+        return self.compared and not (self.work or self.worse_exact or self.kernels)
+
+
+def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) -> CounterComparison:
+    """Compare the counters, kernels and trace of a measurement with its baseline.
+
+    Counters have three tiers. An exact one (registers, occupancy, launches) has no tolerance, nor has a count
+    that was 0. A near-exact one, which counts work, is shown beyond 0.1 % if one session has read it; beyond
+    the larger of that and 3 times the range, up to 2 %, if several sessions differ; always if they agree. One
+    that depends on the GPU's state is shown beyond 2 %, and one in % only beyond 1 point, too. If other
+    kernels run, no exact counter is a regression: they may pay with registers for what they gain.
+
+    Another tool, or other caches, change all values but the exact ones, so only those are compared then. If
+    other launches of the call were chosen, none is.
+    """
+    traced = _compare_trace(measurement, baseline)
+    worse_traced = tuple(change for change in traced if change.worse)
+    profile = measurement.profile
+    if profile is None or profile.unavailable:
+        return CounterComparison(traced, worse_traced)
+    of_others = chosen_otherwise(profile, baseline)
+    if of_others:
+        return CounterComparison(traced, worse_traced, chosen_otherwise=of_others)
+    counters: list[tuple[float, Change]] = []
+    worse_exact: list[Change] = []
+    work: list[Change] = []
+    read_otherwise = _read_otherwise(profile, baseline)
+    for name, actual in profile.combined.items():
+        expected = baseline.counters.get(name)
+        if expected is None or expected == actual or (read_otherwise and not is_exact(name)):
+            continue
+        found = _compare_counter(name, expected, actual, baseline)
+        if found is None:
+            continue
+        movement, change, exact = found
+        counters.append((movement, change))
+        if is_near_exact(name) and not _negligible(change):
+            work.append(change)
+        # A resource that allows fewer blocks but is not the limiter costs nothing: theoretical occupancy tells.
+        if exact and change.worse and not name.startswith("occupancy_limit."):
+            worse_exact.append(change)
+    counters.sort(key=lambda entry: -entry[0])
+    kernels = _compare_kernels(profile, baseline)
+    return CounterComparison(
+        changes=(*traced, *(change for _, change in counters)),
+        worse_exact=worse_traced + (() if kernels else tuple(worse_exact)),
+        work=tuple(work),
+        compared=bool(profile.combined.keys() & baseline.counters.keys())
+        and not (read_otherwise or profile.read_at),
+        read_otherwise=read_otherwise,
+        kernels=kernels,
+    )
+
+
+def counter_findings(
+    compared: CounterComparison, *, slower: bool, faster: bool, label: str, accept: str
+) -> Iterator[Finding]:
+    """Say what the counters show, given what the time shows.
+
+    Args:
+        compared: The counters compared with their baseline.
+        slower: True if the time has regressed: the finding of the time then shows the counters.
+        faster: True if the time has improved: exact counters may have paid for it.
+        label: The measurement.
+        accept: What to type if the change is intended.
+    """
+    details = detail_lines(compared)
+    if compared.chosen_otherwise:
+        yield Finding(Status.PASS, f"{compared.chosen_otherwise}: not compared", label)
+    if compared.read_otherwise:
+        yield Finding(Status.PASS, f"{compared.read_otherwise}: only exact ones are judged", label)
+    if compared.kernels and not (slower or faster):
+        yield Finding(Status.PASS, "other kernels run, so exact counters are not judged", label, details)
+    if compared.worse_exact and not (slower or faster):
+        first, *others = compared.worse_exact
+        actual, expected = show_pair(first.actual, first.baseline)
+        more = f", and {len(others)} more" if others else ""
+        line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
+        yield Finding(Status.REGRESSED, line, label, (*details, accept))
+    more_work = [change for change in compared.work if change.worse]
+    if more_work and not (slower or faster):
+        yield Finding(Status.PASS, f"{more_work[0]} at the same time: an early warning", label)
+
+
+def remarks(measurement: Measurement, baseline: MeasurementBaseline | None, label: str) -> Iterator[Finding]:
+    """Say which counters contradict each other, and which ones of the baseline were not measured."""
+    contradiction = _tensor_contradiction(measurement)
+    if contradiction:
+        yield Finding(Status.PASS, contradiction, label)
+    profile = measurement.profile
+    if baseline is None or profile is None or profile.unavailable or not profile.preset:
+        return
+    missing = len(baseline.counters.keys() - profile.combined.keys())
+    if missing:
+        line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
+        yield Finding(Status.PASS, line, label)
+
+
+def detail_lines(compared: CounterComparison) -> tuple[str, ...]:
+    """Return a line for each change, worse exact counters first, and one for the kernels."""
+    exact = {change.metric for change in compared.worse_exact}
+    changes = sorted(compared.changes, key=lambda change: change.metric not in exact)
+    details = [str(change) for change in changes[:SHOWN_CHANGES]]
+    if len(changes) > SHOWN_CHANGES:
+        details.append(f"and {len(changes) - SHOWN_CHANGES} more counters")
+    return (*details, compared.kernels) if compared.kernels else tuple(details)
+
+
+def explanation(compared: CounterComparison) -> Change | None:
+    """Return the counter that explains a slower time best; None if no such counter got worse."""
+    worse = [
+        change
+        for change in compared.changes
+        if (change.worse or _more_stalls(change)) and not _negligible(change)
+    ]
+    causes = [change for name in CAUSES for change in worse if change.metric == name]
+    effects = [
+        change
+        for change in worse
+        if change.metric == "achieved_occupancy" or change.metric.startswith(EFFECTS)
+    ]
+    return next(iter([*causes, *effects]), None)
+
+
+def _more_stalls(change: Change) -> bool:
+    """Return True if warps wait more for one reason, which is worse only if the time is longer, too."""
+    numbers = isinstance(change.actual, float | int) and isinstance(change.baseline, float | int)
+    return numbers and change.metric.startswith("stall.") and float(change.actual) > float(change.baseline)
+
+
+def _compare_trace(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[Change, ...]:
+    """Figures of the trace that are not what they were; more of any of them is worse."""
+    now = measurement.trace.exact if measurement.trace is not None else {}
+    pairs = [(name, before, now[name]) for name, before in baseline.trace.items() if name in now]
+    return tuple(
+        Change(name, before, actual, 100 * (actual / before - 1) if before else None, actual > before)
+        for name, before, actual in pairs
+        if actual != before
+    )
+
+
+def _read_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
+    if not baseline.counters or profile.read_by == baseline.counters_by:
+        return ""
+    return f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
+
+
+def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
+    """How the launches of a profile and of a baseline were chosen differently; else empty.
+
+    Where another regex finds kernels of other names there is nothing to say here: they show as exchanged.
+    """
+    if not baseline.counters or not baseline.launches:
+        return ""
+    now, then = (profile.launches or "all", profile.regex), (baseline.launches, baseline.regex)
+    if now == then or (now[0] == then[0] and _compare_kernels(profile, baseline)):
+        return ""
+    shown = (
+        f"launches={launches} of " + (f"kernels={regex!r}" if regex else "all kernels")
+        for launches, regex in (now, then)
+    )
+    return "counters are of {}, the baseline's of {}".format(*shown)
+
+
+def is_exact(name: str) -> bool:
+    """Whether a metric is a fact of the compiled kernel and its launch, or of what a call launches."""
+    if name in EXACT_FIGURES:
+        return True
+    metric = catalogue.get(name)
+    return metric is not None and metric.tier is Tier.EXACT
+
+
+def is_near_exact(name: str) -> bool:
+    """Whether a metric counts the work done."""
+    metric = catalogue.get(name)
+    return metric is not None and metric.tier is Tier.NEAR_EXACT
+
+
+def _negligible(change: Change) -> bool:
+    """Whether it is too little to move a time: where sessions agree, any change of a count is shown."""
+    return change.change_pct is not None and abs(change.change_pct) < NEAR_EXACT_PCT
+
+
+def _compare_counter(
+    name: str, expected: MetricValue, actual: MetricValue, baseline: MeasurementBaseline
+) -> tuple[float, Change, bool] | None:
+    metric = catalogue.get(name)
+    tier = Tier.STATE if metric is None else metric.tier
+    exact = tier is Tier.EXACT
+    if isinstance(expected, str) or isinstance(actual, str):
+        return math.inf, Change(name, expected, actual, None, worse=None), exact
+    difference = actual - expected
+    relative = 100 * difference / abs(expected) if expected else None
+    movement = math.inf if relative is None else abs(relative)
+    if exact:
+        if abs(difference) <= _EXACT_RELATIVE * abs(expected):
+            return None
+    elif tier is Tier.NEAR_EXACT:
+        # From none at all to some is a change of kind: a kernel that spills now.
+        exact = not expected and name not in baseline.counters_range
+        if abs(difference) <= _near_exact_tolerance(name, abs(expected), baseline):
+            return None
+    else:
+        if movement <= STATE_PCT:
+            return None
+        if metric is not None and metric.unit == "%":
+            movement = abs(difference)
+            if movement <= STATE_POINTS:
+                return None
+    better = metric.better if metric is not None else ""
+    worse = difference > 0 if better == "lower" else difference < 0 if better == "higher" else None
+    return movement, Change(name, expected, actual, relative, worse), exact
+
+
+def _near_exact_tolerance(name: str, expected: float, baseline: MeasurementBaseline) -> float:
+    """By how much a count of work may move, in its own unit."""
+    if baseline.counters_sessions > 1 and name not in baseline.counters_range:
+        return _EXACT_RELATIVE * expected
+    least, most = baseline.counters_range.get(name, (0.0, 0.0))
+    seen = NEAR_EXACT_RANGES * abs(most - least)
+    # Of a count that was 0 there is no share.
+    most_of_all = STATE_PCT / 100 * expected or seen
+    return max(NEAR_EXACT_PCT / 100 * expected, min(seen, most_of_all))
+
+
+def _compare_kernels(profile: Profile, baseline: MeasurementBaseline) -> str:
+    if not baseline.kernels:
+        return ""
+    actual = distinct_kernels(profile)
+    added = [name for name in actual if name not in baseline.kernels]
+    gone = [name for name in baseline.kernels if name not in actual]
+    parts = []
+    if added:
+        parts.append(f"now runs {', '.join(added)}")
+    if gone:
+        parts.append(f"no longer runs {', '.join(gone)}")
+    return "; ".join(parts)
+
+
+def distinct_kernels(profile: Profile) -> tuple[str, ...]:
+    """Names of the kernels of a profile, each once, in the order of their first launch."""
+    return tuple(dict.fromkeys(kernel.name for kernel in profile.kernels))
+
+
+def _tensor_contradiction(measurement: Measurement) -> str:
+    """A remark where the tensor pipe's counter denies what names and code of the kernels say; else empty."""
+    trace, profile = measurement.trace, measurement.profile
+    active = profile.combined.get("tensor_active") if profile is not None else None
+    if trace is None or profile is None or not isinstance(active, float | int):
+        return ""
+    by_name = trace.tensor_core_share_pct
+    if active > 0 and not by_name and not trace.tensor_cores_unknown_pct:
+        return f"tensor_active is {show_value(active)} %, though no kernel of the trace is named as if it was"
+    # A regex may have left out the kernels that do.
+    if not active and by_name and not profile.regex:
+        said = f"{show_value(by_name)} % of the GPU time is in kernels named as if they used tensor cores"
+        return f"{said}, but tensor_active is 0"
+    return ""

@@ -1,0 +1,191 @@
+"""Time of a measurement compared with its baseline: what to say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.judge.counters import CounterComparison, compare_counters, detail_lines, explanation
+from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.records.change import show_pair, show_signed
+from pytest_gpuperf.statistics.decision import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_gpuperf.judge.gate import TimeComparison
+    from pytest_gpuperf.judge.result import Hints
+    from pytest_gpuperf.records import Measurement, Timing, TimingMode
+    from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
+    from pytest_gpuperf.records.change import Change
+
+MOVED_PCT = 1.0
+"""Change of the raw time, in % beyond that of the normalised one, that shows that the machine has changed."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measurement compared with its baseline."""
+
+    counters: CounterComparison
+    time: TimeComparison | None = None
+    """None if one side has no time of that mode and source."""
+    not_compared: str = ""
+    """Why the times were not compared; empty if they were, or if one side has none."""
+    fell_back: bool = False
+    """True if the reason is that the callable can no longer be captured: a regression."""
+    other_source: bool = False
+    """True if the reason is that the source of the baseline's time did not measure this one."""
+
+    @property
+    def slower(self) -> bool:
+        """True if the time has regressed."""
+        return self.time is not None and self.time.slower
+
+    @property
+    def faster(self) -> bool:
+        """True if the time has improved."""
+        return self.time is not None and self.time.faster
+
+    @property
+    def worse_exact(self) -> tuple[Change, ...]:
+        """Changes of counters that are regressions: none if the time improved."""
+        return () if self.faster else self.counters.worse_exact
+
+    @property
+    def moved(self) -> bool:
+        """True if anything is beyond its tolerance; a time of another mode that was asked for is not."""
+        found = self.counters
+        return bool(self.slower or self.faster or self.fell_back or found.changes or found.kernels)
+
+
+def compare(
+    measurement: Measurement, baseline: MeasurementBaseline, time: TimeComparison | None
+) -> Comparison:
+    """Compare a measurement with its baseline.
+
+    Args:
+        measurement: Counters, trace and time.
+        baseline: The expected values.
+        time: The time compared with its baseline by a `Gate`; None if there is none to compare.
+    """
+    counters = compare_counters(measurement, baseline)
+    timing, known = measurement.timing, baseline.time
+    if time is not None or timing is None or known is None:
+        return Comparison(counters, time)
+    if timing.mode == known.mode:
+        why = f" ({timing.not_recorded})" if timing.not_recorded else ""
+        reason = f"the time is by {timing.source}{why}, the baseline's by {known.source}: not compared"
+        return Comparison(counters, not_compared=reason, other_source=True)
+    if timing.not_captured:
+        now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
+        reason = f"the time could not be compared: {now}, the baseline is {known.mode}"
+        return Comparison(counters, not_compared=reason, fell_back=True)
+    reason = f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared"
+    return Comparison(counters, not_compared=reason)
+
+
+def time_findings(
+    comparison: Comparison, timing: Timing, baseline: TimeBaseline | None, label: str, hints: Hints
+) -> Iterator[Finding]:
+    """Say what the time shows."""
+    details = (*detail_lines(comparison.counters), hints.accept)
+    if comparison.fell_back:
+        yield Finding(Status.REGRESSED, comparison.not_compared, label, details)
+    elif comparison.other_source:
+        yield Finding(Status.INCONCLUSIVE, comparison.not_compared, label, details)
+    elif comparison.not_compared:
+        yield Finding(Status.NEW, f"{comparison.not_compared}; {hints.no_baseline}", label)
+    elif comparison.time is not None:
+        yield from _of_time(comparison.counters, comparison.time, timing.mode, label, hints)
+    else:
+        yield Finding(Status.NEW, f"the baseline has no time yet; {hints.no_baseline}", label)
+    for remark in (_machine_moved(comparison), _autotuned_otherwise(timing, baseline)):
+        if remark:
+            yield Finding(Status.PASS, remark, label)
+
+
+def creep_findings(pinned: TimeComparison, mode: TimingMode, label: str, hints: Hints) -> Iterator[Finding]:
+    """Say that a time is slower than the pinned sessions, if the newer ones do not show it."""
+    if pinned.slower:
+        line = f"{time_line(pinned, mode)}: small losses have added up"
+        yield Finding(Status.REGRESSED, line, label, (hints.accept_pin,))
+
+
+def _of_time(
+    counters: CounterComparison, time: TimeComparison, mode: TimingMode, label: str, hints: Hints
+) -> Iterator[Finding]:
+    details, line = detail_lines(counters), time_line(time, mode)
+    closer = () if time.in_turn else (hints.closer,)
+    if time.slower:
+        because = explanation(counters)
+        if because is not None:
+            line = f"{because}: {line}"
+        if counters.same_work:
+            details = (*details, "the kernels did the same work: look at the machine, too")
+        yield Finding(Status.REGRESSED, line, label, (*details, *closer, hints.accept))
+    elif time.faster:
+        yield Finding(Status.IMPROVED, line, label, (*details, hints.accept))
+    elif time.decision.outcome is Outcome.INCONCLUSIVE:
+        more = () if time.in_turn else (hints.more_sessions,)
+        yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
+
+
+def time_line(time: TimeComparison, mode: TimingMode) -> str:
+    """Return `time_us 5.43 is 2.1 % slower than the baseline 5.32 (+1.2 to +3.0 %, 5 sessions, hot, …)`."""
+    decision = time.decision
+    # Logarithms and back leave a difference in the last digits.
+    actual, expected = show_pair(float(f"{time.actual_us:.6g}"), float(f"{time.baseline_us:.6g}"))
+    direction = "slower" if decision.change_pct >= 0 else "faster"
+    baseline = f"the baseline {expected}" if not time.against else f"{expected} of {time.against}"
+    verdict = ", too uncertain to be called" if decision.outcome is Outcome.INCONCLUSIVE else ""
+    return (
+        f"time_us {actual} is {abs(decision.change_pct):.1f} % {direction} than {baseline}{verdict} "
+        f"({', '.join(_how(time, mode))})"
+    )
+
+
+def _how(time: TimeComparison, mode: TimingMode) -> list[str]:
+    decision = time.decision
+    replicate = "restart" if time.in_turn else "session"
+    several = "" if decision.replicates == 1 else "s"
+    parts = [
+        f"{show_signed(decision.low_pct)} to {show_signed(decision.high_pct)} %",
+        f"detects {decision.detectable_pct:.1f} % and more",
+        f"{decision.replicates} {replicate}{several}",
+        mode,
+    ]
+    if time.at_mhz:
+        parts.append(f"at {time.at_mhz:.0f} MHz")
+    elif decision.as_measured:
+        parts.append(f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz")
+    if decision.new_card:
+        parts.append("on a card that the baseline has not seen")
+    return parts
+
+
+def _machine_moved(comparison: Comparison) -> str:
+    """Return a remark if the raw time moved and the kernel did not; else an empty text."""
+    time, counters = comparison.time, comparison.counters
+    # In turn, both sides had the same machine.
+    if time is None or not time.at_mhz or time.in_turn or time.decision.outcome is not Outcome.PASS:
+        return ""
+    if counters.work or counters.worse_exact or counters.kernels:
+        return ""
+    if abs(time.raw_change_pct) <= max(MOVED_PCT, abs(time.decision.change_pct) + MOVED_PCT):
+        return ""
+    work = ", instructions unchanged" if counters.same_work else ""
+    clocks = f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
+    return (
+        f"the machine moved, not the kernel: {show_signed(time.raw_change_pct)} % {clocks}, "
+        f"{show_signed(time.decision.change_pct)} % at {time.at_mhz:.0f} MHz{work}"
+    )
+
+
+def _autotuned_otherwise(timing: Timing, baseline: TimeBaseline | None) -> str:
+    """Return a remark if an autotuner picked what it picked in no session; else an empty text."""
+    sessions = [set(session.autotuned) for session in baseline.sessions] if baseline is not None else []
+    new = [picked for picked in timing.autotuned if not any(picked in session for session in sessions)]
+    if not new or not any(sessions):
+        return ""
+    return f"autotune picked {'; '.join(new)}; in the baseline {'; '.join(sorted(sessions[-1]))}"

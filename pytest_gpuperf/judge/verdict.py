@@ -1,0 +1,178 @@
+"""Verdict on one test: errors and wrong outputs, limits, counters, times; the worst finding first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.judge.counters import counter_findings, remarks
+from pytest_gpuperf.judge.explain import explain_lines
+from pytest_gpuperf.judge.gate import compare_restarts
+from pytest_gpuperf.judge.limits import check_limits, parse_limits
+from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
+from pytest_gpuperf.judge.times import compare, creep_findings, time_findings
+from pytest_gpuperf.records.baseline import MeasurementBaseline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.judge.gate import Gate, TimeComparison
+    from pytest_gpuperf.judge.limits import Limit
+    from pytest_gpuperf.records import Measurement, TestRecord
+    from pytest_gpuperf.records.baseline import TestBaseline
+    from pytest_gpuperf.records.change import Change
+
+EXPLAINED = (Status.REGRESSED, Status.LIMIT)
+"""Findings that have the diagnosis below them."""
+_RANK = {status: rank for rank, status in enumerate(Status)}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Baseline of a test, and the means to compare a measurement with it."""
+
+    baseline: TestBaseline | None = None
+    """None if the file has nothing of the test."""
+    gate: Gate | None = None
+    """Judges times; None for a test that was only compiled."""
+    tolerance_pct: float = 0.0
+    """Slowdown that is accepted, in %; 0 leaves it to statistics."""
+    hints: Hints = field(default_factory=Hints)
+    file: str = "the baseline file"
+    """Name of the file that `baseline` is from."""
+
+
+def judge(
+    record: TestRecord,
+    *,
+    limits: Sequence[Limit] = (),
+    measured: Expected,
+    compiled: Expected | None = None,
+    errors: Sequence[str] = (),
+    strict: bool = False,
+) -> TestVerdict:
+    """Judge one test.
+
+    Args:
+        record: Everything that the test measured and compiled.
+        limits: The test's own, from its marker and `gpuperf.limit()`.
+        measured: The baseline of what ran on this GPU.
+        compiled: The baseline of what was compiled for other GPUs.
+        errors: Mistakes that the user must fix before the test can be judged.
+        strict: True if a time that cannot be called fails the test.
+    """
+    on_gpu, static = split_record(record)
+    limits_on_gpu, limits_static = split_limits(limits, on_gpu, static)
+    verdict = _Verdict()
+    if on_gpu is not None:
+        verdict.judge(on_gpu, limits_on_gpu, measured, errors)
+    if static is not None:
+        known = compiled or Expected()
+        baseline, findings = same_compiler(static, known.baseline, known.hints.no_baseline)
+        verdict.judge(static, limits_static, replace(known, baseline=baseline), () if on_gpu else errors)
+        verdict.findings += findings
+    findings = sorted(verdict.findings, key=lambda finding: _RANK[finding.status])
+    status = findings[0].status if findings else Status.PASS
+    return TestVerdict(status, tuple(findings), verdict.times, verdict.changes, strict)
+
+
+class _Verdict:
+    """Findings of both parts of a test, as they come."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.times: dict[str, TimeComparison] = {}
+        self.changes: dict[str, tuple[Change, ...]] = {}
+
+    def judge(
+        self, record: TestRecord, limits: Sequence[Limit], expected: Expected, errors: Sequence[str]
+    ) -> None:
+        """Judge one part: limits, then the counters and the time of each label."""
+        found = [Finding(Status.INVALID, error) for error in errors]
+        wrong = list(_wrong(record))
+        if wrong:
+            # Times and counters of a kernel that computes something else say nothing.
+            self.findings += found + wrong
+            return
+        if record.failure and not errors:
+            found.append(Finding(Status.INVALID, f"the test was ended by {record.failure}"))
+        known = {} if expected.baseline is None else expected.baseline.measurements
+        sources = [(limit, "of the test") for limit in limits]
+        if expected.baseline is not None:
+            of_file = parse_limits(expected.baseline.limits)
+            sources += [(limit, f"in {expected.file}") for limit in of_file]
+        broken = list(check_limits(sources, record, known))
+        # A value that an error kept from being measured needs no second complaint.
+        found += [one for one in broken if not (found and one.status is Status.INVALID)]
+        for label, measurement in record.measurements.items():
+            found += self._compare((record.nodeid, label), measurement, known.get(label), expected)
+        missing = ", ".join(label for label in known if label not in record.measurements)
+        if missing:
+            found.append(Finding(Status.PASS, f"{missing} is in {expected.file} and was not measured"))
+        self.findings += _explained(found, record)
+
+    def _compare(
+        self,
+        key: tuple[str, str],
+        measurement: Measurement,
+        baseline: MeasurementBaseline | None,
+        expected: Expected,
+    ) -> Iterator[Finding]:
+        _, label = key
+        against, hints = measurement.against, expected.hints
+        in_turn = compare_restarts(against, expected.tolerance_pct) if against else None
+        yield from remarks(measurement, baseline, label)
+        if against is not None and (in_turn is None or against.broken):
+            status = Status.INVALID if against.broken else Status.PASS
+            yield Finding(status, f"not compared with {against.ref}: {against.reason}", label)
+        if baseline is None and in_turn is None:
+            if _is_comparable(measurement):
+                yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
+            return
+        # Old code in turn needs no stored sessions, and is judged more sharply than by any of them.
+        baseline = baseline or MeasurementBaseline()
+        timing, gate, pinned, stored = measurement.timing, expected.gate, None, None
+        if timing is not None and gate is not None:
+            stored = gate.compare(key, timing, expected.tolerance_pct)
+            pinned = gate.compare_pinned(key, timing, expected.tolerance_pct)
+        comparison = compare(measurement, baseline, in_turn or stored)
+        if comparison.time is not None:
+            self.times[label] = comparison.time
+        if comparison.counters.changes:
+            self.changes[label] = comparison.counters.changes
+        yield from counter_findings(
+            comparison.counters,
+            slower=comparison.slower,
+            faster=comparison.faster,
+            label=label,
+            accept=hints.accept,
+        )
+        if timing is not None:
+            yield from time_findings(comparison, timing, baseline.time, label, hints)
+            if pinned is not None and not comparison.slower:
+                yield from creep_findings(pinned, timing.mode, label, hints)
+
+
+def _wrong(record: TestRecord) -> Iterator[Finding]:
+    for label, measurement in record.measurements.items():
+        correctness = measurement.correctness
+        if correctness is not None and not correctness.passed:
+            yield Finding(Status.WRONG, correctness.failure or "the output differs from the reference", label)
+
+
+def _is_comparable(measurement: Measurement) -> bool:
+    counted = measurement.profile is not None and bool(measurement.profile.combined)
+    return counted or measurement.timing is not None or measurement.trace is not None
+
+
+def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Finding]:
+    """Add the diagnosis of its kernels to the worst failure of each label."""
+    done: set[str] = set()
+    for finding in sorted(findings, key=lambda finding: _RANK[finding.status]):
+        measurement = record.measurements.get(finding.label)
+        if measurement is None or finding.label in done or finding.status not in EXPLAINED:
+            yield finding
+            continue
+        done.add(finding.label)
+        yield replace(finding, details=(*finding.details, *explain_lines(measurement)))
