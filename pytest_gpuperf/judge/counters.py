@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 NEAR_EXACT_PCT = 0.1
 """Tolerance of a count of work that one session has read; none if several sessions agree."""
 NEAR_EXACT_RANGES = 3.0
-"""Tolerance of a count of work if several sessions disagree: this many times their range, if that is more than
-`NEAR_EXACT_PCT`, up to `STATE_PCT`. Without that bound each accepted value would let the next one stray
+"""Tolerance of a count of work if several sessions disagree: this many times their range, if that is more
+than `NEAR_EXACT_PCT`, up to `STATE_PCT`. Without that bound each accepted value would let the next one stray
 further."""
 STATE_PCT = 2.0
 """Tolerance of a counter that depends on clocks and caches."""
@@ -51,7 +51,7 @@ class CounterComparison:
     """Counters, kernels and trace of a measurement compared with its baseline."""
 
     changes: tuple[Change, ...] = ()
-    """Values that moved beyond their tolerance: those of the trace, then counters, the largest mover first."""
+    """Values that moved beyond their tolerance: first those of the trace, then the largest mover."""
     worse_exact: tuple[Change, ...] = ()
     """Changes for the worse that have no tolerance: each is a regression unless the time improved."""
     work: tuple[Change, ...] = ()
@@ -60,9 +60,9 @@ class CounterComparison:
     """True if this run has read counters that the baseline has: those of an earlier run tell nothing of the
     GPU now."""
     chosen_otherwise: str = ""
-    """Difference in the choice of launches, because of which no counter was compared; else empty."""
+    """Difference in the choice of launches, so that no counter was compared; else empty."""
     read_otherwise: str = ""
-    """Difference in the tool or the caches, because of which only exact counters were compared; else empty."""
+    """Difference in the tool or the caches, so that only exact counters were compared; else empty."""
     kernels: str = ""
     """Kernels that are new or gone; empty if none is."""
 
@@ -107,7 +107,7 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
         counters.append((movement, change))
         if is_near_exact(name) and not _negligible(change):
             work.append(change)
-        # A resource that allows fewer blocks but is not the limiter costs nothing: theoretical occupancy tells.
+        # Fewer blocks by a resource that is not the limiter cost nothing: theoretical occupancy tells.
         if exact and change.worse and not name.startswith("occupancy_limit."):
             worse_exact.append(change)
     counters.sort(key=lambda entry: -entry[0])
