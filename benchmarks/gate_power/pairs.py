@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.gate_power.verdicts import Tally
 from pytest_gpuperf.statistics.decision import Outcome
-from pytest_gpuperf.statistics.sequential import decide_paired, next_look
+from pytest_gpuperf.statistics.sequential import decide_restarts, next_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,7 +112,7 @@ def _sequential(order: Sequence[Paired], thresholds: Thresholds, comparisons: in
         look = next_look(used, thresholds)
         used = min(look or len(ratios), len(ratios))
         final = next_look(used, thresholds) is None or used == len(ratios)
-        decision = decide_paired(
+        decision = decide_restarts(
             ratios[:used],
             thresholds,
             comparisons,

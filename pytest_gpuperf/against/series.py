@@ -10,7 +10,7 @@ from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, log_times, 
 from pytest_gpuperf.records import AgainstTiming
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import trimmed_mean
-from pytest_gpuperf.statistics.sequential import Side, decide_paired
+from pytest_gpuperf.statistics.sequential import Side, decide_restarts
 
 if TYPE_CHECKING:
     from pytest_gpuperf.against.git import Commit
@@ -84,7 +84,7 @@ class Series:
     def judge(self, thresholds: Thresholds, comparisons: int, tolerance_pct: float, *, final: bool) -> None:
         """Decide by the restarts so far, where there are any."""
         if self.log_ratios and not self.is_settled:
-            self.decision = decide_paired(
+            self.decision = decide_restarts(
                 self.log_ratios,
                 thresholds,
                 comparisons,

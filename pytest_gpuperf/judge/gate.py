@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
-from pytest_gpuperf.statistics.one_session import screen_one
-from pytest_gpuperf.statistics.sequential import change_pct, decide_paired
+from pytest_gpuperf.statistics.one_session import decide_session
+from pytest_gpuperf.statistics.sequential import change_pct, decide_restarts
 from pytest_gpuperf.statistics.variance import LogTime, moderate
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Gate:
             at_mhz, sessions = times.reference_mhz, _normalised(sessions)
         new = self._new(timing, at_mhz, model if at_mhz else None)
         stored = [self._stored(session, at_mhz) for session in sessions]
-        decision = screen_one(
+        decision = decide_session(
             new,
             stored,
             self._variance(key, stored, at_mhz),
@@ -217,7 +217,7 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeCompar
     if not against.log_ratios:
         return None
     decide = partial(
-        decide_paired,
+        decide_restarts,
         against.log_ratios,
         Thresholds(),
         max(1, against.comparisons),

@@ -117,8 +117,6 @@ class Decision:
     """Whether no stored session is from the card of the new one, so that the spread between cards counts."""
     as_measured: bool = False
     """Whether a paired decision rests on the times as measured, and not on those at one clock."""
-    suspect: bool = False
-    """A pass that does not rule out `loss_pct` (or the tolerance, where that is more)."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ def decide(
 
     A pass is a test of non-inferiority: the upper bound of the change is below `loss_pct`. Where too few or
     too noisy sessions make that out of reach, the smallest detectable change takes the place of `loss_pct`,
-    up to `widest_loss_pct`, and the decision is `suspect` if `loss_pct` itself is not ruled out.
+    up to `widest_loss_pct`.
 
     Args:
         estimate: The change.
@@ -208,7 +206,6 @@ def decide(
         p_faster=estimate.p_faster(thresholds),
         replicates=estimate.replicates,
         new_card=estimate.new_card,
-        suspect=outcome is Outcome.PASS and high_pct >= wanted_pct,
     )
 
 

@@ -1,72 +1,22 @@
-"""One new session beside stored ones: is a test slower than its baseline?"""
+"""One new session compared with stored ones: is a test slower than its baseline?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from statistics import fmean
 from statistics import variance as sample_variance
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.statistics.decision import Decision, Estimate, Thresholds, decide
-from pytest_gpuperf.statistics.variance import Variance, add, by_card, guess, moderate, pool
+from pytest_gpuperf.statistics.variance import Variance, add, by_card, guess, pool
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from pytest_gpuperf.statistics.variance import LogTime
 
-    Key = TypeVar("Key", bound=Hashable)
 
-
-def screen(
-    new: Mapping[Key, LogTime],
-    stored: Mapping[Key, Sequence[LogTime]],
-    thresholds: Thresholds,
-    tolerance_pct: float | Mapping[Key, float] = 0.0,
-) -> dict[Key, Decision]:
-    """Judge a whole suite at once.
-
-    Which changes are significant is decided by Benjamini and Hochberg over the suite, slower and faster each
-    for itself, at `thresholds.false_discovery_rate`.
-
-    Args:
-        new: The new session of each test.
-        stored: The sessions of its baseline.
-        thresholds: What counts.
-        tolerance_pct: Slowdown that is accepted, in per cent, for all tests or by test (0 where it has none).
-
-    Returns:
-        A decision for each test that has a new and a stored session.
-    """
-    from scipy.stats import false_discovery_control
-
-    variances = moderate(stored, thresholds)
-    estimates = {
-        key: _estimate(session, stored[key], variances[key], thresholds)
-        for key, session in new.items()
-        if key in variances
-    }
-    if not estimates:
-        return {}
-    rate = thresholds.false_discovery_rate
-    slower = false_discovery_control([each.p_slower(thresholds) for each in estimates.values()]) <= rate
-    faster = false_discovery_control([each.p_faster(thresholds) for each in estimates.values()]) <= rate
-    decisions = {}
-    for at, (key, estimate) in enumerate(estimates.items()):
-        accepted = tolerance_pct.get(key, 0.0) if isinstance(tolerance_pct, Mapping) else tolerance_pct
-        decisions[key] = decide(
-            estimate,
-            thresholds,
-            slower=bool(slower[at]),
-            faster=bool(faster[at]),
-            alpha=thresholds.alpha,
-            tolerance_pct=accepted,
-        )
-    return decisions
-
-
-def screen_one(
+def decide_session(
     new: LogTime,
     stored: Sequence[LogTime],
     variance: Variance,
@@ -77,7 +27,7 @@ def screen_one(
     """Judge one test as soon as it has ended, before the others have.
 
     A change is significant at `thresholds.false_discovery_rate / comparisons`: Bonferroni, the first step of
-    Benjamini and Hochberg, so that no test is called slower or faster that `screen` would not call so.
+    Benjamini and Hochberg, which calls no test slower or faster that these would not call so over the suite.
 
     Args:
         new: The new session.
@@ -85,7 +35,7 @@ def screen_one(
         variance: The test's own from `moderate` over all baselines of the suite.
         thresholds: What counts.
         comparisons: Tests of the suite that are judged in this run.
-        tolerance_pct: Slowdown that is accepted, in per cent; 0 leaves it to statistics.
+        tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
     """
     estimate = _estimate(new, stored, variance, thresholds)
     level = thresholds.false_discovery_rate / comparisons

@@ -79,7 +79,7 @@ def spend(look: int, thresholds: Thresholds, level: float | None = None) -> floa
     return _spent(look, thresholds, total) - _spent(_look_before(look, thresholds), thresholds, total)
 
 
-def decide_paired(
+def decide_restarts(
     log_ratios: Sequence[float],
     thresholds: Thresholds,
     comparisons: int = 1,
@@ -134,7 +134,7 @@ def change_pct(log_ratios: Sequence[float], new_first: Sequence[bool] = ()) -> f
     """The estimated change in per cent, whichever side went ahead more often.
 
     Args:
-        log_ratios: As in `decide_paired`.
+        log_ratios: As in `decide_restarts`.
         new_first: As there.
     """
     return 100 * math.expm1(fmean(map(fmean, _by_order(log_ratios, new_first))))

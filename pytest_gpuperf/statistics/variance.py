@@ -18,7 +18,7 @@ LEAST_PRIOR_DF = 2.0
 MOST_PRIOR_DF = 6.0
 """What the suite may weigh, in degrees of freedom. Few tests estimate it badly, and two sessions each make it
 look more uniform than it is: without the upper bound, 6 % of simulated runs of unchanged tests that differ in
-noise, and have twice what is guessed, were red, with it 2 % (`tests/test_screen.py`)."""
+noise, and have twice what is guessed, were red, with it 2 % (`tests/unit/test_one_session.py`)."""
 LEAST_RATIO = 1e-3
 """Least variance between sessions, over the guess's. Times are stored with five digits, so sessions can agree
 to the last one, which says nothing of a standard deviation below some 3 % of the guess."""

@@ -11,7 +11,7 @@ import torch
 
 from paired_project import Project
 from pytest_gpuperf.statistics.decision import Outcome, Thresholds
-from pytest_gpuperf.statistics.sequential import decide_paired
+from pytest_gpuperf.statistics.sequential import decide_restarts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def compared(tmp_path: Path, steps: int) -> AgainstTiming:
 )
 def test_two_percent_is_found_and_unchanged_code_passes(tmp_path: Path, steps: int, outcome: Outcome) -> None:
     found = compared(tmp_path, steps)
-    decision = decide_paired(found.log_ratios, Thresholds(), final=True)
+    decision = decide_restarts(found.log_ratios, Thresholds(), final=True)
     assert decision.outcome is outcome
     assert decision.change_pct == pytest.approx(100 * (steps / 4000 - 1), abs=0.5)
     assert found.mode == "hot"

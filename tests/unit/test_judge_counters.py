@@ -88,7 +88,7 @@ def test_exact_counter_that_did_not_worsen_is_only_shown(
 def test_faster_kernel_may_pay_with_registers() -> None:
     known = expected(5.3, counters={"registers_per_thread": 32})
     faster = compare(measured(2.0, {"registers_per_thread": 40.0}), known)
-    assert ([change.metric for change in faster.counters], faster.worse_exact) == (
+    assert ([change.metric for change in faster.counters.changes], faster.worse_exact) == (
         ["registers_per_thread"],
         (),
     )
