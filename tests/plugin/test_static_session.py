@@ -282,5 +282,5 @@ def test_markdown_has_a_column_for_static_facts(pytester: pytest.Pytester, compi
     write_test(pytester)
     pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md")
     text = (pytester.path / "summary.md").read_text()
-    assert "| change | detects | verdict | compiled |" in text
+    assert "| test | occupancy | compiled | verdict |" in text
     assert "24 regs, 16 B spilled, 48.0 KiB shared, 128-bit loads |" in text
