@@ -138,7 +138,7 @@ class LiveSession(KeepingSession):
             kept = KeptCounters(
                 self.runs.folder.parent,
                 settings.root,
-                conditions_of(where, clocks, settings.command_line),
+                lambda: conditions_of(where, clocks, settings.command_line),
                 chip=chip,
                 reads=settings.counter_cache == "auto",
             )
@@ -241,7 +241,8 @@ class LiveSession(KeepingSession):
 
     def finish(self, *, complete: bool) -> None:
         """Keep the counters that were read, and write the run."""
-        self._counters.keep(timestamp(self._started))
+        problem = self._counters.keep(timestamp(self._started))
+        self.notices += [problem] if problem else []
         super().finish(complete=complete)
 
     @property

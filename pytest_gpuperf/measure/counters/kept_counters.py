@@ -1,28 +1,31 @@
-"""Counters of tests that have not changed since ncu read them, kept in `.gpuperf/counters/`.
+"""Counters of unchanged projects, kept in `.gpuperf/counters/` so that ncu need not read them again.
 
-Whether a test has changed is known before ncu starts by its code (`imported_code`), by what it asks for and
-by where it runs. It is seen again when the test has come to its call: CUPTI says what the call launches in
-this process. What ncu has read is kept only where ncu saw the same launches in its own, and what was kept is
-used only where they are still the same. Otherwise something that is not known here decides what the test
-launches, an autotuner for instance; where that is seen of counters that were kept, nothing more is kept of
-the test until its code changes.
+Before ncu starts, a key decides whether the kept counters of a test are valid: the sources of the project
+(`project_hash`), the machine, the options, and the metrics and kernels that the test asks for. When the test
+comes to its call, CUPTI records its launches. Counters are kept only if ncu saw the same launches, and used
+only if the launches are still the same. If they are not, something else decides what the test launches, such
+as an
+autotuner: nothing more is kept of the test until the project changes.
+
+An error here never fails a run: the counters are read by ncu, and `problem` tells why.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import msgspec
+from _pytest.config import get_config
 
 from pytest_gpuperf.measure.counters.choosing import names_to_read
-from pytest_gpuperf.measure.counters.imported_code import ImportedCode, installed
-from pytest_gpuperf.measure.counters.other_options import other_options
+from pytest_gpuperf.measure.counters.project_hash import project_hash
 from pytest_gpuperf.measure.ncu.csv_reader import function_name
 from pytest_gpuperf.measure.ncu.ncu import CACHE_CONTROL, CLOCK_CONTROL
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
@@ -30,7 +33,7 @@ from pytest_gpuperf.records.json_files import write_files
 from pytest_gpuperf.records.runs import make_state_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -40,16 +43,18 @@ if TYPE_CHECKING:
 
 SCHEMA = 2
 KEPT_PER_TEST = 3
-"""The newest of a test stay: who goes back to another branch finds its counters again."""
+"""Number of newest files of a test that stay: after a change to another branch and back they are used
+again."""
 KEPT_DAYS = 30
-"""What was not used for so long is deleted."""
+"""Days after which an unused file is deleted."""
 
-_THEIRS = re.compile(r"(CUDA|CUBLAS|CUDNN|NVIDIA|PYTORCH|TORCH|TRITON)[A-Z0-9_]*")
-"""Variables of the environment by which libraries choose kernels or make other ones."""
+_RANDOM = frozenset(("randomly_seed",))
+"""Options with another value in each run; pytest-randomly draws a seed, which only changes the values of
+inputs."""
 
 
 class Launch(msgspec.Struct, frozen=True, order=True):
-    """What CUPTI says of one launch."""
+    """One launch as CUPTI records it."""
 
     name: str
     """Demangled."""
@@ -62,11 +67,11 @@ class Launch(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, kernel: Activity) -> Launch:
-        """Of CUPTI's record."""
+        """Take the fields from a CUPTI record."""
         return cls(*(getattr(kernel, name) for name in cls.__struct_fields__))
 
     def __str__(self) -> str:
-        """How messages name it."""
+        """Describe the launch for a message."""
         blocks, threads = ("x".join(map(str, size)) for size in (self.grid, self.block))
         return (
             f"{function_name(self.name)} with {blocks} blocks of {threads} threads, "
@@ -78,72 +83,80 @@ class KeptCall(msgspec.Struct, frozen=True):
     """One call of `profile()`."""
 
     kernels: list[RawKernel]
-    """Those that the test's marker lets through, in launch order."""
+    """Kernels that match the marker of the test, in launch order."""
     launches: list[Launch]
-    """The same, as CUPTI saw them in the process of the tests; sorted, as nodes of a graph have no order."""
+    """The same launches as CUPTI recorded them in the process of the tests; sorted, since graph nodes have no
+    order."""
 
 
 class KeptTest(msgspec.Struct, frozen=True):
-    """All calls of a test by their labels."""
+    """All calls of a test by label."""
 
     schema: int
     nodeid: str
     read_at: str
-    """When ncu read them: `2026-11-20T17:30:12Z`."""
+    """Time when ncu read them: `2026-11-20T17:30:12Z`."""
     calls: dict[str, KeptCall] = {}
     varies: bool = False
-    """Whether it was seen to launch different things though nothing had changed."""
+    """True if the test launched different kernels although nothing had changed."""
 
 
 class KeptCounters:
-    """Finds what was kept of a test, and keeps what was read.
+    """Kept counters of a project.
 
     Args:
-        state: The project's `.gpuperf` folder; need not exist.
+        state: The `.gpuperf` folder of the project; need not exist.
         root: pytest's rootdir.
-        conditions: What else than its code the counters of a test hang on, see `conditions_of`.
+        conditions: Returns everything except the sources that counters depend on, see `conditions_of`.
         chip: Name of the GPU's chip.
-        reads: Whether what was kept is used; otherwise all is read anew, and kept.
+        reads: Use kept counters; if False, read all again and keep them.
     """
 
     def __init__(
-        self, state: Path, root: Path, conditions: Sequence[str], *, chip: str = "", reads: bool = True
+        self,
+        state: Path,
+        root: Path,
+        conditions: Callable[[], Sequence[str]],
+        *,
+        chip: str = "",
+        reads: bool = True,
     ) -> None:
+        self.problem = ""
+        """Why no counters are kept; empty if they are."""
         self._state = state
         self._folder = state / "counters"
         self._root = root
         self._conditions = conditions
         self._chip = chip
         self._reads = reads
-        self._code = ImportedCode(root)
         self._paths: dict[str, Path] = {}
         self._wanted: dict[str, Wanted] = {}
         self._new: dict[str, dict[str, KeptCall]] = {}
 
     def find(self, wanted: Wanted) -> KeptTest | None:
-        """What was kept of a test; None where there is nothing, or the test has changed."""
+        """Find the kept counters of a test; None if there are none, or something has changed."""
         self._wanted[wanted.nodeid] = wanted
-        path = self._path(wanted)
-        if path is None:
-            return None
         kept = None
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            kept = msgspec.json.decode(path.read_bytes(), type=KeptTest)
-            os.utime(path)
-        if kept is None or kept.schema != SCHEMA:
-            kept = None
-        elif kept.varies:
-            return None
-        self._paths[wanted.nodeid] = path
-        return kept if self._reads else None
+        with self._guarded():
+            path = self._path(wanted)
+            if path.is_file():
+                with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                    kept = msgspec.json.decode(path.read_bytes(), type=KeptTest)
+                os.utime(path)
+            if kept is not None and kept.schema != SCHEMA:
+                kept = None
+            if kept is not None and kept.varies:
+                return None
+            self._paths[wanted.nodeid] = path
+        return kept if self._reads and not self.problem else None
 
     def why_stale(self, nodeid: str, kept: KeptCall | None, launched: Iterable[Activity]) -> str:
-        """How the launches of a call differ from those whose counters were kept; empty where they do not.
+        """Describe how the launches of a call differ from the kept ones; empty if they do not.
 
         Args:
             nodeid: The test.
-            kept: What was kept of the call.
-            launched: What it launches now.
+            kept: The kept counters of the call.
+            launched: Its launches in this run.
         """
         if kept is None:
             return "the test did not make this call"
@@ -158,13 +171,13 @@ class KeptCounters:
     def note(
         self, nodeid: str, label: str, kernels: Iterable[RawKernel], launched: Iterable[Activity]
     ) -> None:
-        """Remember what was read of a call until `keep`, where ncu saw the launches of this process.
+        """Remember the counters of a call until `keep`, if ncu saw the launches of this process.
 
         Args:
             nodeid: The test.
             label: The call.
-            kernels: What ncu read of it.
-            launched: What it launches in this process.
+            kernels: Its kernels as ncu read them.
+            launched: Its launches in this process.
         """
         wanted = self._wanted[nodeid]
         names = frozenset(names_to_read(wanted.metrics, self._chip))
@@ -185,16 +198,16 @@ class KeptCounters:
             self._new.setdefault(nodeid, {})[label] = KeptCall(chosen, launches)
 
     def drop(self, nodeid: str) -> None:
-        """Forget what was kept of a test that varies."""
-        with suppress(OSError):
+        """Forget the kept counters of a test that varies."""
+        with self._guarded():
             write_files({self._paths[nodeid]: msgspec.json.encode(KeptTest(SCHEMA, nodeid, "", varies=True))})
 
     def keep(self, labels: Mapping[str, AbstractSet[str]], read_at: str) -> None:
-        """Write what was read of tests all of whose calls were noted, and delete what is old.
+        """Write the counters of tests whose calls were all noted, and delete old files.
 
         Args:
-            labels: The calls of each test that has run to its end under ncu.
-            read_at: When that was.
+            labels: The calls of each test that ran to its end under ncu.
+            read_at: Date of the session.
         """
         files = {}
         for nodeid, wanted in labels.items():
@@ -202,12 +215,23 @@ class KeptCounters:
             if nodeid in self._paths and calls.keys() == wanted:
                 kept = KeptTest(SCHEMA, nodeid, read_at, calls)
                 files[self._paths[nodeid]] = msgspec.json.encode(kept)
-        # A folder that cannot be written to only makes the next run longer.
-        with suppress(OSError):
-            if files:
+        with self._guarded():
+            if files and not self.problem:
                 make_state_folder(self._state)
                 write_files(files)
             self._delete_old()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.problem = self.problem or f"counters are not kept for later runs: {error}"
+
+    @cached_property
+    def _everywhere(self) -> tuple[str, ...]:
+        """Parts of the key that all tests share."""
+        return project_hash(self._root), *self._conditions()
 
     def _delete_old(self) -> None:
         before = time.time() - KEPT_DAYS * 86400
@@ -227,38 +251,47 @@ class KeptCounters:
             if RawKernel(function_name(kernel.name), kernel.name).matches(regex)
         )
 
-    def _path(self, wanted: Wanted) -> Path | None:
-        test = self._root / wanted.nodeid.partition("::")[0]
-        if not test.is_file():
-            return None
-        parts = [
-            *(wanted.nodeid, wanted.regex or "", *sorted(names_to_read(wanted.metrics, self._chip))),
-            *(self._code.digest(test), *self._conditions),
-        ]
+    def _path(self, wanted: Wanted) -> Path:
+        asked = sorted(names_to_read(wanted.metrics, self._chip))
+        parts = [wanted.nodeid, wanted.regex or "", *asked, *self._everywhere]
         of_test, of_all = (_hash(part) for part in ([wanted.nodeid], parts))
         return self._folder / f"{of_test[:16]}-{of_all[:32]}.json"
 
 
 def conditions_of(environment: Environment, clocks: str, options: Mapping[str, object]) -> tuple[str, ...]:
-    """What the counters of all tests hang on, beside their code: GPU, clocks, versions, settings, options.
+    """List everything except sources that counters depend on: GPU, clocks, versions, settings, options.
 
     Args:
-        environment: Where the tests run.
-        clocks: How the GPU's clocks are set.
+        environment: Hardware and software of this run.
+        clocks: Clock settings of the GPU.
         options: All options of the command line, by `dest`.
     """
     toolchain = environment.toolchain
     versions = (f"{name} {getattr(toolchain, name)}" for name in toolchain.__struct_fields__)
-    variables = (f"{name}={value}" for name, value in os.environ.items() if _THEIRS.fullmatch(name))
     gpu = environment.gpu
     return (
         *(str(SCHEMA), gpu.name, gpu.uuid, clocks, CLOCK_CONTROL, CACHE_CONTROL),
-        *(*versions, installed(), *sorted(variables), *other_options(options)),
+        *(*versions, *_options_of_others(options)),
     )
 
 
+def _options_of_others(options: Mapping[str, object]) -> Iterator[str]:
+    """List options that the project or another plugin declares, as `dtype="fp16"`."""
+    # pytest does not tell who declared an option, but a pytest without plugins knows its own; `-q` adds one.
+    own = vars(get_config()._parser.parse_known_args(["-q"])).keys() | _RANDOM
+    for name in sorted(options):
+        if name not in own and not name.startswith("gpuperf"):
+            value = msgspec.json.encode(options[name], enc_hook=_plain, order="deterministic").decode()
+            yield f"{name}={value}"
+
+
+def _plain(value: object) -> str:
+    # The text of an object may be its address.
+    return str(value) if isinstance(value, PurePath) else type(value).__name__
+
+
 def _shape(name: str, launch: RawKernel | Launch) -> tuple[str, tuple[int, int, int], tuple[int, int, int]]:
-    """What ncu and CUPTI both say of a launch; the rest of its name each writes in its own way."""
+    """Return the facts of a launch that ncu and CUPTI write alike; the rest of a name differs."""
     return function_name(name), launch.grid, launch.block
 
 

@@ -121,20 +121,24 @@ class ProfilingPass:
         """Whether a test has counters whatever is unavailable: those that were kept."""
         return nodeid in self._recalled
 
-    def keep(self, read_at: str) -> None:
-        """Keep what ncu has read in this session for later ones.
+    def keep(self, read_at: str) -> str:
+        """Keep the counters that ncu read in this session for later ones.
 
         Args:
-            read_at: The session's date.
+            read_at: Date of the session.
+
+        Returns:
+            Why they could not be kept; empty if they were.
         """
         if self._kept is None or self.unavailable or self.notice:
-            return
+            return ""
         ended = self._skipped | (self._finished - self._failures.keys())
         labels: dict[str, set[str]] = {nodeid: set() for nodeid in ended}
         for nodeid, label in self._ranges:
             if nodeid in labels:
                 labels[nodeid].add(label)
         self._kept.keep(labels, read_at)
+        return self._kept.problem
 
     def run(
         self,
