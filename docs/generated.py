@@ -13,7 +13,7 @@ from benchmarks.gate_power import tables as gate
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
 from pytest_gpuperf.judge.explain import RULES
-from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, passes_each
+from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each
 from pytest_gpuperf.measure.sanitizer.assignment import assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.sanitizing_pass import HITS_KEPT

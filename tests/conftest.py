@@ -39,7 +39,7 @@ def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def cupti_host_library() -> None:
     """Skip the test if CUPTI's host library is not installed."""
-    from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, supported_metrics
+    from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, supported_metrics
 
     try:
         supported_metrics("gh100")

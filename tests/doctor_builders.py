@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.cli.doctor.machine import Machine, Torch
 from pytest_gpuperf.cli.doctor.nvml import Driver, GpuState
 from pytest_gpuperf.cli.project import Project
-from pytest_gpuperf.measure.ncu.ncu import Ncu
+from pytest_gpuperf.measure.ncu.tool import Ncu
 from pytest_gpuperf.records import GpuInfo
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.measure.cupti.activity import Activity
-from pytest_gpuperf.measure.cupti.binding import Cupti, refusal
+from pytest_gpuperf.measure.cupti.library import Cupti, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,7 +50,7 @@ class FakeCupti(Cupti):
         self.image = 0
         self.functions = SimpleNamespace(cuptiFinalize=self._finalize)  # type: ignore[assignment]
 
-    def load_beside(self, *names: str) -> None:
+    def load_neighbours(self, *names: str) -> None:
         """There is nothing beside it."""
 
     def call(self, function: str, *arguments: Any) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import torch
 
 from benchmarks.counter_agreement.results import REPEATS, Reading
-from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import PRESETS
@@ -94,7 +94,7 @@ def reading(kernel: KernelProfile) -> Reading:
 
 
 def lookups(
-    counters: InProcessCounters, call: Call, metrics: Sequence[str], *, apart: bool = False
+    counters: CuptiCounters, call: Call, metrics: Sequence[str], *, apart: bool = False
 ) -> tuple[list[Profile], list[float]]:
     """Return profiles of a call, and the seconds of each.
 
@@ -118,7 +118,7 @@ def profile(path: Path, first: int) -> None:
     """Profile each call from index `first` on, and append a row of JSON for each."""
     gpu = gpu_info()
     chip = chip_of(gpu.compute_capability)
-    counters = InProcessCounters(gpu, chip.name if chip else "")
+    counters = CuptiCounters(gpu, chip.name if chip else "")
     for index, (name, fn) in enumerate(calls().items()):
         if index < first:
             continue

@@ -20,9 +20,8 @@ from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, SCHEMA, A
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.measure.device.gpu import gpu_info
-from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
-from pytest_gpuperf.measure.ncu.ncu import find_ncu
-from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
+from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
+from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.chips import chip_of
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarks.counter_agreement.results import Reading
-    from pytest_gpuperf.measure.ncu.ncu import Ncu
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+    from pytest_gpuperf.measure.ncu.tool import Ncu
 
 NAMES = tuple(LEAST_BYTES)
 _CHILD = (sys.executable, "-m", "benchmarks.counter_agreement.kernels")

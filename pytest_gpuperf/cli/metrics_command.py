@@ -9,7 +9,7 @@ import click
 
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, passes_each
+from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, ncu_metric_names
 from pytest_gpuperf.metrics.chips import CHIPS, find_chip
 from pytest_gpuperf.metrics.presets import PRESETS, check_presets, metrics_of

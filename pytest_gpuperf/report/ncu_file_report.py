@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compare.kernels import launch_name
-from pytest_gpuperf.measure.ncu.ncu_rules import by_speedup
+from pytest_gpuperf.measure.ncu.rules import by_speedup
 from pytest_gpuperf.metrics.combine import combine, weights_used
 from pytest_gpuperf.report.show import (
     number_in,
@@ -22,8 +22,8 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.measure.ncu.ncu_rules import Rule
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+    from pytest_gpuperf.measure.ncu.rules import Rule
     from pytest_gpuperf.records import MetricValue
 
 NAME_COLUMNS = 44

@@ -10,7 +10,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Hints, TestResult
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.measure.counters.names import check_names
+from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.measure.static.kernel import SOURCE
 from pytest_gpuperf.metrics.chips import chip_of

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.choosing import Wanted
+from pytest_gpuperf.measure.counters.call_profile import Wanted
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
-from pytest_gpuperf.measure.ncu.ncu import NO_NCU, find_ncu
+from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.paired_pass import PairedPass
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.measure.counters.in_process import InProcessCounters
-    from pytest_gpuperf.measure.ncu.ncu import Ncu
+    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
+    from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import Environment, GpuInfo, Timing
     from pytest_gpuperf.records.call import Call
@@ -126,7 +126,7 @@ class LiveSession(KeepingSession):
 
     def _source_of_counters(
         self, settings: Settings, where: Environment, ncu: Ncu | None, clocks: str
-    ) -> ProfilingPass | InProcessCounters:
+    ) -> ProfilingPass | CuptiCounters:
         """What reads counters: ncu, or CUPTI in this process where that is asked for or ncu is not there."""
         gpu = where.gpu
         known = chip_of(gpu.compute_capability)
@@ -147,11 +147,11 @@ class LiveSession(KeepingSession):
         required = settings.counters == "ncu"
         return ProfilingPass(folder, ncu, missing, chip, kept=kept, required=required)
 
-    def _in_process(self, gpu: GpuInfo, chip: str, *, insists: bool) -> InProcessCounters:
-        from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+    def _in_process(self, gpu: GpuInfo, chip: str, *, insists: bool) -> CuptiCounters:
+        from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
         from pytest_gpuperf.measure.cupti.range_profiler import why_no_range_profiler
 
-        counters = InProcessCounters(gpu, chip, insists=insists)
+        counters = CuptiCounters(gpu, chip, insists=insists)
         counters.unavailable = why_no_range_profiler()
         if counters.unavailable and not insists:
             counters.unavailable = f"{NO_NCU}, and {counters.unavailable}; {MEND_BOTH}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.timing.timer import Timer
@@ -42,7 +42,7 @@ class LiveInstruments:
 
     def __init__(
         self,
-        counters: ProfilingPass | InProcessCounters,
+        counters: ProfilingPass | CuptiCounters,
         timer: Timer,
         doubt: Callable[[Call, Timing], str],
         progress: Callable[[str], None],

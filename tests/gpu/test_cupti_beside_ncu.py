@@ -8,7 +8,7 @@ import torch
 from benchmarks.counter_agreement.agreement import contradictions, dram_bytes
 from benchmarks.counter_agreement.measure import measure
 from benchmarks.counter_agreement.results import LEAST_BYTES, Agreement, Results
-from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import PRESETS
 
 FACTS = [

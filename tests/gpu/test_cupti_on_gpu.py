@@ -13,11 +13,11 @@ import torch
 
 from benchmarks.children import ROOT
 from benchmarks.counter_agreement.kernels import METRICS
-from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.cupti.library import CuptiError
 from pytest_gpuperf.measure.device.gpu import gpu_info
-from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import PRESETS
 from pytest_gpuperf.records.call import Call
@@ -35,10 +35,10 @@ needs_ncu = pytest.mark.skipif(find_ncu() is None, reason="needs ncu")
 
 
 @pytest.fixture
-def counters() -> Iterator[InProcessCounters]:
+def counters() -> Iterator[CuptiCounters]:
     gpu = gpu_info()
     chip = chip_of(gpu.compute_capability)
-    made = InProcessCounters(gpu, chip.name if chip else "")
+    made = CuptiCounters(gpu, chip.name if chip else "")
     yield made
     made.let_go()
 
@@ -54,7 +54,7 @@ def call_of(fn: Callable[[], object]) -> Call:
 
 @pytest.mark.parametrize(("metrics", "most_s"), [(METRICS, 0.3), (PRESETS["one-pass"], 0.03)])
 def test_a_kernel_costs_little_after_the_first(
-    counters: InProcessCounters, x: torch.Tensor, metrics: tuple[str, ...], most_s: float
+    counters: CuptiCounters, x: torch.Tensor, metrics: tuple[str, ...], most_s: float
 ) -> None:
     call = call_of(lambda: torch.square(x))
     counters.lookup(call, Selection(), metrics, list)
@@ -66,7 +66,7 @@ def test_a_kernel_costs_little_after_the_first(
     assert statistics.median(seconds) <= most_s, seconds
 
 
-def test_the_call_runs_once_for_each_pass(counters: InProcessCounters, x: torch.Tensor) -> None:
+def test_the_call_runs_once_for_each_pass(counters: CuptiCounters, x: torch.Tensor) -> None:
     y = torch.zeros_like(x)
     counters.lookup(call_of(lambda: y.add_(1)), Selection(), PRESETS["one-pass"], list)
     # Two calls to warm up, one that is recorded, one that is counted.
@@ -74,7 +74,7 @@ def test_the_call_runs_once_for_each_pass(counters: InProcessCounters, x: torch.
 
 
 def test_several_kernels_come_in_the_order_of_their_launches(
-    counters: InProcessCounters, x: torch.Tensor
+    counters: CuptiCounters, x: torch.Tensor
 ) -> None:
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
@@ -95,7 +95,7 @@ def test_several_kernels_come_in_the_order_of_their_launches(
     assert (gemm.source, gemm.cache_control) == ("cupti", "none")
 
 
-def test_backward_is_seen_too(counters: InProcessCounters) -> None:
+def test_backward_is_seen_too(counters: CuptiCounters) -> None:
     w = torch.randn(512, 512, device="cuda", requires_grad=True)
 
     def backward() -> None:
@@ -106,7 +106,7 @@ def test_backward_is_seen_too(counters: InProcessCounters) -> None:
     assert float(found.combined["kernels"]) >= 3
 
 
-def test_a_graph_is_refused(counters: InProcessCounters, x: torch.Tensor) -> None:
+def test_a_graph_is_refused(counters: CuptiCounters, x: torch.Tensor) -> None:
     y = torch.empty_like(x)
     graph = torch.cuda.CUDAGraph()
     torch.square(x, out=y)
@@ -130,7 +130,7 @@ def node_us(graph: torch.cuda.CUDAGraph) -> float:
     return statistics.median(times)
 
 
-def test_graphs_are_as_fast_afterwards_as_before(counters: InProcessCounters, x: torch.Tensor) -> None:
+def test_graphs_are_as_fast_afterwards_as_before(counters: CuptiCounters, x: torch.Tensor) -> None:
     small = torch.ones(64, 64, device="cuda")
     graph = torch.cuda.CUDAGraph()
     small.mul_(1)
@@ -145,7 +145,7 @@ def test_graphs_are_as_fast_afterwards_as_before(counters: InProcessCounters, x:
 
 
 def test_range_profiler_is_refused_while_torch_profiler_runs(
-    counters: InProcessCounters, x: torch.Tensor
+    counters: CuptiCounters, x: torch.Tensor
 ) -> None:
     call = call_of(lambda: torch.square(x))
     with (
@@ -158,14 +158,14 @@ def test_range_profiler_is_refused_while_torch_profiler_runs(
 
 UNDER_NCU = """
 import torch
-from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.records.selection import Selection
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import Call
 x = torch.randn(64, 64, device="cuda")
 try:
-    print(InProcessCounters(gpu_info(), "gh100").lookup(
+    print(CuptiCounters(gpu_info(), "gh100").lookup(
         Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list))
 except GpuperfError as error:
     print("refused:", error)
@@ -183,9 +183,9 @@ def test_range_profiler_is_refused_under_ncu() -> None:
 
 BESIDE_CUPTI_PYTHON = """
 import ctypes, sys, torch
-from pytest_gpuperf.measure.counters.in_process import InProcessCounters
+from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.measure.cupti.binding import cupti
+from pytest_gpuperf.measure.cupti.library import cupti
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import Call
@@ -201,7 +201,7 @@ sys.modules["cupti.cupti"] = ctypes
 timing = Timer(gpu.l2_bytes, 0.1, lambda: None).time(lambda: torch.square(x), mode="hot")
 print("timed by", timing.source, "since", timing.not_recorded)
 try:
-    InProcessCounters(gpu, "gh100").lookup(
+    CuptiCounters(gpu, "gh100").lookup(
         Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list)
 except GpuperfError as error:
     print("refused:", error)
@@ -228,7 +228,7 @@ def test_a_client_of_cupti_python_keeps_its_subscription() -> None:
     assert "the client was told: True" in done.stdout
 
 
-def test_recording_works_after_counting(counters: InProcessCounters, x: torch.Tensor) -> None:
+def test_recording_works_after_counting(counters: CuptiCounters, x: torch.Tensor) -> None:
     counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS, list)
     counters.let_go()
     with recorded() as activities:

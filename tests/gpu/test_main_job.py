@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.ncu.ncu import find_ncu
-from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
+from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs
+from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.runs import load_run
 
 pytestmark = [

@@ -14,7 +14,7 @@ sys.path.append({tests!r})
 import torch
 import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
 from fake_cupti import CONTEXT, FakeCupti, activity, recording
-from pytest_gpuperf.measure.counters import in_process
+from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.records import GpuInfo
 
@@ -29,8 +29,8 @@ torch.cuda.synchronize = lambda: None
 torch.cuda.current_device = lambda: 0
 range_profiler._current_context = lambda: CONTEXT
 range_profiler.why_no_range_profiler = lambda: {missing!r}
-in_process.cupti = lambda: CUPTI
-in_process.recorded = recording(activity("square_kernel"))
+cupti_counters.cupti = lambda: CUPTI
+cupti_counters.recorded = recording(activity("square_kernel"))
 """
 TEST = """
 import pytest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.choosing import choose
+from pytest_gpuperf.measure.counters.call_profile import choose
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile

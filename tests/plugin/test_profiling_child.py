@@ -8,9 +8,9 @@ import pytest
 
 import fake_ncu
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.choosing import Wanted
+from pytest_gpuperf.measure.counters.call_profile import Wanted
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
-from pytest_gpuperf.measure.ncu.ncu import find_ncu
+from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.selection import Selection

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from inline_snapshot import snapshot
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.measure.cupti import cupti_host
+from pytest_gpuperf.measure.cupti import chip_metrics
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.presets import PRESETS
 
@@ -70,10 +70,10 @@ def test_a_preset_says_its_passes(cupti_host_library: None) -> None:
 
 
 def test_without_a_library_the_command_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cupti_host, "libraries", list)
-    cupti_host._ask.cache_clear()
+    monkeypatch.setattr(chip_metrics, "libraries", list)
+    chip_metrics._ask.cache_clear()
     text = shown("--chip", "gh100", "--find", "gmma")
-    cupti_host._ask.cache_clear()
+    chip_metrics._ask.cache_clear()
     assert "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio" in text
     assert "passes are not known: no CUPTI library was found here" in " ".join(text.split())
     assert "pip install 'nvidia-cuda-cupti<13.2'" in " ".join(text.split())

@@ -13,7 +13,7 @@ from doctor_builders import H200, STATE, machine, said, shadow, system_file, wit
 from pytest_gpuperf.cli.doctor import counters, toolchain
 from pytest_gpuperf.cli.doctor.machine import Machine, Torch
 from pytest_gpuperf.cli.doctor.nvml import Driver
-from pytest_gpuperf.measure.ncu.ncu import Ncu
+from pytest_gpuperf.measure.ncu.tool import Ncu
 
 NOBODY = "0000000000000000"
 SYS_ADMIN = "0000000000200000"
@@ -141,7 +141,7 @@ def test_the_reader_of_reports_is_the_package_or_that_of_ncu(
     monkeypatch.setattr(Machine, "version", lambda *_: "2026.3.1")
     assert said(counters.reader(here)) == ("ok", "ncu-report 2026.3.1", "")
     monkeypatch.setattr(Machine, "version", lambda *_: "")
-    monkeypatch.setattr("pytest_gpuperf.measure.ncu.ncu_report_reader.NVIDIA_PACKAGES", tmp_path / "none")
+    monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_reader.NVIDIA_PACKAGES", tmp_path / "none")
     assert said(counters.reader(here)) == (
         "warning",
         "none: counters are read from CSV, rounded to two decimals",

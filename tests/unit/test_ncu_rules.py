@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.measure.ncu import ncu_rules
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
-from pytest_gpuperf.measure.ncu.ncu_report_reader import read_report
-from pytest_gpuperf.measure.ncu.ncu_rules import Rule, by_speedup
+from pytest_gpuperf.measure.ncu.report_reader import read_report
+from pytest_gpuperf.measure.ncu.rules import Rule, by_speedup, rule_from_csv, rules_from_report
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 LIBRARY = SimpleNamespace(
@@ -37,8 +36,8 @@ def row(**cells: str) -> dict[str, str]:
 
 def test_report_and_csv_give_the_same_rule() -> None:
     estimate = {"type": LIBRARY.SpeedupType_LOCAL, "speedup": 49.45}
-    (of_report,) = ncu_rules.from_report([result(speedup_estimation=estimate)], LIBRARY)
-    of_csv = ncu_rules.from_csv(row(**{"Estimated Speedup Type": "local", "Estimated Speedup": "49.45"}))
+    (of_report,) = rules_from_report([result(speedup_estimation=estimate)], LIBRARY)
+    of_csv = rule_from_csv(row(**{"Estimated Speedup Type": "local", "Estimated Speedup": "49.45"}))
     assert of_csv == Rule(
         rule="CPIStall",
         section="WarpStateStats",
@@ -77,23 +76,23 @@ def test_a_message_of_a_report_reads_as_in_csv(tmp_path: Path) -> None:
     ],
 )
 def test_links_become_their_text(linked: str, plain: str) -> None:
-    assert ncu_rules.from_report([result(linked)], LIBRARY)[0].message == plain
+    assert rules_from_report([result(linked)], LIBRARY)[0].message == plain
 
 
 def test_a_result_without_a_message_says_nothing() -> None:
-    assert ncu_rules.from_report([result("")], LIBRARY) == ()
-    assert ncu_rules.from_csv(row(**{"Rule Description": ""})) is None
-    assert ncu_rules.from_csv({"Metric Name": "Duration", "Rule Name": ""}) is None
+    assert rules_from_report([result("")], LIBRARY) == ()
+    assert rule_from_csv(row(**{"Rule Description": ""})) is None
+    assert rule_from_csv({"Metric Name": "Duration", "Rule Name": ""}) is None
 
 
 def test_kinds_that_a_library_does_not_have_are_information() -> None:
-    kinds = [rule.kind for rule in ncu_rules.from_report([result(type=n) for n in range(5)], LIBRARY)]
+    kinds = [rule.kind for rule in rules_from_report([result(type=n) for n in range(5)], LIBRARY)]
     assert kinds == ["information", "information", "optimization", "information", "error"]
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf"])
 def test_an_estimate_that_is_no_number_is_none(text: str) -> None:
-    rule = ncu_rules.from_csv(row(**{"Estimated Speedup Type": "global", "Estimated Speedup": text}))
+    rule = rule_from_csv(row(**{"Estimated Speedup Type": "global", "Estimated Speedup": text}))
     assert rule is not None
     assert (rule.estimated_speedup_pct, rule.scope) == (None, "")
 

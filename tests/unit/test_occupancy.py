@@ -16,7 +16,7 @@ import pytest_gpuperf
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.occupancy import MULTIPROCESSORS, Occupancy, occupancy
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
-from pytest_gpuperf.measure.ncu.ncu_report_reader import read_report
+from pytest_gpuperf.measure.ncu.report_reader import read_report
 from pytest_gpuperf.metrics import short_metrics
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.doctor.check import absent, ok, problem, shown, warning
-from pytest_gpuperf.measure.cupti.search import copies_in, package_folders
-from pytest_gpuperf.measure.ncu.ncu_report_reader import NVIDIA_PACKAGES, ncu_python_dirs
+from pytest_gpuperf.measure.cupti.library import copies_in, package_folders
+from pytest_gpuperf.measure.ncu.report_reader import NVIDIA_PACKAGES, ncu_python_dirs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.doctor.check import without_paths
 from pytest_gpuperf.cli.doctor.nvml import Driver, GpuState, first_uuid, read_driver, read_gpu
-from pytest_gpuperf.measure.ncu.ncu import Ncu, find_ncu
+from pytest_gpuperf.measure.ncu.tool import Ncu, find_ncu
 from pytest_gpuperf.settings.pytest_config import find_config
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from _pytest.config import get_config
 
-from pytest_gpuperf.measure.counters.choosing import names_to_read
+from pytest_gpuperf.measure.counters.call_profile import names_to_read
 from pytest_gpuperf.measure.counters.project_hash import project_hash
 from pytest_gpuperf.measure.ncu.csv_reader import function_name
-from pytest_gpuperf.measure.ncu.ncu import CACHE_CONTROL, CLOCK_CONTROL
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
 from pytest_gpuperf.records.json_files import write_files
 from pytest_gpuperf.records.runs import make_state_folder
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.choosing import Wanted
+    from pytest_gpuperf.measure.counters.call_profile import Wanted
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import Environment
 

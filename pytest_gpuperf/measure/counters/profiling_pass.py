@@ -10,13 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.choosing import by_kind, choose, names_to_read, profile_of
-from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
+from pytest_gpuperf.measure.cupti.library import CuptiError
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
-from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
-from pytest_gpuperf.measure.ncu.ncu import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
-from pytest_gpuperf.measure.ncu.ncu_messages import explain
-from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
+from pytest_gpuperf.measure.ncu.messages import explain
+from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
+from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.passes import PassFolder, Plan
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.choosing import Wanted
+    from pytest_gpuperf.measure.counters.call_profile import Wanted
     from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, KeptTest
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from pytest_gpuperf.measure.cupti.binding import CuptiError, cupti
+from pytest_gpuperf.measure.cupti.library import CuptiError, cupti
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_gpuperf.measure.cupti.binding import Cupti
+    from pytest_gpuperf.measure.cupti.library import Cupti
 
 # CUpti_ActivityKind in cupti_activity.h.
 _MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL = 1, 2, 3, 10

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.cupti.library import CuptiError
 from pytest_gpuperf.measure.cupti.params import (
     AddMetrics,
     BaseMetrics,
@@ -26,7 +26,7 @@ from pytest_gpuperf.measure.cupti.params import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.measure.cupti.binding import Cupti
+    from pytest_gpuperf.measure.cupti.library import Cupti
     from pytest_gpuperf.measure.cupti.params import AnyParams
 
 _METRIC_KINDS = (0, 1, 2)
@@ -59,7 +59,7 @@ class Host:
         self.chip = chip
         self._cupti = cupti
         self._availability = availability
-        cupti.load_beside("libnvperf_host.so")
+        cupti.load_neighbours("libnvperf_host.so")
 
     def base_metrics(self) -> list[str]:
         """Names of all metrics of the chip, without suffixes."""
@@ -144,7 +144,7 @@ class Host:
 
 def chips(cupti: Cupti) -> list[str]:
     """Names of the chips that a library knows."""
-    cupti.load_beside("libnvperf_host.so")
+    cupti.load_neighbours("libnvperf_host.so")
     params = cupti.ask("cuptiProfilerHostGetSupportedChips", SupportedChips())
     return _texts(params.ppChipNames, params.numChips)
 

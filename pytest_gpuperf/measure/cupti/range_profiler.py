@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.measure.cupti.activity import attach, detach, refuse_if_taken
-from pytest_gpuperf.measure.cupti.binding import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.host import Configuration, Host
+from pytest_gpuperf.measure.cupti.library import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.params import (
     ChipName,
     CounterAvailability,
@@ -37,7 +37,7 @@ from pytest_gpuperf.measure.cupti.params import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from pytest_gpuperf.measure.cupti.binding import Cupti
+    from pytest_gpuperf.measure.cupti.library import Cupti
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
 _AUTO_RANGE, _USER_REPLAY = 1, 3
@@ -55,7 +55,7 @@ class RangeProfiler:
 
     def __init__(self, library: Cupti) -> None:
         self._cupti = library
-        library.load_beside("libnvperf_host.so", "libnvperf_target.so")
+        library.load_neighbours("libnvperf_host.so", "libnvperf_target.so")
         self._configurations: dict[tuple[str, ...], Configuration | None] = {}
         self._attached = False
         self._enabled: tuple[int, Configuration, int] | None = None

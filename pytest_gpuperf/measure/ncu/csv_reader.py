@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu import ncu_rules
 from pytest_gpuperf.measure.ncu.details_page import RAW_NAMES
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.measure.ncu.rules import rule_from_csv
 from pytest_gpuperf.metrics.ncu_units import to_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.measure.ncu.ncu_rules import Rule
+    from pytest_gpuperf.measure.ncu.rules import Rule
     from pytest_gpuperf.records import MetricValue
 
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?")
@@ -145,7 +145,7 @@ def _read_long(header: list[str], rows: Iterator[_Row]) -> list[RawKernel]:
         identifier = fields[header.index("ID")]
         if identifier not in kernels:
             kernels[identifier] = _kernel(header, row)
-        rule = ncu_rules.from_csv(dict(zip(header, fields, strict=False)))
+        rule = rule_from_csv(dict(zip(header, fields, strict=False)))
         if rule is not None:
             rules.setdefault(identifier, []).append(rule)
             continue

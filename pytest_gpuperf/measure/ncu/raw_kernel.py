@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.measure.ncu.ncu_rules import Rule
+from pytest_gpuperf.measure.ncu.rules import Rule
 from pytest_gpuperf.metrics import short_metrics
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile, MetricValue

@@ -14,9 +14,8 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.csv_reader import NoHeaderError, read_csv
-from pytest_gpuperf.measure.ncu.isolated_reader import read_report_isolated
-from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs
-from pytest_gpuperf.measure.ncu.ncu_rules import Rule  # noqa: TC001
+from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
+from pytest_gpuperf.measure.ncu.rules import Rule  # noqa: TC001
 from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.ncu.ncu import run_under_ncu
+from pytest_gpuperf.measure.ncu.tool import run_under_ncu
 from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.messages import explain

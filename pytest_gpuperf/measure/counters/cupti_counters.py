@@ -10,21 +10,21 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.counters.choosing import by_kind, choose, names_to_read, profile_of
+from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.measure.cupti.binding import CuptiError, cupti
+from pytest_gpuperf.measure.cupti.library import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 from pytest_gpuperf.measure.ncu.csv_reader import function_name
-from pytest_gpuperf.measure.ncu.ncu import NO_NCU
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.measure.ncu.tool import NO_NCU
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.choosing import Wanted
+    from pytest_gpuperf.measure.counters.call_profile import Wanted
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import GpuInfo
     from pytest_gpuperf.records.call import Call
@@ -37,7 +37,7 @@ WARM_UP_CALLS = 2
 """Compilation and autotuning happen in the first, lazy initialisation in the next."""
 
 
-class InProcessCounters:
+class CuptiCounters:
     """Answers for the counters of each call by profiling it at once.
 
     Args:

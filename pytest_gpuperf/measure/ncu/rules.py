@@ -54,7 +54,7 @@ _LINK = re.compile(r"@(?:section:[^:@]*|sass:[^:@]*|source:[^:@]*:\d+):(?P<text>
 _URL = re.compile(r"@url:(?P<text>[^@]*?):(?P<address>https?://[^@]*)@")
 
 
-def from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[Rule, ...]:
+def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[Rule, ...]:
     """Rules out of what `rule_results_as_dicts` of a report gives; those that say nothing are left out.
 
     Args:
@@ -83,7 +83,7 @@ def from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[Rule, 
     return tuple(rules)
 
 
-def from_csv(row: dict[str, str]) -> Rule | None:
+def rule_from_csv(row: dict[str, str]) -> Rule | None:
     """The rule of a row of the details page; None where the row has none.
 
     Args:

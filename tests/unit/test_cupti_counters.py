@@ -9,12 +9,12 @@ import torch
 
 from fake_cupti import CONTEXT, FakeCupti, activity, recording
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters import in_process
-from pytest_gpuperf.measure.counters.choosing import Wanted
-from pytest_gpuperf.measure.counters.in_process import InProcessCounters, in_launch_order
+from pytest_gpuperf.measure.counters import cupti_counters
+from pytest_gpuperf.measure.counters.call_profile import Wanted
+from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, in_launch_order
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
-from pytest_gpuperf.measure.cupti.binding import CuptiError
+from pytest_gpuperf.measure.cupti.library import CuptiError
 from pytest_gpuperf.records import GpuInfo, Profile
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.selection import Selection
@@ -44,8 +44,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeCupti]:
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
-        monkeypatch.setattr(in_process, "cupti", lambda: cupti)
-        monkeypatch.setattr(in_process, "recorded", recording(*launches))
+        monkeypatch.setattr(cupti_counters, "cupti", lambda: cupti)
+        monkeypatch.setattr(cupti_counters, "recorded", recording(*launches))
         return cupti
 
     return put
@@ -62,7 +62,7 @@ def lookup(
     call: Call = CALL,
     wanted: Wanted | None = None,
 ) -> Profile:
-    counters = InProcessCounters(H200, "gh100")
+    counters = CuptiCounters(H200, "gh100")
     if wanted is not None:
         counters.expect([wanted])
     try:
@@ -129,7 +129,7 @@ def test_a_refusal_is_raised(install: Callable[..., FakeCupti]) -> None:
 
 
 def test_where_none_can_be_had_nothing_is_asked(two: FakeCupti) -> None:
-    counters = InProcessCounters(H200, "gh100")
+    counters = CuptiCounters(H200, "gh100")
     counters.unavailable = "libcupti was not found"
     profile = counters.lookup(CALL, Selection("square"), METRICS, list)
     assert (profile.regex, profile.unavailable) == ("square", "libcupti was not found")
@@ -138,7 +138,7 @@ def test_where_none_can_be_had_nothing_is_asked(two: FakeCupti) -> None:
 
 def test_what_is_wrong_with_one_call_leaves_the_others(install: Callable[..., FakeCupti]) -> None:
     install(FakeCupti(row(5000, 80)), SQUARE, SUM)
-    counters = InProcessCounters(H200, "gh100")
+    counters = CuptiCounters(H200, "gh100")
     with pytest.raises(CuptiError, match="launched 1 kernels under the profiler and 2 before"):
         counters.lookup(CALL, Selection(), METRICS, list)
     install(FakeCupti(row(5000, 80)), SQUARE)
@@ -163,7 +163,7 @@ def test_a_gpu_that_is_not_in_the_table_has_facts_and_no_occupancy() -> None:
 
 
 def test_one_launch_is_kept_alone(two: FakeCupti) -> None:
-    counters = InProcessCounters(H200, "gh100")
+    counters = CuptiCounters(H200, "gh100")
     profile = counters.lookup(CALL, Selection(None, "first"), METRICS, list)
     assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [5.0]
     assert (profile.combined["kernels"], profile.launches) == (1, "first")

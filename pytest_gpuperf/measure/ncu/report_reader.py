@@ -1,39 +1,48 @@
-"""Read a `.ncu-rep` through NVIDIA's package `ncu_report`, which needs no GPU and no ncu."""
+"""Read a `.ncu-rep` through NVIDIA's package `ncu_report`, which needs neither a GPU nor ncu.
+
+`ncu_report` 2025.3.1 was seen to crash in a process that has torch loaded, and damaged reports end any process
+that reads them. So `read_report_isolated` reads in another process, which can neither disturb torch nor end the
+run.
+"""
 
 from __future__ import annotations
 
 import importlib
 import math
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu import ncu_rules
-from pytest_gpuperf.measure.ncu.ncu import ncu_path
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.measure.ncu.rules import rules_from_report
+from pytest_gpuperf.measure.ncu.tool import ncu_path
+from pytest_gpuperf.processes.isolation import ask_apart, serve
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from pytest_gpuperf.measure.ncu.ncu_rules import Rule
+    from pytest_gpuperf.measure.ncu.rules import Rule
     from pytest_gpuperf.records import MetricValue
 
 NVIDIA_PACKAGES = Path("/opt/nvidia/nsight-compute")
-"""Where the packages of NVIDIA's repositories install, a folder a version."""
+"""Folder of NVIDIA's distribution packages, with a folder for each version."""
 
 _AXES = ("x", "y", "z")
 
 
 def ncu_python_dirs(ncu: Path | None) -> tuple[Path, ...]:
-    """Where an ncu installation keeps its own copy of `ncu_report`.
+    """List the folders in which an ncu installation keeps its own copy of `ncu_report`.
 
     Args:
-        ncu: The ncu binary; None looks for one, and there need be none.
+        ncu: The ncu binary; None looks for one, and there need not be one.
 
     Returns:
-        The folders that exist, the nearest to the binary first; a CUDA toolkit's `bin/ncu` is a script
-        that looks beside itself and in `/opt/nvidia`, so those are looked into too, the newest first.
+        The folders that exist, the nearest to the binary first. `bin/ncu` of a CUDA toolkit is a script that
+        looks next to itself and in `/opt/nvidia`, so these folders follow, the newest version first.
     """
     if ncu is None:
         found = ncu_path()
@@ -51,6 +60,60 @@ def _version(folder: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in folder.name.rpartition("-")[2].split(".") if part.isdigit())
 
 
+class _Request(msgspec.Struct, frozen=True):
+    report: str
+    names: list[str] | None
+    search: list[str]
+    rules: bool
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    kernels: list[RawKernel] = []
+    error: str = ""
+
+
+def read_report_isolated(
+    path: Path, names: Sequence[str] | None, *, rules: bool = False, search: Sequence[Path] = ()
+) -> list[RawKernel]:
+    """Read all kernels of a report in another process, with the arguments of `read_report`.
+
+    Raises:
+        GpuperfError: As `read_report`, or the reading process crashed.
+    """
+    folders = [str(folder) for folder in search]
+    request = _Request(str(path), None if names is None else list(names), folders, rules)
+    done = ask_apart(__name__, msgspec.json.encode(request))
+    answer = None
+    # A library may also end its process with success, or give bytes that are not text for a damaged name.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        answer = msgspec.json.decode(done.stdout, type=_Answer)
+    if done.returncode != 0 or answer is None:
+        raise GpuperfError(
+            f"NVIDIA's ncu_report failed to read {path.name} (exit status {done.returncode})",
+            expected="a complete report, and an ncu_report at least as new as the ncu that wrote it",
+            next_step="try a newer one: `pip install -U ncu-report`",
+        )
+    if answer.error:
+        raise GpuperfError(answer.error)
+    return answer.kernels
+
+
+def main() -> None:
+    """In the other process: answer the request on standard input."""
+    serve(_answer)
+
+
+def _answer(question: bytes) -> bytes:
+    request = msgspec.json.decode(question, type=_Request)
+    try:
+        search = [Path(folder) for folder in request.search]
+        path = Path(request.report)
+        answer = _Answer(read_report(path, request.names, rules=request.rules, search=search))
+    except GpuperfError as error:
+        answer = _Answer(error=str(error))
+    return msgspec.json.encode(answer)
+
+
 def read_report(
     path: Path,
     names: Collection[str] | None = None,
@@ -58,20 +121,20 @@ def read_report(
     rules: bool = False,
     search: Sequence[Path] = (),
 ) -> list[RawKernel]:
-    """Read all kernels of a report, in launch order.
+    """Read all kernels of a report in this process, in launch order.
 
-    A report that is damaged in the middle can end the process inside NVIDIA's library: read only reports
-    of your own.
+    A report that is damaged in the middle can end the process inside NVIDIA's library: read only your own
+    reports.
 
     Args:
         path: The `.ncu-rep` file.
         names: Raw metric names to read; None reads all, which are thousands after `--set full`.
-        rules: Whether to read the results of ncu's rules, too.
-        search: Folders to look for `ncu_report` in where the package is not installed, as
-            `ncu_python_dirs` gives them.
+        rules: Read the results of ncu's rules, too.
+        search: Folders to look for `ncu_report` in if the package is not installed, from
+            [`ncu_python_dirs`][pytest_gpuperf.measure.ncu.report_reader.ncu_python_dirs].
 
     Raises:
-        GpuperfError: There is no such file, no kernel in it, a kernel in it is damaged, or there is no
+        GpuperfError: The file does not exist, it has no kernel, a kernel in it is damaged, or there is no
             `ncu_report` to read it with.
     """
     ncu_report = _import_ncu_report(path, search)
@@ -81,12 +144,12 @@ def read_report(
             expected="a report written by `ncu --export`",
             next_step="check the path",
         )
-    # A file that is no report loads without an error, as a report without ranges. Actions and metrics point
-    # into the report and do not keep it alive (seen in 2025.3.1): the name has to hold it until all is read.
+    # A file that is not a report loads without an error, as a report without ranges. Actions and metrics point
+    # into the report and do not keep it alive (seen in 2025.3.1), so the name holds it until all is read.
     report = ncu_report.load_report(str(path))
     results = list(report)
     actions = [action for result in results for action in result]
-    # A launch that lies behind the end of a file cut short, or on broken bytes, is there without a name.
+    # A launch behind the end of a truncated file, or on broken bytes, has no name.
     broken = sum(not action.name() for action in actions)
     if broken:
         raise GpuperfError(
@@ -117,8 +180,8 @@ def _import_ncu_report(path: Path, search: Sequence[Path]) -> Any:
                 sys.path.remove(str(folder))
     raise GpuperfError(
         "the Python package ncu_report is not installed",
-        expected="it, or the copy inside an installation of Nsight Compute",
-        next_step="type `pip install ncu-report`, or make CSV of the report where ncu is: "
+        expected="the package, or the copy inside an installation of Nsight Compute",
+        next_step="type `pip install ncu-report`, or convert the report to CSV on a machine with ncu: "
         f"`ncu --import {path.name} --page raw --csv`",
     )
 
@@ -145,9 +208,9 @@ def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -
 
 
 def _rules(action: Any, ncu_report: Any) -> tuple[Rule, ...]:
-    # Copies in older installations have no such method.
+    # Copies in older installations lack this method.
     results = getattr(action, "rule_results_as_dicts", list)
-    return ncu_rules.from_report(results(), ncu_report)
+    return rules_from_report(results(), ncu_report)
 
 
 def _value(metric: Any) -> MetricValue | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.cupti_host import (
+from pytest_gpuperf.measure.cupti.chip_metrics import (
     NoHostLibraryError,
     is_counted,
     passes_each,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.choosing import names_to_read
-from pytest_gpuperf.measure.cupti import cupti_host
-from pytest_gpuperf.measure.cupti.cupti_host import NoHostLibraryError, is_counted, passes, passes_each
+from pytest_gpuperf.measure.counters.call_profile import names_to_read
+from pytest_gpuperf.measure.cupti import chip_metrics
+from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, is_counted, passes, passes_each
 from pytest_gpuperf.metrics import METRICS, ncu_metric_names
 from pytest_gpuperf.metrics.presets import PRESETS
 
@@ -23,15 +23,15 @@ KNOWN_TO_ALL_LIBRARIES = ["tu102", "ga100", "ga102", "ad102", "gh100", "gb100", 
 def test_the_lists_are_those_of_ncu(cupti_host_library: None) -> None:
     # From ncu 2025.3.1 on an H200.
     assert {"dram__bytes", "sm__pipe_tensor_cycles_active", "lts__t_sector_hit_rate"} <= (
-        cupti_host.supported_metrics("gh100")
+        chip_metrics.supported_metrics("gh100")
     )
-    assert "dram__bytes_op_read" in cupti_host.supported_metrics("gb202")
-    assert "dram__bytes_read" not in cupti_host.supported_metrics("gb202")
+    assert "dram__bytes_op_read" in chip_metrics.supported_metrics("gb202")
+    assert "dram__bytes_read" not in chip_metrics.supported_metrics("gb202")
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
 def test_the_catalogue_knows_which_chip_has_what(cupti_host_library: None, chip: str) -> None:
-    units = {name.partition("__")[0] for name in cupti_host.supported_metrics(chip)}
+    units = {name.partition("__")[0] for name in chip_metrics.supported_metrics(chip)}
     sources = [
         (metric.name, source)
         for metric in METRICS.values()
@@ -49,7 +49,7 @@ def test_the_catalogue_knows_which_chip_has_what(cupti_host_library: None, chip:
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
 def test_what_weighs_metrics_takes_no_pass_of_its_own(cupti_host_library: None, chip: str) -> None:
-    known = cupti_host.supported_metrics(chip)
+    known = chip_metrics.supported_metrics(chip)
     units = {name.partition("__")[0] for name in known}
     for names in PRESETS.values():
         alone = ncu_metric_names(names, chip)
@@ -122,7 +122,7 @@ def test_libraries_are_found_where_wheels_and_toolkits_have_them(
     (tmp_path / "site" / "nvidia" / "alone" / "lib" / "libcupti.so").touch()
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
-    found = [path for path in cupti_host.libraries() if path.is_relative_to(tmp_path)]
+    found = [path for path in chip_metrics.libraries() if path.is_relative_to(tmp_path)]
     assert found == [old_wheel, wheel, toolkit]
 
 
@@ -131,8 +131,8 @@ def test_a_library_that_crashes_or_is_none_is_passed_over(
 ) -> None:
     broken = install(tmp_path / "broken")
     broken.write_bytes(b"garbage")
-    monkeypatch.setattr(cupti_host, "libraries", lambda: [broken])
-    cupti_host._ask.cache_clear()
+    monkeypatch.setattr(chip_metrics, "libraries", lambda: [broken])
+    chip_metrics._ask.cache_clear()
     with pytest.raises(NoHostLibraryError, match=r"no CUPTI library was found .*pip install 'nvidia-cuda-cu"):
-        cupti_host.supported_metrics("gh100")
-    cupti_host._ask.cache_clear()
+        chip_metrics.supported_metrics("gh100")
+    chip_metrics._ask.cache_clear()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.ncu_report_reader import ncu_python_dirs, read_report
+from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, source_names, top_stall
 from pytest_gpuperf.metrics.combine import combine
 
@@ -253,8 +253,8 @@ def test_copy_of_nvidias_packages_is_found_without_an_ncu_in_path(
 ) -> None:
     python = tmp_path / "2025.3.1" / "extras" / "python"
     python.mkdir(parents=True)
-    monkeypatch.setattr("pytest_gpuperf.measure.ncu.ncu_report_reader.NVIDIA_PACKAGES", tmp_path)
-    monkeypatch.setattr("pytest_gpuperf.measure.ncu.ncu_report_reader.ncu_path", lambda: None)
+    monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_reader.NVIDIA_PACKAGES", tmp_path)
+    monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_reader.ncu_path", lambda: None)
     assert ncu_python_dirs(None) == (python,)
 
 

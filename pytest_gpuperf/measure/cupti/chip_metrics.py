@@ -1,0 +1,154 @@
+"""Metrics of a chip, and the passes that a set of them takes, from CUPTI's host library: no GPU needed.
+
+The library comes with torch's CUDA wheels (`nvidia-cuda-cupti`), with Triton, and with the CUDA toolkit. The
+lists are those of `ncu --query-metrics`. ncu itself may take a pass more than this library says (17 instead
+of 16 for the default preset on an H200). Without a driver, libraries later than CUDA 13.1 refuse or crash, so
+another process loads them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.host import Host, chips
+from pytest_gpuperf.measure.cupti.library import Cupti, copies
+from pytest_gpuperf.processes.isolation import ask_apart, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MADE_BY_NCU = ("__maximum_warps_", "__pcsamp_")
+"""Parts of names that look like counters but that ncu makes itself."""
+
+
+class NoHostLibraryError(GpuperfError):
+    """No CUPTI library here knows the chip and answers without a GPU."""
+
+
+def supported_metrics(chip: str) -> frozenset[str]:
+    """List all metrics that the hardware of a chip counts, without their suffixes.
+
+    Args:
+        chip: Name of the chip, such as `gh100`.
+
+    Raises:
+        NoHostLibraryError: No library here knows the chip.
+    """
+    return frozenset(_ask(chip, ()).base)
+
+
+def passes(chip: str, metrics: Iterable[str]) -> int:
+    """Count the passes that a set of metrics takes: the runs of a kernel.
+
+    Args:
+        chip: Name of the chip.
+        metrics: Raw names with their suffixes. Metrics that ncu makes itself (`launch__*`) take no pass.
+
+    Raises:
+        NoHostLibraryError: No library here knows the chip.
+        GpuperfError: The chip lacks one of the metrics.
+    """
+    names = list(metrics)
+    found = passes_each(chip, [names])[0]
+    if found is None:
+        each = passes_each(chip, [[name] for name in names])
+        lacking = [name for name, own in zip(names, each, strict=True) if own is None]
+        raise GpuperfError(f"unavailable on {chip.upper()}: {', '.join(lacking)}")
+    return found
+
+
+def passes_each(chip: str, sets: Sequence[Sequence[str]]) -> list[int | None]:
+    """Count the passes of several sets of metrics; None for a set with a metric that the chip lacks.
+
+    Raises:
+        NoHostLibraryError: No library here knows the chip.
+    """
+    known = {name.partition("__")[0] for name in supported_metrics(chip)}
+    counted = tuple(tuple(name for name in names if is_counted(name, known)) for names in sets)
+    return _ask(chip, counted).passes
+
+
+def is_counted(name: str, units: Iterable[str]) -> bool:
+    """Return True if the hardware counts a raw metric; False if ncu makes it.
+
+    Args:
+        name: A raw name.
+        units: First parts of the metric names of the chip: `sm`, `lts` …
+    """
+    return name.partition("__")[0] in units and not any(part in name for part in MADE_BY_NCU)
+
+
+def libraries() -> list[Path]:
+    """List the CUPTI libraries here that have a host library next to them, in the order to ask them."""
+    return [path for _, path in copies() if path.with_name("libnvperf_host.so").is_file()]
+
+
+class _Question(msgspec.Struct, frozen=True):
+    path: str
+    """Path of `libcupti.so`."""
+    chip: str
+    """Name in CUPTI's spelling: `GH100`."""
+    sets: list[list[str]]
+    """Raw metric names with their suffixes, a list for each set."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """The answer of one library; empty lists if it does not know the chip."""
+
+    chips: list[str] = []
+    base: list[str] = []
+    """Names of all metrics of the chip, without suffixes."""
+    passes: list[int | None] = []
+    """Passes of each set; None if a name in it is unknown."""
+
+
+@lru_cache(maxsize=64)
+def _ask(chip: str, sets: tuple[tuple[str, ...], ...]) -> _Answer:
+    known: list[str] = []
+    for library in libraries():
+        question = _Question(str(library), chip.upper(), [list(names) for names in sets])
+        done = ask_apart(__name__, msgspec.json.encode(question))
+        if done.returncode == 0 and done.stdout:
+            answer = msgspec.json.decode(done.stdout, type=_Answer)
+            if answer.base:
+                return answer
+            known += answer.chips
+    raise NoHostLibraryError(
+        f"the CUPTI libraries here do not know {chip.upper()}"
+        if known
+        else "no CUPTI library was found here that answers without a GPU",
+        expected="one of CUDA 12.6 or later; without a driver, up to 13.1",
+        next_step="type `pip install 'nvidia-cuda-cupti<13.2'`",
+    )
+
+
+def main() -> None:
+    """In the other process: answer the question on standard input."""
+    serve(_answer)
+
+
+def _answer(data: bytes) -> bytes:
+    question = msgspec.json.decode(data, type=_Question)
+    cupti = Cupti(Path(question.path))
+    known = chips(cupti)
+    answer = _Answer(chips=known)
+    if question.chip in known:
+        host = Host(cupti, question.chip)
+        answer = _Answer(
+            chips=known,
+            base=host.base_metrics(),
+            passes=[_passes(host, names) for names in question.sets],
+        )
+    return msgspec.json.encode(answer)
+
+
+def _passes(host: Host, metrics: list[str]) -> int | None:
+    if not metrics:
+        return 0
+    found = host.configuration(metrics)
+    return found.passes if found else None
