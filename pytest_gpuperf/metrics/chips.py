@@ -1,4 +1,4 @@
-"""GPU chips as ncu and CUPTI name them. Which metrics there are differs by chip, and with it the passes."""
+"""GPU chips by the names of ncu and CUPTI. They differ in metrics, and in the passes of a metric."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pytest_gpuperf.errors import GpuperfError
 
 @dataclass(frozen=True)
 class Chip:
-    """A chip, and the others that have its compute capability and the same metrics."""
+    """A chip, and the others with the same compute capability and metrics."""
 
     name: str
-    """`gh100`, as `ncu --chips` takes it."""
+    """The name for `ncu --chips`: `gh100`."""
     compute_capability: str
     """`9.0`."""
     others: tuple[str, ...] = ()
-    """The family, and the others of it. In CUPTI their lists of metrics are the same, but for TU116 and
+    """The family and its other chips. CUPTI has the same list of metrics for all of them, except TU116 and
     TU117, which lack tensor cores."""
 
     def __str__(self) -> str:
-        """`GH100`, as people write it."""
+        """Return the usual spelling: `GH100`."""
         return self.name.upper()
 
 
@@ -41,18 +41,18 @@ CHIPS = (
 
 
 def chip_of(compute_capability: str) -> Chip | None:
-    """The chip of a compute capability such as `9.0`; None where it is not known."""
+    """Find the chip of a compute capability such as `9.0`; None if it is unknown."""
     return next((chip for chip in CHIPS if chip.compute_capability == compute_capability), None)
 
 
 def find_chip(text: str) -> Chip:
-    """The chip that a user names.
+    """Find the chip that a user names.
 
     Args:
         text: `gh100`, `GA104`, `9.0`, or a family: `ga10x`.
 
     Raises:
-        GpuperfError: There is none of that name.
+        GpuperfError: No chip has that name.
     """
     wanted = text.lower()
     for chip in CHIPS:

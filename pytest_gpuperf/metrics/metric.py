@@ -25,7 +25,7 @@ EVERY_CHIP = frozenset(chip.name for chip in CHIPS)
 
 
 class Tier(Enum):
-    """How much a metric moves when nothing changed."""
+    """Variation of a metric when nothing changed."""
 
     EXACT = "exact"
     """A fact of the compiled kernel and its launch: the same in every run."""
@@ -36,7 +36,7 @@ class Tier(Enum):
 
 
 class Combining(Enum):
-    """How several launches become one row."""
+    """Way to combine several launches into one row."""
 
     SUM = "sum"
     MAX = "max"

@@ -1,4 +1,4 @@
-"""How close a kernel comes to the limits of the GPU: speed of light, arithmetic pipes, issue slots."""
+"""Distance of a kernel from the limits of the GPU: speed of light, arithmetic pipes, issue slots."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Hardware counters: what they are called, how they are captured, read and combined."""
+"""Hardware counters of the calls of a session: read by ncu or CUPTI, or kept from an earlier session."""

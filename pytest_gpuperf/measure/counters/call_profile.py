@@ -1,4 +1,4 @@
-"""Which of a call's kernels were asked for, and the profile that is made of them."""
+"""From the kernels of a call to its profile: raw names to read, kernels to keep, the record."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one test wants to be read."""
+    """Request of one test for counters."""
 
     nodeid: str
     regex: str | None
-    """Its marker's: what it leaves out is not profiled, whatever a call asks for. None for all kernels."""
+    """Regex of the marker: other kernels are not profiled, whatever a call asks for. None for all kernels."""
     metrics: tuple[str, ...]
     """Short names and raw ones."""
     preset: str = ""
-    """The sets that they are from; empty for the default."""
+    """Names of the presets; empty for the default."""
 
 
 def names_to_read(metrics: Iterable[str], chip: str) -> list[str]:
-    """Raw names to ask for, so that metrics can be filled, and weighted where several launches combine.
+    """List the raw names to read for metrics, and for their weights when several launches combine.
 
     Args:
         metrics: Short names and raw ones.
-        chip: Name of the GPU's chip; empty where it is not known.
+        chip: Name of the GPU's chip; empty if it is unknown.
     """
     short, raw = by_kind(metrics)
     counted = [name for name in short if catalogue.METRICS[name].requests(chip)]
@@ -49,7 +49,7 @@ def names_to_read(metrics: Iterable[str], chip: str) -> list[str]:
 
 
 def by_kind(metrics: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
-    """Short names and raw ones, each once."""
+    """Separate short names from raw ones, each once."""
     names = dict.fromkeys(metrics)
     short = {name: None for name in names if catalogue.get(name) is not None}
     return short, {name: None for name in names if name not in short}
@@ -62,17 +62,17 @@ def choose(
     wanted: Wanted | None,
     list_kernels: Callable[[], list[str]],
 ) -> Sequence[RawKernel]:
-    """The kernels of a call that it and its marker ask for.
+    """Choose the kernels that a call and the marker of its test ask for.
 
     Args:
         call: The call.
-        kernels: Those that were profiled.
-        selection: Chooses among them.
-        wanted: What its test asks for.
-        list_kernels: Names the kernels that the call launches; asked only when none matched.
+        kernels: The profiled kernels.
+        selection: The choice of the call.
+        wanted: The request of the test.
+        list_kernels: Lists the kernels that the call launches; called only if none matched.
 
     Raises:
-        GpuperfError: None is left, or fewer than the index of the one that is asked for.
+        GpuperfError: No kernel is left, or the index asked for is too large.
     """
     marker = wanted.regex if wanted else None
     regex = selection.regex
@@ -99,18 +99,18 @@ def profile_of(
     chip: str,
     read_at: str = "",
 ) -> Profile:
-    """Kernels as a record.
+    """Make the record of a call.
 
     Args:
-        kernels: Those that were chosen.
+        kernels: The chosen kernels.
         metrics: Short names and raw ones to keep.
-        selection: By which the call chose them.
-        wanted: What its test asked for.
-        source: What read them.
-        cache_control: As ncu calls it.
-        clock_control: As ncu calls it.
+        selection: The choice of the call.
+        wanted: The request of the test.
+        source: The reader: `ncu` or `cupti`.
+        cache_control: In ncu's words.
+        clock_control: In ncu's words.
         chip: Name of the GPU's chip.
-        read_at: When an earlier run read them; empty where this one did.
+        read_at: Date of the earlier run that read them; empty for this run.
     """
     short, raw = by_kind(metrics)
     profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
@@ -133,9 +133,9 @@ def profile_of(
 def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:
     names = ", ".join(dict.fromkeys(named))
     return GpuperfError(
-        f"the regex {regex!r} of {call} finds {names}, which the marker's kernels={marker!r} leaves out",
-        expected="kernels= in a call to choose among the kernels of the marker's",
-        next_step="add it to the marker's kernels=",
+        f"the regex {regex!r} of {call} finds {names}, which kernels={marker!r} of the marker leaves out",
+        expected="kernels= of a call to choose among the kernels of the marker",
+        next_step="add it to kernels= of the marker",
     )
 
 
@@ -147,5 +147,5 @@ def _nothing_matched(call: Call, regex: str | None, launched: list[str]) -> Gpup
     names = ", ".join(dict.fromkeys(launched))
     return GpuperfError(
         f"no kernel of {call} was profiled for the regex {regex!r}; these ran: {names}",
-        expected="a regex found in a kernel's name, and part of the marker's kernels= where the test has one",
+        expected="a regex found in a kernel's name, within kernels= of the marker if there is one",
     )

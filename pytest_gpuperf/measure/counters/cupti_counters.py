@@ -1,7 +1,7 @@
-"""Counters read in this process by CUPTI, without ncu.
+"""Counters read by CUPTI in the process of the tests, without ncu.
 
-A call runs twice: CUPTI's activity records say which kernels it launches and how, its range profiler counts
-them. Both cannot be had at once, so they are matched by the order of launches.
+A call runs twice: CUPTI's activity records tell its kernels and their launches, and the range profiler
+counts. Both cannot run at once, so they are matched by the order of launches.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ BY_CUPTI = (
     f"{NO_NCU}: CUPTI has read the counters, in the process of the tests and with the caches as they were"
 )
 WARM_UP_CALLS = 2
-"""Compilation and autotuning happen in the first, lazy initialisation in the next."""
+"""Compilation and autotuning happen in the first call, lazy initialisation in the next."""
 
 
 class CuptiCounters:
-    """Answers for the counters of each call by profiling it at once.
+    """Source of counters that profiles each call at once.
 
     Args:
         gpu: The current device.
-        chip: Name of its chip, such as `gh100`; empty where it is not known.
-        insists: Whether a refusal of CUPTI's is raised; else the profile says it, and the test goes on.
+        chip: Name of its chip, such as `gh100`; empty if it is unknown.
+        insists: Raise an error if CUPTI refuses; if False, the profile says so and the test goes on.
     """
 
     def __init__(self, gpu: GpuInfo, chip: str, *, insists: bool = True) -> None:
         self._insists = insists
         self.unavailable = ""
-        """Why no counters can be had in this session."""
+        """Reason why this session has no counters; empty if it can have them."""
         self._gpu = gpu
         self._chip = chip
         self._wanted: dict[str, Wanted] = {}
         self._profiler: RangeProfiler | None = None
 
     def expect(self, wanted: Iterable[Wanted]) -> None:
-        """Learn what the tests want."""
+        """Store the requests of the tests."""
         self._wanted = {test.nodeid: test for test in wanted}
 
     def read_ahead(
@@ -66,16 +66,16 @@ class CuptiCounters:
         cwd: Path,  # noqa: ARG002
         progress: object,  # noqa: ARG002
     ) -> str:
-        """Read nothing yet, and learn what the tests want.
+        """Read nothing yet, and store the requests of the tests.
 
         Returns:
-            What a reader of the counters should know who has not asked for CUPTI.
+            A notice for users who did not ask for CUPTI.
         """
         self.expect(wanted)
         return "" if self._insists or self.unavailable or not self._wanted else BY_CUPTI
 
     def has(self, nodeid: str) -> bool:  # noqa: ARG002
-        """Whether a test has counters whatever is unavailable: none was kept."""
+        """Return False: no counters of a test were kept."""
         return False
 
     def keep(self, read_at: str) -> str:  # noqa: ARG002
@@ -89,16 +89,16 @@ class CuptiCounters:
         metrics: Sequence[str],
         launched: Callable[[], list[Activity]],  # noqa: ARG002
     ) -> Profile:
-        """Profile a call. CUPTI stays attached for the next one until `let_go`.
+        """Profile a call. CUPTI stays attached until `let_go`.
 
         Args:
             call: The call.
-            selection: Chooses among its kernels.
+            selection: The choice among its kernels.
             metrics: Short names and raw ones to keep.
-            launched: Not needed: the kernels are known.
+            launched: Not needed here.
 
         Raises:
-            GpuperfError: No kernel matched, or CUPTI refuses or has no such metric, and that is insisted on.
+            GpuperfError: No kernel matched; or CUPTI refuses or lacks a metric, and `insists` is set.
         """
         if self.unavailable:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
@@ -123,7 +123,7 @@ class CuptiCounters:
         )
 
     def let_go(self) -> None:
-        """Leave CUPTI to others, and the GPU as fast as it is without."""
+        """Detach CUPTI: other profilers can use it, and the GPU has its full speed."""
         if self._profiler is not None:
             self._profiler.let_go()
 
@@ -153,10 +153,10 @@ class CuptiCounters:
 
 
 def in_launch_order(kernels: Iterable[Activity]) -> list[Activity]:
-    """Kernels as they were launched.
+    """Sort kernels by launch.
 
     Raises:
-        CuptiError: Some are the nodes of a CUDA graph, of which CUPTI counts all together.
+        CuptiError: Some are nodes of a CUDA graph, which CUPTI counts all together.
     """
     ordered = sorted(kernels, key=attrgetter("launch"))
     if any(before.launch == after.launch for before, after in pairwise(ordered)):
@@ -173,6 +173,6 @@ def _check_metrics(kernels: Iterable[RawKernel], metrics: Iterable[str]) -> None
         if not any(metric in kernel.metrics for kernel in kernels):
             raise CuptiError(
                 f"CUPTI has no value for the metric {metric!r}",
-                expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix; launch__* "
-                "and sampled ones are ncu's own",
+                expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix; only "
+                "ncu has launch__* and sampled ones",
             )

@@ -3,8 +3,7 @@
 Before ncu starts, a key decides whether the kept counters of a test are valid: the sources of the project
 (`project_hash`), the machine, the options, and the metrics and kernels that the test asks for. When the test
 comes to its call, CUPTI records its launches. Counters are kept only if ncu saw the same launches, and used
-only if the launches are still the same. If they are not, something else decides what the test launches, such
-as an
+only if the launches are still the same. If they are not, something else decides the launches, such as an
 autotuner: nothing more is kept of the test until the project changes.
 
 An error here never fails a run: the counters are read by ncu, and `problem` tells why.

@@ -1,7 +1,7 @@
-"""What ncu says of a launch without counting: its sizes, and the occupancy that they allow.
+"""Facts of a launch that ncu reports without counting: its sizes, and the occupancy that they allow.
 
-From CUPTI's record of the launch and NVIDIA's occupancy calculation, under ncu's raw names. Barriers are not
-in the record, so what they allow is left out.
+They come from CUPTI's record of the launch and NVIDIA's occupancy calculation, under ncu's raw names.
+Barriers are not in the record, so their limit is left out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def launch_facts(launch: Activity, gpu: GpuInfo) -> dict[str, float]:
-    """Facts of a kernel's launch by raw ncu name, in ncu's base units.
+    """Compute the facts of a launch by raw ncu name, in ncu's base units.
 
     Args:
-        launch: CUPTI's record of it.
-        gpu: Where it ran; of a compute capability that is not known, nothing is said of occupancy.
+        launch: CUPTI's record.
+        gpu: The GPU; if its compute capability is unknown, the facts of occupancy are left out.
     """
     grid_size, block_size = math.prod(launch.grid), math.prod(launch.block)
     cluster_size = math.prod(launch.cluster)
@@ -34,7 +34,7 @@ def launch_facts(launch: Activity, gpu: GpuInfo) -> dict[str, float]:
         "launch__registers_per_thread": launch.registers_per_thread,
         "launch__shared_mem_per_block_static": static,
         "launch__shared_mem_per_block_dynamic": both - static,
-        # ncu says 0 of a launch without clusters.
+        # ncu writes 0 for a launch without clusters.
         "launch__cluster_size": cluster_size if cluster_size > 1 else 0,
         "launch__sm_count": gpu.multiprocessors,
     }

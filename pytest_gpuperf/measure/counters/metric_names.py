@@ -1,4 +1,4 @@
-"""Names of metrics, checked before anything runs: ncu takes wrong ones in silence, and gives no value."""
+"""Check the names of metrics before a run: ncu accepts wrong names silently and gives no value."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SUFFIXES = ".sum, .avg, .max, .min, .avg.pct_of_peak_sustained_elapsed; .pct or
 
 
 def check_names(names: Iterable[str], chip: str) -> None:
-    """Refuse what is no metric of the chip; what ncu makes itself (`launch__*`) is left to ncu.
+    """Refuse names that are not metrics of the chip, except those that ncu makes itself (`launch__*`).
 
-    Where CUPTI's host library is not installed, or does not know the chip, only short names are checked.
+    If CUPTI's host library is not installed or does not know the chip, only short names are checked.
 
     Args:
         names: Short names and raw ones.
-        chip: Name of the chip; empty where it is not known.
+        chip: Name of the chip; empty if it is unknown.
 
     Raises:
-        GpuperfError: One of them is unknown, or the chip lacks it.
+        GpuperfError: A name is unknown, or the chip lacks it.
     """
     raw = []
     for name in dict.fromkeys(names):
@@ -67,7 +67,7 @@ def _unknown(name: str, chip: str, base: frozenset[str]) -> GpuperfError:
 
 
 def _same_metric(name: str, chip: str) -> tuple[str, ...] | None:
-    """What the chip has in place of another chip's name; None where no chip has it."""
+    """List the names of this chip for a name of another chip; None if no chip has it."""
     for metric in catalogue.METRICS.values():
         if any(name in source.names for source in metric.sources if source.requested):
             return metric.requests(chip)

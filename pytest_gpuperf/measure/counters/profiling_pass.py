@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 
 class ProfilingPass:
-    """Counters of every call of a session, read from one report, or kept from an earlier one.
+    """Counters of every call of a session, from one report or kept from an earlier session.
 
-    Where no counters could be had, `unavailable` says why and `lookup` answers with it.
+    If there are no counters, `unavailable` says why, and `lookup` returns it.
 
     Args:
-        folder: Where plan, report and logs go.
-        ncu: None where there is none.
-        unavailable: Why there are no counters.
-        chip: Name of the GPU's chip; empty where it is not known.
-        kept: Counters of tests that may not have changed; None where all are read.
-        required: Whether it is an error where counters that were kept do not fit a call.
+        folder: Folder for plan, report and logs.
+        ncu: The installed ncu; None if there is none.
+        unavailable: Reason for having no counters.
+        chip: Name of the GPU's chip; empty if it is unknown.
+        kept: Counters of earlier sessions; None to read all.
+        required: Raise an error if kept counters do not fit a call.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ProfilingPass:
     ) -> None:
         self.unavailable = unavailable
         self.notice = ""
-        """What a reader of the counters should know."""
+        """Notice for readers of the counters."""
         self._ncu = ncu
         self._folder = folder
         self._ranges: dict[tuple[str, str], str] = {}
@@ -81,16 +81,16 @@ class ProfilingPass:
         cwd: Path,
         progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
     ) -> str:
-        """Read the counters of those tests that nothing fitting was kept of, where they can be read.
+        """Read the counters of tests without fitting kept ones, if counters can be read.
 
         Args:
             wanted: The tests.
             arguments: Command line of the session.
-            cwd: Where it was called.
-            progress: Shows what is done, and how far it is.
+            cwd: Its working directory.
+            progress: Shows the progress.
 
         Returns:
-            What a reader of the counters should know; mostly nothing.
+            A notice for readers of the counters; mostly empty.
         """
         if self.unavailable or self._ncu is None:
             return ""
@@ -101,13 +101,13 @@ class ProfilingPass:
         return self.notice
 
     def recall(self, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Take what was kept of tests that have not changed.
+        """Take the kept counters of unchanged tests.
 
         Args:
             wanted: The tests.
 
         Returns:
-            Those that are to be run under ncu.
+            The tests to run under ncu.
         """
         self._wanted = {test.nodeid: test for test in wanted}
         if self._kept is None:
@@ -117,7 +117,7 @@ class ProfilingPass:
         return [test for test in wanted if test.nodeid not in self._recalled]
 
     def has(self, nodeid: str) -> bool:
-        """Whether a test has counters whatever is unavailable: those that were kept."""
+        """Return True if a test has kept counters, which need nothing else."""
         return nodeid in self._recalled
 
     def keep(self, read_at: str) -> str:
@@ -146,13 +146,13 @@ class ProfilingPass:
         cwd: Path,
         progress: Callable[[int, int], None],
     ) -> None:
-        """Run pytest with the session's own arguments under ncu, restricted to the wanted tests.
+        """Run pytest under ncu with the arguments of the session, restricted to the wanted tests.
 
         Args:
-            wanted: The tests that `recall` has left.
+            wanted: The tests that `recall` returned.
             arguments: Command line of the session.
-            cwd: Where it was called.
-            progress: Told how many of how many tests are done.
+            cwd: Its working directory.
+            progress: Called with the numbers of finished tests and of all tests.
         """
         assert self._ncu is not None
         folder = self._folder
@@ -183,7 +183,7 @@ class ProfilingPass:
         self._read(metrics)
 
     def let_go(self) -> None:
-        """It holds nothing of this process."""
+        """Do nothing: ncu runs in another process."""
 
     def _read(self, metrics: Sequence[str]) -> None:
         folder = self._folder
@@ -191,7 +191,7 @@ class ProfilingPass:
             path.read_text(errors="replace") for path in (folder.ncu_log, folder.child_log) if path.exists()
         )
         if not folder.report.exists():
-            # ncu's errors explain why there is no report; without one, no kernel matched in any test.
+            # An error of ncu explains a missing report; without an error, no kernel matched in any test.
             reason = explain(output)
             if reason is None and not (self._ranges or self._failures or self._finished):
                 reason = f"the run under ncu {self._ending} before any test had run; see {folder.shown_log}"
@@ -213,7 +213,7 @@ class ProfilingPass:
         try:
             return read_report_isolated(report, metrics, search=ncu_python_dirs(self._ncu.path))
         except GpuperfError as error:
-            # ncu itself reads any report of its own; its CSV rounds to two decimals.
+            # ncu can read every report that it wrote, but its CSV rounds to two decimals.
             kernels = read_csv(self._ncu.report_as_csv(report))
             self.notice = f"counters were read from ncu's CSV, rounded to two decimals: {error}"
             return kernels
@@ -225,17 +225,17 @@ class ProfilingPass:
         metrics: Sequence[str],
         launched: Callable[[], list[Activity]],
     ) -> Profile:
-        """Counters of one call.
+        """Return the counters of one call.
 
         Args:
-            call: The call as the session sees it.
-            selection: Chooses among the kernels of the call.
+            call: The call.
+            selection: The choice among its kernels.
             metrics: Short names and raw ones to keep.
-            launched: What the call launches; asked only when no kernel matched, or counters are kept.
+            launched: Lists the launches of the call; called only if no kernel matched, or to keep counters.
 
         Raises:
             GpuperfError: The call was not reached, no kernel matched, a metric is unknown, or counters are
-                required and those that were kept do not fit.
+                required and the kept ones do not fit.
         """
         recalled = self._recalled.get(call.nodeid)
         if self.unavailable and recalled is None:
@@ -251,7 +251,7 @@ class ProfilingPass:
         kernels = choose(call, read, selection, wanted, lambda: [launch.name for launch in launched()])
         self._check_metrics(kernels, by_kind(metrics)[1])
         if recalled is None and self._kept is not None:
-            # What cannot be seen here could not be known again.
+            # Launches that CUPTI cannot record here could not be compared later.
             with suppress(CuptiError):
                 self._kept.note(call.nodeid, call.label, read, launched())
         return profile_of(
@@ -273,25 +273,25 @@ class ProfilingPass:
         return self._kernels.get(name, ())
 
     def _why_unfit(self, recalled: KeptTest, call: Call, launched: Callable[[], list[Activity]]) -> str:
-        """Why the counters that were kept are not those of a call; empty where they are."""
+        """Explain why kept counters do not fit a call; empty if they fit."""
         assert self._kept is not None
         what = f"its counters, kept on {recalled.read_at[:10]},"
         try:
             why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), launched())
         except CuptiError as error:
-            # They may well be right: whoever runs without the other profiler has them.
-            return f"{what} cannot be checked: {error}; --gpuperf-counter-cache=refresh reads them anew"
+            # They may be right: a run without the other profiler can use them.
+            return f"{what} cannot be checked: {error}; --gpuperf-counter-cache=refresh reads them again"
         if not why:
             return ""
         self._kept.drop(call.nodeid)
-        return f"{what} are not those of now: {why}; the next run reads them anew"
+        return f"{what} do not fit this run: {why}; the next run reads them again"
 
     def _not_reached(self, call: Call) -> GpuperfError:
-        expected = "a test that does the same there, whatever values it reads"
+        expected = "a test that does the same under ncu, whatever values it reads"
         if call.nodeid in self._failures:
             why = self._failures[call.nodeid]
         elif call.nodeid in self._finished:
-            why = "the test ended there without this call"
+            why = "the test ended without this call"
         else:
             why, expected = f"it {self._ending} before", ""
         return GpuperfError(
@@ -301,7 +301,7 @@ class ProfilingPass:
         )
 
     def _check_metrics(self, kernels: Sequence[RawKernel], metrics: Iterable[str]) -> None:
-        """A name that ncu does not know is accepted in silence and gets no value."""
+        """Refuse names without a value: ncu accepts unknown names silently."""
         for metric in metrics:
             if any(metric in kernel.metrics for kernel in kernels):
                 continue

@@ -109,7 +109,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints, nothing if there is no git or no repository."""
+    """Return what git prints, nothing without git or without a repository."""
     try:
         done = subprocess.run(  # noqa: S603
             ["git", "-C", str(folder), *arguments],  # noqa: S607

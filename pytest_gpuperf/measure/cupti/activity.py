@@ -1,8 +1,8 @@
-"""What ran on the GPU, when: CUPTI's activity records of kernels, copies and fills.
+"""Activity records of CUPTI: kernels, copies and fills on the GPU, with their times.
 
-torch.profiler gives the same, but needs seconds for its first use; this takes some 40 ms, and lets go of
-CUPTI afterwards: while it is attached, each node of a CUDA graph takes 0.3 to 0.7 µs longer (H200,
-CUDA 13.0). Most kernels themselves take as long as without; a softmax of 8192 x 8192 takes 2 % longer.
+torch.profiler gives the same, but its first use takes seconds; this takes some 40 ms and detaches CUPTI
+afterwards. While CUPTI is attached, each node of a CUDA graph takes 0.3 to 0.7 µs longer (H200, CUDA 13.0).
+Most kernels themselves do not become slower; a softmax of 8192 x 8192 takes 2 % longer.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _BUFFER_BYTES = 8 << 20
 _FLUSH_FORCED = 1
 
 _CUPTI_PYTHON = "cupti.cupti"
-"""By which nsight-python 1.1, too, uses torch's own libcupti, where it is installed. Whether it does just now
-cannot be asked of CUPTI: who only records need not subscribe, and a subscriber may be a torch.profiler that
-has ended, for until August 2026 kineto never let go of its subscription (`setupCuptiInitCallback`), nor gave
-it a name.
+"""Module through which nsight-python 1.1 uses torch's libcupti, too, if it is installed. CUPTI cannot tell
+whether it is in use: a client that only records need not subscribe, and a subscriber may be a torch.profiler
+that has ended, since until August 2026 kineto never ended its subscription (`setupCuptiInitCallback`), nor
+named it.
 """
 
 _RequestBuffer = ctypes.CFUNCTYPE(
@@ -43,7 +43,7 @@ _BufferCompleted = ctypes.CFUNCTYPE(
 
 
 class _Common(ctypes.Structure):
-    """What the records of kernels, copies and fills begin with, in all versions since CUDA 9."""
+    """First fields of the records of kernels, copies and fills, in all versions since CUDA 9."""
 
     _fields_ = (
         ("kind", ctypes.c_uint32),
@@ -55,7 +55,7 @@ class _Common(ctypes.Structure):
 
 
 class _Kernel(ctypes.Structure):
-    """CUpti_ActivityKernel4 and later, as far as they agree; the cluster is there from CUDA 11.8 on."""
+    """The fields that CUpti_ActivityKernel4 and later versions share; the cluster exists since CUDA 11.8."""
 
     _fields_ = (
         ("kind", ctypes.c_uint32),
@@ -96,28 +96,28 @@ class Activity(NamedTuple):
     name: str
     """Demangled name of the kernel; empty for a copy or a fill."""
     bytes: int = 0
-    """Of a copy or a fill."""
+    """Size of a copy or a fill."""
     grid: tuple[int, int, int] = (0, 0, 0)
     block: tuple[int, int, int] = (0, 0, 0)
     registers_per_thread: int = 0
     shared_memory_bytes: int = 0
-    """Static and dynamic, of one block."""
+    """Static and dynamic shared memory of one block."""
     static_shared_memory_bytes: int = 0
-    """What the code of the kernel declares of it."""
+    """The part that the code of the kernel declares."""
     shared_memory_per_sm: int = 0
-    """Bytes of each SM's L1 that the driver made shared memory."""
+    """Bytes in the L1 of each SM that the driver made shared memory."""
     cluster: tuple[int, int, int] = (0, 0, 0)
     """Blocks of a cluster in x, y, z; zeros without clusters."""
     launch: int = 0
-    """Grows from launch to launch; the nodes of one launch of a graph share it."""
+    """Number that grows from launch to launch; all nodes of one graph launch share it."""
 
 
 _RECORDERS: list[_Recorder] = []
-"""Whose callbacks CUPTI may still call."""
+"""Recorders whose callbacks CUPTI may still call."""
 
 
 class _Recorder:
-    """Gives CUPTI its buffers and reads them."""
+    """Provider of buffers for CUPTI, and reader of them."""
 
     def __init__(self, library: Cupti) -> None:
         self.activities: list[Activity] = []
@@ -125,7 +125,7 @@ class _Recorder:
         self._next = library.functions.cuptiActivityGetNextRecord
         self._next.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p))
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
-        # Referred to here, since CUPTI keeps only their addresses.
+        # Kept alive here, since CUPTI stores only their addresses.
         self._request = _RequestBuffer(self._requested)
         self._complete = _BufferCompleted(self._completed)
         library.call("cuptiActivityRegisterCallbacks", self._request, self._complete)
@@ -168,13 +168,13 @@ class _Recorder:
 
 @contextmanager
 def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
-    """What runs on the GPU inside the `with`; the list is filled, in order of start, at its end.
+    """Record the activities on the GPU inside the `with`; its end fills the list, in order of start.
 
     Args:
-        stay: Leave CUPTI attached, before and after, for who goes on to use it.
+        stay: Leave CUPTI attached, before and after, for further use.
 
     Raises:
-        CuptiError: There is no CUPTI, or another profiler holds it or may.
+        CuptiError: CUPTI is missing, or another profiler uses it or may use it.
     """
     library = cupti()
     refuse_if_taken()
@@ -202,13 +202,13 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
 
 
 def torch_profiler_runs() -> bool:
-    """Whether a torch.profiler runs, in this thread or in another."""
+    """Return True if a torch.profiler runs, in this thread or in another."""
     here: bool = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
     return here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
 
 
 def refuse_if_taken() -> None:
-    """See that nobody else may be using CUPTI: clients share its callbacks and its end.
+    """Refuse to go on if another client may use CUPTI: clients share its callbacks and its end.
 
     Raises:
         CuptiError: torch.profiler runs, or cupti-python is imported.
@@ -223,13 +223,12 @@ def refuse_if_taken() -> None:
 
 
 def detach() -> None:
-    """Free the process of CUPTI, which a torch.profiler that has ended leaves attached.
+    """Detach CUPTI from the process: a torch.profiler that has ended leaves it attached.
 
-    torch does so itself where `TEARDOWN_CUPTI=1` is set, but in a thread that waits for a later call into
-    CUDA: a process that makes none hangs at its end, and CUPTI may be gone from under whoever uses it next.
-    Nothing is done while a torch.profiler runs in any thread, where cupti-python is imported, or where there
-    is no CUPTI. The warm-up step of a profiler with a schedule cannot be told from none, nor can a client
-    that calls libcupti by itself.
+    torch detaches it with `TEARDOWN_CUPTI=1`, but in a thread that waits for a later call into CUDA: a
+    process without such a call hangs at its end, and CUPTI may end while its next client uses it. Do nothing
+    while a torch.profiler runs in any thread, if cupti-python is imported, or without CUPTI. This cannot
+    detect the warm-up step of a profiler with a schedule, nor a client that calls libcupti directly.
     """
     taken = torch_profiler_runs() or _CUPTI_PYTHON in sys.modules
     if taken or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -240,7 +239,7 @@ def detach() -> None:
 
 
 def attach(library: Cupti) -> None:
-    """Have CUPTI attach to the process again: after `cuptiFinalize` its profilers refuse to do so themselves.
+    """Attach CUPTI to the process again: after `cuptiFinalize` its profilers do not do so themselves.
 
     Raises:
         CuptiError: Another profiler holds it.
@@ -256,7 +255,7 @@ def _demangled(name: bytes) -> str:
 
 
 def busy_us(calls: Iterable[Iterable[Activity]]) -> list[float]:
-    """Microseconds in which at least one activity of a call ran; what overlaps counts the first time only."""
+    """Compute the microseconds in which at least one activity of a call ran; overlaps count once."""
     covered = 0
     found = []
     for activities in calls:

@@ -1,6 +1,6 @@
-"""CUPTI's host half (`cupti_profiler_host.h`): the metrics of a chip, what they are counted by, their values.
+"""The host half of CUPTI (`cupti_profiler_host.h`): metrics of a chip, their configuration and their values.
 
-It needs no GPU, and up to CUDA 13.1 no driver either.
+It needs no GPU, and up to CUDA 13.1 no driver.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pytest_gpuperf.measure.cupti.params import (
     Evaluate,
     HostInitialize,
     NumOfPasses,
-    OfHost,
     SupportedChips,
+    WithHost,
 )
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ _METRIC_KINDS = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the GPU is told to count."""
+    """Counters for the GPU to count."""
 
     metrics: tuple[str, ...]
     """Raw names with their suffixes."""
     image: ctypes.Array[ctypes.c_char]
     passes: int
-    """How often a kernel has to run."""
+    """Number of times that a kernel has to run."""
 
 
 class Host:
@@ -49,8 +49,8 @@ class Host:
 
     Args:
         cupti: The library.
-        chip: As CUPTI spells it: `GH100`.
-        availability: What the GPU at hand can count, as it says itself; None for all that the chip can.
+        chip: Name in CUPTI's spelling: `GH100`.
+        availability: Counters that the GPU here has, in its own words; None for all counters of the chip.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Host:
         cupti.load_neighbours("libnvperf_host.so")
 
     def base_metrics(self) -> list[str]:
-        """Names of all metrics of the chip, without suffixes."""
+        """List all metrics of the chip, without suffixes."""
         names: list[str] = []
         with self._object() as host:
             for kind in _METRIC_KINDS:
@@ -71,13 +71,13 @@ class Host:
         return names
 
     def configuration(self, metrics: Sequence[str]) -> Configuration | None:
-        """How to count metrics; None where the chip lacks one of them.
+        """Make the configuration for metrics; None if the chip lacks one of them.
 
         Args:
             metrics: Raw names with their suffixes, at least one.
         """
         names = _names(metrics)
-        # A second set, and one after a wrong name, fails on the same object.
+        # An object takes only one set of metrics, and none after a wrong name.
         with self._object() as host:
             try:
                 self._ask(
@@ -98,11 +98,11 @@ class Host:
     def evaluate(
         self, counters: ctypes.Array[ctypes.c_char], ranges: int, metrics: Sequence[str]
     ) -> list[dict[str, float]]:
-        """Values of metrics in base units (`ns`, `byte`, `%`), NaN where one has none.
+        """Compute values of metrics in base units (`ns`, `byte`, `%`); NaN for a metric without a value.
 
         Args:
-            counters: What the GPU counted, decoded.
-            ranges: How many ranges there are.
+            counters: Decoded counters of the GPU.
+            ranges: Number of ranges.
             metrics: Raw names.
 
         Returns:
@@ -136,14 +136,14 @@ class Host:
         try:
             yield host
         finally:
-            self._ask("Deinitialize", OfHost(pHostObject=host))
+            self._ask("Deinitialize", WithHost(pHostObject=host))
 
     def _ask(self, function: str, params: AnyParams) -> AnyParams:
         return self._cupti.ask(f"cuptiProfilerHost{function}", params)
 
 
 def chips(cupti: Cupti) -> list[str]:
-    """Names of the chips that a library knows."""
+    """List the chips that a library knows."""
     cupti.load_neighbours("libnvperf_host.so")
     params = cupti.ask("cuptiProfilerHostGetSupportedChips", SupportedChips())
     return _texts(params.ppChipNames, params.numChips)

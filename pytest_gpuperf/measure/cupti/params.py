@@ -1,7 +1,7 @@
-"""The structures that CUPTI's profiling functions take, under the names of its headers.
+"""Structures for CUPTI's profiling functions, with the names of its headers.
 
-From `cupti_profiler_host.h`, `cupti_profiler_target.h`, `cupti_range_profiler.h` and `cupti_target.h`. They
-are those of CUDA 12.6: later versions add fields at the end and read no further than `structSize` says.
+They come from `cupti_profiler_host.h`, `cupti_profiler_target.h`, `cupti_range_profiler.h` and
+`cupti_target.h` of CUDA 12.6: later versions add fields at the end, and read only `structSize` bytes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ AnyParams = TypeVar("AnyParams", bound="Params")
 
 
 class Params(Structure):
-    """What all of them begin with."""
+    """First fields of all structures."""
 
     _fields_ = [("structSize", c_size_t), ("pPriv", c_void_p)]
 
     @classmethod
     def size(cls) -> int:
-        """Bytes up to the end of the last field, without the padding behind it, as CUPTI counts."""
+        """Return the bytes up to the end of the last field, without padding, as CUPTI counts."""
         last = getattr(cls, cls._fields_[-1][0])
         return int(last.offset + last.size)
 
 
-class OfHost(Params):
-    """Of a host object, which `cuptiProfilerHostInitialize` makes."""
+class WithHost(Params):
+    """Structure with a host object, which `cuptiProfilerHostInitialize` makes."""
 
     _fields_ = [("pHostObject", c_void_p)]
 
@@ -58,25 +58,25 @@ class HostInitialize(Params):
     ]
 
 
-class BaseMetrics(OfHost):
+class BaseMetrics(WithHost):
     """`cuptiProfilerHostGetBaseMetrics`."""
 
     _fields_ = [("metricType", c_int), ("ppMetricNames", POINTER(c_char_p)), ("numMetrics", c_size_t)]
 
 
-class AddMetrics(OfHost):
+class AddMetrics(WithHost):
     """`cuptiProfilerHostConfigAddMetrics`."""
 
     _fields_ = [("ppMetricNames", POINTER(c_char_p)), ("numMetrics", c_size_t)]
 
 
-class ConfigImageSize(OfHost):
+class ConfigImageSize(WithHost):
     """`cuptiProfilerHostGetConfigImageSize`."""
 
     _fields_ = [("configImageSize", c_size_t)]
 
 
-class ConfigImage(OfHost):
+class ConfigImage(WithHost):
     """`cuptiProfilerHostGetConfigImage`."""
 
     _fields_ = [("configImageSize", c_size_t), ("pConfigImage", c_void_p)]
@@ -88,7 +88,7 @@ class NumOfPasses(Params):
     _fields_ = [("configImageSize", c_size_t), ("pConfigImage", c_void_p), ("numOfPasses", c_size_t)]
 
 
-class Evaluate(OfHost):
+class Evaluate(WithHost):
     """`cuptiProfilerHostEvaluateToGpuValues`."""
 
     _fields_ = [
@@ -123,13 +123,13 @@ class Enable(Params):
     _fields_ = [("ctx", c_void_p), ("pRangeProfilerObject", c_void_p)]
 
 
-class OfProfiler(Params):
-    """Of a range profiler, which `cuptiRangeProfilerEnable` makes; as it is for `Start` and `Disable`."""
+class WithProfiler(Params):
+    """Structure with a range profiler from `cuptiRangeProfilerEnable`; also for `Start` and `Disable`."""
 
     _fields_ = [("pRangeProfilerObject", c_void_p)]
 
 
-class CounterDataSize(OfProfiler):
+class CounterDataSize(WithProfiler):
     """`cuptiRangeProfilerGetCounterDataSize`."""
 
     _fields_ = [
@@ -141,13 +141,13 @@ class CounterDataSize(OfProfiler):
     ]
 
 
-class CounterDataInitialize(OfProfiler):
+class CounterDataInitialize(WithProfiler):
     """`cuptiRangeProfilerCounterDataImageInitialize`."""
 
     _fields_ = [("counterDataSize", c_size_t), ("pCounterData", c_void_p)]
 
 
-class SetConfig(OfProfiler):
+class SetConfig(WithProfiler):
     """`cuptiRangeProfilerSetConfig`."""
 
     _fields_ = [
@@ -165,13 +165,13 @@ class SetConfig(OfProfiler):
     ]
 
 
-class Stop(OfProfiler):
+class Stop(WithProfiler):
     """`cuptiRangeProfilerStop`."""
 
     _fields_ = [("passIndex", c_size_t), ("targetNestingLevel", c_size_t), ("isAllPassSubmitted", c_uint8)]
 
 
-class Decode(OfProfiler):
+class Decode(WithProfiler):
     """`cuptiRangeProfilerDecodeData`."""
 
     _fields_ = [("numOfRangeDropped", c_size_t)]

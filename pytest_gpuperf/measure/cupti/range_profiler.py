@@ -1,12 +1,11 @@
-"""Hardware counters of the kernels of a call, read in this process: CUPTI's range profiler.
+"""CUPTI's range profiler: hardware counters of the kernels of a call, read in this process.
 
-Each kernel is a range of its own, and the call is repeated until all counters are read. CUPTI could repeat
-each kernel by itself and put device memory back between, but what it writes for that is still on its way to
-DRAM when the kernel runs, and counts as its own. Caches and clocks are left as they are.
+Each kernel is one range, and the call is repeated until all counters are read. CUPTI could repeat each kernel
+itself and restore device memory before it, but the restored data is still on its way to DRAM when the kernel
+runs, and counts as traffic of the kernel. Caches and clocks stay as they are.
 
-Starting the profiler costs as much as several passes, so it stays enabled from one read to the next, until
-it is told to let go of the process: while it is attached, CUDA graphs are slower (see `activity`), and nobody
-else can use CUPTI.
+Starting the profiler costs as much as several passes, so it stays enabled between reads until `let_go`. While
+it is attached, CUDA graphs are slower (see `activity`), and no other profiler can use CUPTI.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from pytest_gpuperf.measure.cupti.params import (
     CounterDataSize,
     Decode,
     Enable,
-    OfProfiler,
     Params,
     SetConfig,
     Stop,
+    WithProfiler,
 )
 
 if TYPE_CHECKING:
@@ -44,13 +43,13 @@ _AUTO_RANGE, _USER_REPLAY = 1, 3
 
 
 class RangeProfiler:
-    """Reads the counters of the current CUDA device.
+    """Reader of the counters of the current CUDA device.
 
     Args:
         library: CUPTI.
 
     Raises:
-        CuptiError: It refuses: no permission, another client, a GPU that it cannot profile.
+        CuptiError: CUPTI refuses: no permission, another client, a GPU that it cannot profile.
     """
 
     def __init__(self, library: Cupti) -> None:
@@ -59,7 +58,7 @@ class RangeProfiler:
         self._configurations: dict[tuple[str, ...], Configuration | None] = {}
         self._attached = False
         self._enabled: tuple[int, Configuration, int] | None = None
-        """CUPTI's object, what it counts, and in which context."""
+        """CUPTI's object, its configuration and its context."""
         self.attach()
         try:
             device = torch.cuda.current_device()
@@ -71,7 +70,7 @@ class RangeProfiler:
             raise
 
     def known(self, metrics: Sequence[str]) -> tuple[str, ...]:
-        """Those metrics that the chip counts; what ncu makes itself (`launch__*`) is none of them.
+        """List the metrics that the chip counts, without those that ncu makes itself (`launch__*`).
 
         Args:
             metrics: Raw names with their suffixes.
@@ -87,13 +86,13 @@ class RangeProfiler:
         """Run a call and read the counters of its kernels.
 
         Args:
-            call: Launches kernels; it has been called before, and is called once for each pass.
+            call: Launches kernels; it was called before, and is called once for each pass.
             metrics: Raw names, all known and at least one.
-            kernels: How many kernels it launches.
+            kernels: Number of kernels that it launches.
 
         Returns:
             Values by raw name for each kernel, in the order of their launches, in base units (`ns`, `byte`,
-            `%`); what has none is left out.
+            `%`), without metrics that have no value.
 
         Raises:
             CuptiError: CUPTI refuses, or the call launches another number of kernels.
@@ -116,11 +115,11 @@ class RangeProfiler:
                 expected="a callable that launches the same kernels each time",
             )
         rows = self._host.evaluate(counters, ranges, found.metrics)
-        # NaN: there was nothing to count, such as the hit rate of a cache that nobody asked.
+        # NaN: there was nothing to count, such as the hit rate of an unused cache.
         return [{name: value for name, value in row.items() if value == value} for row in rows]
 
     def let_go(self) -> None:
-        """Leave the process to graphs and to other profilers; the next read attaches again."""
+        """Detach CUPTI for graphs and other profilers; the next read attaches it again."""
         if not self._attached:
             return
         self._disable()
@@ -129,21 +128,21 @@ class RangeProfiler:
         self._attached = False
 
     def attach(self) -> None:
-        """Take CUPTI, unless it is taken already.
+        """Attach CUPTI, unless this object has done so.
 
         Raises:
-            CuptiError: Another client has it or may, or there is no permission.
+            CuptiError: Another client uses it or may use it, or permission is missing.
         """
         refuse_if_taken()
         if not self._attached:
             detach()
-            # Where another client has it, it is not ours to end.
+            # If another client uses it, this fails, and CUPTI stays with that client.
             attach(self._cupti)
             self._cupti.ask("cuptiProfilerInitialize", Params())
             self._attached = True
 
     def _enable(self, configuration: Configuration) -> int:
-        """CUPTI's object; one that has counted something else goes on counting that, whatever it is told."""
+        """Return CUPTI's object: a new one for another configuration, since a used one keeps its first."""
         context = _current_context()
         if self._enabled is None or self._enabled[1:] != (configuration, context):
             self._disable()
@@ -153,17 +152,17 @@ class RangeProfiler:
 
     def _disable(self) -> None:
         if self._enabled is not None:
-            profiler, self._enabled = OfProfiler(pRangeProfilerObject=self._enabled[0]), None
+            profiler, self._enabled = WithProfiler(pRangeProfilerObject=self._enabled[0]), None
             self._ask_quietly("cuptiRangeProfilerDisable", profiler)
 
     def _count(
         self, call: Callable[[], object], configuration: Configuration, kernels: int
     ) -> tuple[ctypes.Array[ctypes.c_char], int]:
-        """What was counted, and how many kernels found no room in it."""
+        """Count: return the counters and the number of kernels that found no room in them."""
         profiler = self._enable(configuration)
         counters = self._counter_data(profiler, configuration, kernels)
         for _ in range(configuration.passes):
-            self._cupti.ask("cuptiRangeProfilerStart", OfProfiler(pRangeProfilerObject=profiler))
+            self._cupti.ask("cuptiRangeProfilerStart", WithProfiler(pRangeProfilerObject=profiler))
             try:
                 call()
                 torch.cuda.synchronize()
@@ -192,7 +191,7 @@ class RangeProfiler:
     def _counter_data(
         self, profiler: int, configuration: Configuration, kernels: int
     ) -> ctypes.Array[ctypes.c_char]:
-        """The memory that the counters are decoded into; set for the profiler."""
+        """Allocate the memory for decoded counters, and set it in the profiler."""
         metrics = configuration.metrics
         names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
         size = self._cupti.ask(
@@ -229,13 +228,13 @@ class RangeProfiler:
         return image
 
     def _ask_quietly(self, function: str, params: Params) -> None:
-        """Ask for the end of something; an error before it is more worth telling."""
+        """Call a function that ends something, and ignore its error: an earlier error matters more."""
         with suppress(CuptiError):
             self._cupti.ask(function, params)
 
 
 def why_no_range_profiler() -> str:
-    """Why there is no library to read counters with; empty where there is one."""
+    """Return the reason why no library can read counters; empty if one can."""
     try:
         library = cupti().functions
     except CuptiError as error:

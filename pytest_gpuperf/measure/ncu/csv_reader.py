@@ -1,9 +1,9 @@
-"""Read what `ncu --csv` prints, for those who have only that.
+"""Read the output of `ncu --csv`, if there is no report.
 
-Both layouts are read: wide (`--page raw`: a row of names, a row of units, a row for each kernel) and long
-(any other page, or `--metrics`: a row for each metric). ncu rounds CSV values, so a report is better where
-there is one. Lines of other kinds may stand before the header; after it every line is a row, and one that
-is not is an error, because a file cut short would otherwise pass for a smaller run.
+Both layouts are supported: wide (`--page raw`: a row of names, a row of units, a row for each kernel) and
+long (any other page, or `--metrics`: a row for each metric). ncu rounds CSV values, so a report is better.
+Other lines may stand before the header. After it every line is a row, and any other line is an error, because
+a truncated file would otherwise look like a smaller run.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class _Row:
 
 
 class NoHeaderError(GpuperfError):
-    """The text is no CSV of ncu's at all."""
+    """The text is not ncu CSV."""
 
 
 def read_csv(text: str) -> list[RawKernel]:
-    """Read all kernels of `ncu --csv` output, in the order in which they stand there.
+    """Read all kernels of `ncu --csv` output, in their order.
 
-    Values come back in ncu's base units (`ns`, `byte`), as a report holds them, but rounded as printed.
+    Values are in ncu's base units (`ns`, `byte`), as in a report, but rounded as printed.
     Numbers must have `,` between thousands and `.` before decimals: run ncu with `LC_ALL=C`.
 
     Args:
-        text: The output, with or without ncu's `==PROF==` lines.
+        text: The output, with or without `==PROF==` lines.
 
     Raises:
-        NoHeaderError: There is no header of ncu's in the text.
+        NoHeaderError: The text lacks the header of ncu CSV.
         GpuperfError: A line after the header is not a whole row.
     """
     rows = _rows(text)
@@ -72,14 +72,14 @@ def read_csv(text: str) -> list[RawKernel]:
 
 
 def _rows(text: str) -> Iterator[_Row]:
-    """The header and all rows after it, with the numbers of their last lines."""
+    """Yield the header and all rows after it, with the numbers of their last lines."""
     lines = text.removeprefix("\ufeff").split("\n")
-    # ncu writes its messages between the rows where both go to one stream.
+    # ncu writes its messages between the rows if both go to one stream.
     kept = [i for i, line in enumerate(lines) if not line.startswith("==")]
     start = next((k for k, i in enumerate(kept) if _is_header(lines[i])), None)
     if start is None:
         raise NoHeaderError(
-            "the text has no CSV header of ncu's",
+            "the text has no header of ncu CSV",
             expected='a line with the columns "ID" and "Kernel Name"',
             next_step="print the report with `ncu --import REPORT --csv --page raw`",
         )
@@ -91,7 +91,7 @@ def _rows(text: str) -> Iterator[_Row]:
             if fields:
                 row = _Row(kept[reader.line_num - 1] + 1, fields)
                 if fields == header:
-                    raise _broken(row.line, "it is the header once more, of another output")
+                    raise _broken(row.line, "the header is there again, from another output")
                 header = header or fields
                 yield row
     except csv.Error as error:
@@ -107,7 +107,7 @@ def _is_header(line: str) -> bool:
 
 def _broken(line: int, why: str) -> GpuperfError:
     return GpuperfError(
-        f"line {line} of the CSV text is not a whole row of ncu's: {why}",
+        f"line {line} of the CSV text is not a whole row of ncu CSV: {why}",
         expected="a complete file, written with LC_ALL=C",
         next_step="print it again from the report: `ncu --import REPORT --csv --page raw`",
     )
@@ -119,10 +119,10 @@ def _read_wide(header: list[str], rows: Iterator[_Row]) -> list[RawKernel]:
     kernels: list[RawKernel] = []
     for row in rows:
         if len(row.fields) != len(header):
-            raise _broken(row.line, f"{len(row.fields)} fields where the header has {len(header)}")
+            raise _broken(row.line, f"{len(row.fields)} fields, the header has {len(header)}")
         if units is None:
             if row.fields[header.index("ID")]:
-                raise _broken(row.line, "it has an ID where the units are due")
+                raise _broken(row.line, "it has an ID, but the units come first")
             units = row.fields
             continue
         kernel = _kernel(header, row)
@@ -139,9 +139,9 @@ def _read_long(header: list[str], rows: Iterator[_Row]) -> list[RawKernel]:
     rules: dict[str, list[Rule]] = {}
     for row in rows:
         fields = row.fields
-        # Rows of metrics end early where the header goes on with columns for rules.
+        # Rows of metrics are shorter than a header with columns for rules.
         if not least <= len(fields) <= len(header):
-            raise _broken(row.line, f"{len(fields)} fields where {least} to {len(header)} are due")
+            raise _broken(row.line, f"{len(fields)} fields instead of {least} to {len(header)}")
         identifier = fields[header.index("ID")]
         if identifier not in kernels:
             kernels[identifier] = _kernel(header, row)
@@ -163,7 +163,7 @@ def _read_long(header: list[str], rows: Iterator[_Row]) -> list[RawKernel]:
 
 
 def _add_shared_memory(kernel: RawKernel) -> None:
-    """The details page has the parts of a block's shared memory and not their sum."""
+    """Add the shared memory of a block, of which the details page has only the parts."""
     whole = "launch__shared_mem_per_block"
     parts = [kernel.metrics.get(f"{whole}_{part}") for part in ("static", "dynamic", "driver")]
     numbers = [part for part in parts if isinstance(part, float)]
@@ -175,8 +175,8 @@ def _add_shared_memory(kernel: RawKernel) -> None:
 def _kernel(header: list[str], row: _Row) -> RawKernel:
     cells = dict(zip(header, row.fields, strict=False))
     demangled = cells["Kernel Name"]
-    # Each range is written as "domain:name:" and six fields of its payload, colour and message; a start/end
-    # range has its number in front.
+    # A range is "domain:name:" and six fields of its payload, colour and message; a start/end range begins
+    # with its number.
     ranges = [
         quoted.split(":", columns[1].startswith("Start") + 1)[-1].rsplit(":", 6)[0]
         for column, cell in cells.items()
@@ -219,7 +219,7 @@ def _store(kernel: RawKernel, name: str, text: str, unit: str, line: int) -> Non
 
 
 def function_name(demangled: str) -> str:
-    """The function's bare name out of a demangled one, as near to ncu's own as the text allows.
+    """Extract the function name from a demangled name, as close to that of ncu as the text allows.
 
     `void at::vectorized_elementwise_kernel<4, float>(int, T2)` gives `vectorized_elementwise_kernel`.
     """

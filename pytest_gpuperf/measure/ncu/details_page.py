@@ -1,8 +1,8 @@
-"""What the details page of ncu calls its metrics: raw names by section and label.
+"""Raw ncu names of the labels on the details page, by section.
 
-The same label means other things in other sections (`Memory Throughput`). These are the labels that ncu
-2025.3.1 prints by default, and of `--print-details all` those of the stalls. Rates of L2 compression are left
-out: the page has a 0 where they were not measured.
+The same label has another meaning in another section (`Memory Throughput`). These are the labels that ncu
+2025.3.1 prints by default, and the labels of the stalls from `--print-details all`. Rates of L2 compression
+are left out: the page has a 0 for rates that were not measured.
 """
 
 from __future__ import annotations

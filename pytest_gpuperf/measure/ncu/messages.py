@@ -1,4 +1,4 @@
-"""What ncu's own errors mean and what people should do about them."""
+"""Explanations of ncu errors, with advice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class KnownFailure:
-    """A failure of ncu that can be explained."""
+    """A failure of ncu with a known cause."""
 
     pattern: str
     """Regex found in ncu's output."""
@@ -36,11 +36,11 @@ KNOWN_FAILURES = (
     KnownFailure(
         r"Failed to (open|create) lock file|InterprocessLockFailed",
         "ncu's lock file belongs to another user",
-        "set TMPDIR to a folder of your own",
+        "set TMPDIR to your own folder",
     ),
     KnownFailure(
         r"Unsupported GPU|[Cc]uda driver is not compatible",
-        "this ncu and this driver or GPU do not fit together",
+        "this ncu does not support this driver or GPU",
         "install the ncu that belongs to the driver's CUDA version, and name it with --gpuperf-ncu",
     ),
     KnownFailure(
@@ -51,13 +51,13 @@ KNOWN_FAILURES = (
     KnownFailure(
         r"[Rr]egular expression|regex_error",
         "ncu cannot read a kernel regex",
-        "write the kernels= pattern without constructs special to Python",
+        "write the kernels= pattern without constructs that only Python has",
     ),
 )
 
 
 def explain(output: str) -> str | None:
-    """The cause of a failure that ncu's output names, and what to do; None where it names none."""
+    """Find the cause and the advice for a failure in the output of ncu; None if it names no failure."""
     for failure in KNOWN_FAILURES:
         if re.search(failure.pattern, output):
             return f"{failure.cause}; {failure.advice}"

@@ -1,4 +1,4 @@
-"""One profiled launch as ncu names things, before the catalogue gives it short names."""
+"""One profiled launch by raw ncu names, before it gets short metrics."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ class RawKernel(msgspec.Struct, frozen=True):
     """One launch of one kernel, by raw ncu names."""
 
     name: str
-    """Function name, as `ncu --kernel-name-base function` shows it."""
+    """Function name, from `ncu --kernel-name-base function`."""
     demangled: str = ""
-    """With template arguments and parameters."""
+    """Name with template arguments and parameters."""
     grid: tuple[int, int, int] = (0, 0, 0)
-    """Blocks in x, y, z; zeros where ncu did not say."""
+    """Blocks in x, y, z; zeros if ncu did not report them."""
     block: tuple[int, int, int] = (0, 0, 0)
-    """Threads in x, y, z; zeros where ncu did not say."""
+    """Threads in x, y, z; zeros if ncu did not report them."""
     ranges: tuple[str, ...] = ()
     """Names of all NVTX ranges around the launch: push/pop ranges outermost first, then start/end ranges."""
     metrics: dict[str, MetricValue] = {}
-    """In ncu's base units (`ns`, `byte`, `%`); a metric without a value is not in here."""
+    """In ncu's base units (`ns`, `byte`, `%`); metrics without a value are left out."""
     units: dict[str, str] = {}
-    """ncu's unit of each metric, empty where it has none."""
+    """ncu's unit of each metric, empty for a pure number."""
     rules: tuple[Rule, ...] = ()
-    """Results of ncu's own rules, in its order."""
+    """Results of ncu rules, in ncu's order."""
 
     def matches(self, regex: str | None) -> bool:
-        """Whether a regex is found in the function's name or in the demangled one; None is in all."""
+        """Return True if a regex is found in the function name or the demangled name; None matches all."""
         return regex is None or any(re.search(regex, name) for name in (self.name, self.demangled))
 
     def profile(self, extra: Iterable[str] = (), short: Collection[str] | None = None) -> KernelProfile:
-        """The launch as a record.
+        """Make the record of the launch.
 
         Args:
-            extra: Raw ncu names to keep beside the catalogue's short ones, in ncu's base unit.
+            extra: Raw ncu names to keep in addition to short ones, in ncu's base unit.
             short: The short names to keep; None for all.
         """
         known = short_metrics(self.metrics, self.units)

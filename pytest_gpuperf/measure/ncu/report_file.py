@@ -1,4 +1,4 @@
-"""The kernels of a file that ncu wrote, whichever of its formats it has; no GPU and no ncu needed."""
+"""Read the kernels of a file that ncu wrote, in any of its formats, without a GPU and without ncu."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 
 UNPACKED_BYTES = 2 << 30
-"""A file that gzip unpacks to more is refused: a few kilobytes of it can fill a disk."""
+"""Largest unpacked size of a gzip file: a few kilobytes could fill a disk."""
 NAMES_SHOWN = 20
-"""So many kernels or metrics are named in an error."""
+"""Largest number of kernels or metrics in an error."""
 
 _REPORT = b"NVR\0"
 _GZIP = b"\x1f\x8b"
@@ -40,44 +40,43 @@ _CHUNK = 1 << 20
 
 
 class ReportKernel(KernelProfile, frozen=True, kw_only=True):
-    """One launch in a file of ncu's, with all that the file says of it."""
+    """One launch in an ncu file, with everything that the file tells about it."""
 
     launch: int
-    """Its place in the file, from 0."""
+    """Its position in the file, from 0."""
     ranges: tuple[str, ...] = ()
     """NVTX ranges around it: push/pop ranges outermost first, then start/end ranges."""
     units: dict[str, str] = {}
-    """ncu's unit of the raw metrics among `metrics`; the short ones have the catalogue's."""
+    """ncu's units of the raw metrics in `metrics`; short metrics have their own."""
     rules: tuple[Rule, ...] = ()
-    """Results of ncu's own rules, in its order; a raw page has none."""
+    """Results of ncu rules, in ncu's order; a raw page has none."""
 
     def unit(self, metric: str) -> str:
-        """The unit of a metric, by short or raw name; empty for a pure number or a word."""
+        """Return the unit of a metric, by short or raw name; empty for a pure number or a word."""
         return METRICS[metric].unit if metric in METRICS else self.units.get(metric, "")
 
 
 def read_report(
     path: str | os.PathLike[str], kernels: str | None = None, *, metrics: Collection[str] = ()
 ) -> list[ReportKernel]:
-    """Read the kernels of a file of Nsight Compute's, in launch order.
+    """Read the kernels of a file of Nsight Compute, in launch order.
 
-    The file may be a report (`.ncu-rep`), the raw page as CSV (wide) or any other CSV of ncu's (long), as it
-    is or gzipped; its content tells which. A report is exact, the long CSV is rounded to two decimals. A
-    report is read in a process of its own, with the package `ncu-report` or the copy in an installation of
-    ncu.
+    The file can be a report (`.ncu-rep`), the raw page as CSV (wide) or any other ncu CSV (long), gzipped or
+    not; its content tells which. A report is exact, the long CSV is rounded to two decimals. Another process
+    reads a report, with the package `ncu-report` or the copy in an installation of ncu.
 
     Args:
         path: The file.
         kernels: A regex that is found in a kernel's function or demangled name; None for all kernels.
-        metrics: Raw ncu names to keep beside the catalogue's short ones, in ncu's base unit (`ns`, `byte`,
-            `%`), or short names that must be there.
+        metrics: Raw ncu names to keep in addition to short ones, in ncu's base unit (`ns`, `byte`, `%`), or
+            short names that must be there.
 
     Returns:
-        The launches, with short metrics in the catalogue's units.
+        The launches, with short metrics in their own units.
 
     Raises:
-        GpuperfError: There is no such file, it is no file of ncu's, it is damaged, it holds no kernel that
-            the regex finds, none of its kernels has one of the metrics, or a report cannot be read here.
+        GpuperfError: The file does not exist, it is not an ncu file, it is damaged, no kernel in it matches
+            the regex, no kernel in it has one of the metrics, or a report cannot be read here.
     """
     path = Path(path)
     if kernels is not None:
@@ -117,10 +116,10 @@ def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str]) -> ReportK
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The file itself, or what gzip makes of it, for as long as the block runs."""
+    """Give the file itself, or its unpacked copy while the block runs."""
     if not path.is_file():
         raise GpuperfError(
-            f"{path} is no regular file" if path.exists() else f"there is no file {path}",
+            f"{path} is not a regular file" if path.exists() else f"there is no file {path}",
             expected="a report or CSV that ncu wrote",
             next_step="check the path",
         )
@@ -138,7 +137,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
                     if left < 0:
                         raise GpuperfError(
                             f"{path.name} unpacks to more than {UNPACKED_BYTES >> 30} GiB",
-                            next_step="unpack it yourself if that is right",
+                            next_step="unpack it yourself if you trust it",
                         )
                     copy.write(chunk)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -161,7 +160,7 @@ def _read(path: Path, names: Sequence[str] | None) -> list[RawKernel]:
         raise GpuperfError(
             f"{path.name} is empty",
             expected="a report or CSV that ncu wrote",
-            next_step="see what ncu printed while it was written",
+            next_step="see the output of ncu from that time",
         )
     text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8", errors="replace")
     try:
@@ -169,7 +168,7 @@ def _read(path: Path, names: Sequence[str] | None) -> list[RawKernel]:
     except GpuperfError as error:
         if isinstance(error, NoHeaderError) and path.name.removesuffix(".gz").endswith(".ncu-rep"):
             raise GpuperfError(
-                f"{path.name} is no report of ncu's, or a damaged one: it does not begin like a report",
+                f"{path.name} is not an ncu report, or a damaged one: it does not begin like a report",
                 expected="a complete report written by `ncu --export`",
                 next_step="copy it again, or profile again",
             ) from None
@@ -184,7 +183,7 @@ def _check_metric_names(metrics: Iterable[str]) -> None:
             near = nearest(name)
             raise GpuperfError(
                 f"there is no metric {name!r}",
-                expected="a short name of the catalogue or a raw name of ncu's, with its suffix",
+                expected="a short name of `gpuperf metrics`, or a raw ncu name with its suffix",
                 next_step=f"did you mean {' or '.join(near)}?" if near else "",
             )
 
@@ -194,7 +193,7 @@ def _no_kernel(path: Path, regex: str | None, kernels: Sequence[RawKernel]) -> G
         return GpuperfError(
             f"{path.name} holds no kernel",
             expected="kernels that ncu has profiled",
-            next_step="see what ncu printed while it was written",
+            next_step="see the output of ncu from that time",
         )
     return GpuperfError(
         f"no kernel of {path.name} matches {regex!r}; it holds {_listed(kernel.name for kernel in kernels)}",

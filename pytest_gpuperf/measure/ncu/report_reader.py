@@ -1,8 +1,8 @@
 """Read a `.ncu-rep` through NVIDIA's package `ncu_report`, which needs neither a GPU nor ncu.
 
-`ncu_report` 2025.3.1 was seen to crash in a process that has torch loaded, and damaged reports end any process
-that reads them. So `read_report_isolated` reads in another process, which can neither disturb torch nor end the
-run.
+`ncu_report` 2025.3.1 was seen to crash in a process that has torch loaded, and damaged reports end any
+process that reads them. So `read_report_isolated` reads in another process, which can neither disturb torch
+nor end the run.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def read_report(
     Args:
         path: The `.ncu-rep` file.
         names: Raw metric names to read; None reads all, which are thousands after `--set full`.
-        rules: Read the results of ncu's rules, too.
+        rules: Read the results of ncu rules, too.
         search: Folders to look for `ncu_report` in if the package is not installed, from
             [`ncu_python_dirs`][pytest_gpuperf.measure.ncu.report_reader.ncu_python_dirs].
 
@@ -144,8 +144,9 @@ def read_report(
             expected="a report written by `ncu --export`",
             next_step="check the path",
         )
-    # A file that is not a report loads without an error, as a report without ranges. Actions and metrics point
-    # into the report and do not keep it alive (seen in 2025.3.1), so the name holds it until all is read.
+    # A file that is not a report loads without an error, as a report without ranges. Actions and metrics
+    # point into the report and do not keep it alive (seen in 2025.3.1), so the name holds it until all is
+    # read.
     report = ncu_report.load_report(str(path))
     results = list(report)
     actions = [action for result in results for action in result]
@@ -162,7 +163,7 @@ def read_report(
         raise GpuperfError(
             f"{path.name} holds no kernel",
             expected="a complete report written by `ncu --export`",
-            next_step="see what ncu printed while it was written",
+            next_step="see the output of ncu from that time",
         )
     return kernels
 

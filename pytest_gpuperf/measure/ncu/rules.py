@@ -1,4 +1,4 @@
-"""Results of ncu's own rules, the same from a report and from the details page as CSV."""
+"""Results of ncu rules, the same from a report and from the details page as CSV."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Scope = Literal["global", "local", ""]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One result of one of ncu's rules for one launch."""
+    """One result of an ncu rule for one launch."""
 
     rule: str
-    """Its identifier, such as `CPIStall`."""
+    """Identifier of the rule, such as `CPIStall`."""
     section: str = ""
-    """Identifier of the section that it belongs to, such as `WarpStateStats`."""
+    """Identifier of its section, such as `WarpStateStats`."""
     title: str = ""
-    """What it found in two or three words, or the rule's own name; empty in CSV."""
+    """Result in two or three words, or the name of the rule; empty in CSV."""
     kind: Kind = "information"
     message: str
     estimated_speedup_pct: float | None = None
-    """ncu's estimate of what there is to gain, in per cent; None where it gives none."""
+    """ncu's estimate of the gain in %; None if it gives none."""
     scope: Scope = ""
-    """What the estimate is of: `global` for the kernel's run time, `local` for the efficiency of the part of
-    the hardware that the rule looks at; empty without an estimate."""
+    """Object of the estimate: `global` for the run time of the kernel, `local` for the efficiency of the part
+    of the hardware that the rule looks at; empty without an estimate."""
 
 
 _KINDS: dict[str, Kind] = {
@@ -55,11 +55,11 @@ _URL = re.compile(r"@url:(?P<text>[^@]*?):(?P<address>https?://[^@]*)@")
 
 
 def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[Rule, ...]:
-    """Rules out of what `rule_results_as_dicts` of a report gives; those that say nothing are left out.
+    """Make rules from `rule_results_as_dicts` of a report, without those that have no message.
 
     Args:
         results: The dictionaries.
-        library: The module `ncu_report` that they come from, whose constants they use.
+        library: The module `ncu_report` that made them, for its constants.
     """
     kinds = {getattr(library, name, None): kind for name, kind in _KINDS.items()}
     scopes = {getattr(library, name, None): scope for name, scope in _SCOPES.items()}
@@ -84,10 +84,10 @@ def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[
 
 
 def rule_from_csv(row: dict[str, str]) -> Rule | None:
-    """The rule of a row of the details page; None where the row has none.
+    """Make the rule of a row of the details page; None if the row has none.
 
     Args:
-        row: Its cells by the names of the columns.
+        row: Cells by column.
     """
     name, message = row.get("Rule Name", ""), row.get("Rule Description", "")
     if not name or not message:
@@ -104,7 +104,7 @@ def rule_from_csv(row: dict[str, str]) -> Rule | None:
 
 
 def by_speedup(rules: Iterable[Rule]) -> list[Rule]:
-    """The largest estimated speedup first, those without one at the end in ncu's order."""
+    """Sort by estimated speedup, the largest first; rules without one stay at the end in ncu's order."""
     return sorted(
         rules,
         key=lambda rule: math.inf if rule.estimated_speedup_pct is None else -rule.estimated_speedup_pct,

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 NO_NCU = "ncu was found neither on PATH nor in the CUDA installation"
 CACHE_CONTROL = "all"
-"""Caches are flushed before each pass, so that what ran before a kernel does not count."""
+"""Caches are flushed before each pass, so that earlier kernels do not influence the counters."""
 CLOCK_CONTROL = "none"
-"""The clocks are left alone: they are not ours, and locked ones would hide throttling."""
+"""Clocks stay as they are: they belong to the machine, and locked clocks would hide throttling."""
 NOT_PLAIN = re.compile(r"[\^$]|\(\?|\\[bBAZdDwWsS1-9]")
-"""Parts of a regex that mean something else to ncu, or to its one spelling of a kernel's name."""
+"""Parts of a regex that ncu reads differently, or that do not fit its one spelling of a kernel name."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class Ncu:
 
     path: Path
     version: str
-    """Such as `2025.3.1.0`."""
+    """Version such as `2025.3.1.0`."""
 
     def command(self, report: Path, metrics: Iterable[str], regexes: Sequence[str | None]) -> list[str]:
-        """The part of the command line before the program's own.
+        """Make the part of the command line before the program.
 
         Args:
-            report: Where the report goes.
+            report: Path of the report to write.
             metrics: Raw names.
-            regexes: What each test wants; joined into one filter where every test has a plain one. Without
-                a filter more kernels are profiled than needed, and left out when the report is read.
+            regexes: Regex of each test; joined into one filter if every test has a plain one. Without a
+                filter ncu profiles more kernels than needed; the reader of the report leaves them out.
         """
         command = [
             str(self.path),
@@ -65,23 +65,23 @@ class Ncu:
         return command
 
     def report_as_csv(self, report: Path) -> str:
-        """A report's raw page as wide CSV, in base units."""
+        """Return the raw page of a report as wide CSV, in base units."""
         command = [str(self.path), "--import", str(report), "--page", "raw", "--csv", "--print-units", "base"]
         env = {**os.environ, "LC_ALL": "C"}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=env).stdout  # noqa: S603
 
     def base_metrics(self) -> list[str]:
-        """Names of the metrics that this ncu knows for the present GPU, without their suffixes."""
+        """List the metrics that this ncu knows for the GPU, without their suffixes."""
         command = [str(self.path), "--query-metrics"]
         output = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
         return re.findall(r"^(\w+__\w+)\s", output, re.MULTILINE)
 
 
 def find_ncu(path: str = "") -> Ncu | None:
-    """The ncu at `path`, or the one on PATH or in the CUDA installation; None where there is none.
+    """Find the ncu at `path`, on PATH or in the CUDA installation; None if there is none.
 
     Raises:
-        GpuperfError: `path` is given and is no ncu.
+        GpuperfError: `path` is given and is not ncu.
     """
     if path:
         found = shutil.which(path)
@@ -104,7 +104,7 @@ def find_ncu(path: str = "") -> Ncu | None:
 
 
 def ncu_path() -> str | None:
-    """The ncu on PATH or in the CUDA installation, whether or not it can be run; None where there is none."""
+    """Find the ncu on PATH or in the CUDA installation, without running it; None if there is none."""
     roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
     return shutil.which("ncu") or next(
         (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/ncu"))), None
@@ -116,7 +116,7 @@ def run_under_ncu(
 ) -> int:
     """Run a command to its end, calling `poll` several times a second.
 
-    The command has a process group of its own, which ends with this process: Ctrl-C leaves none behind.
+    The command has its own process group, which ends with this process: Ctrl-C leaves no process behind.
 
     Returns:
         Exit status.
