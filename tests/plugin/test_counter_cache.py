@@ -115,7 +115,7 @@ def test_k(gpuperf):
     (project.path / "blocks.txt").write_text("64")
     result, ran = run(project, "test_k.py")
     result.assert_outcomes(passed=1)
-    assert "the test did not make this call; the next run reads them anew" in said(result)
+    assert "the test did not make this call; the next run reads them again" in said(result)
     result, ran = run(project, "test_k.py")
     result.assert_outcomes(passed=1)
     assert ran == ["test_k.py::test_k"]
@@ -176,7 +176,7 @@ def test_other_launches_fail_a_test_with_required_counters(project: pytest.Pytes
     (project.path / "blocks.txt").write_text("64")
     result, _ = run(project, "test_other.py", "--gpuperf-counters=ncu")
     result.assert_outcomes(failed=1)
-    assert "are not those of now" in said(result)
+    assert "do not fit this run" in said(result)
 
 
 def test_options_of_the_project_have_their_own_counters(project: pytest.Pytester) -> None:

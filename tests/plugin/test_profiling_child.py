@@ -107,7 +107,7 @@ def test_a_call_that_was_not_reached_says_what_was_in_the_way(pytester: pytest.P
         "test_skips": "its call ended with Skipped: no time; expected",
         "test_fails": "its call ended with AssertionError: assert 1 == 7; expected",
         "TestK::test_k": "its call ended with AssertionError: on purpose; expected",
-        "test_passes": "the test ended there without this call; expected",
+        "test_passes": "the test ended without this call; expected",
         "test_exits": "it ended with exit status 3 before; see",
     }
     done = run(pytester.path, tests=tuple(reasons))

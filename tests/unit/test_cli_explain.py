@@ -158,7 +158,7 @@ def test_the_longest_launches_of_a_large_file_are_explained(project: Path) -> No
     ("arguments", "said"),
     [
         (["nowhere"], "there is no run 'nowhere'"),
-        (["some.txt"], "no CSV header of ncu's"),
+        (["some.txt"], "no header of ncu CSV"),
         (["latest", "("], "kernel regex '(' asked for is broken"),
     ],
 )

@@ -223,7 +223,7 @@ def test_csv_is_a_row_for_each_launch() -> None:
         ([LONG, "--kernel=nothing"], f"no kernel of {LONG} matches 'nothing'; it holds square_kernel"),
         ([LONG, "--metric=stall.wait"], f"no kernel of {LONG} has a value for stall.wait"),
         ([LONG, "--compare", WARNINGS, "--kernel=fill"], f"no kernel of {WARNINGS} matches 'fill'"),
-        (["README.md"], "README.md: the text has no CSV header of ncu's"),
+        (["README.md"], "README.md: the text has no header of ncu CSV"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(arguments: list[str], message: str) -> None:

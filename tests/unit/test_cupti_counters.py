@@ -97,7 +97,7 @@ def test_a_regex_that_matches_nothing_lists_what_ran(two: FakeCupti) -> None:
 
 def test_the_marker_of_the_test_counts_as_under_ncu(two: FakeCupti) -> None:
     marker = Wanted("test_k.py::test_k", "square", METRICS, "sol")
-    with pytest.raises(GpuperfError, match="finds reduce_kernel, which the marker's kernels='square' leaves"):
+    with pytest.raises(GpuperfError, match="finds reduce_kernel, which kernels='square' of the marker leaves"):
         lookup("reduce", wanted=marker)
     profile = lookup(wanted=marker)
     assert profile.combined["kernels"] == 1

@@ -141,7 +141,7 @@ def test_other_launches_drop_kept_counters(project: Project, launched: list[Acti
     changed = replace(project, launched=launched)
     profile, ran = changed.session()
     assert (ran, profile.kernels, profile.read_at) == (False, (), DATES[0])
-    assert re.match(rf"its counters, kept on 2026-11-20, are not those of now: .*{why}", profile.unavailable)
+    assert re.match(rf"its counters, kept on 2026-11-20, do not fit this run: .*{why}", profile.unavailable)
     assert changed.session()[0].combined
     # Something that is not known here decides what it launches.
     assert changed.session()[1]
@@ -173,7 +173,7 @@ def test_required_counters_that_do_not_fit_are_an_error(
     project.session()
     counters = replace(project, required=True).counters()
     assert counters.recall([CHAIN]) == []
-    with pytest.raises(GpuperfError, match=r"kept on 2026-11-20, are not those of now: .*reads them anew"):
+    with pytest.raises(GpuperfError, match=r"kept on 2026-11-20, do not fit this run: .*reads them again"):
         counters.lookup(CALL, Selection(), CHAIN.metrics, lambda: TWO[:1])
 
 
@@ -201,7 +201,7 @@ def test_call_without_kept_counters_has_none(project: Project) -> None:
     assert counters.recall([CHAIN]) == []
     other = Call(CHAIN.nodeid, "third", print)
     profile = counters.lookup(other, Selection(), CHAIN.metrics, lambda: TWO)
-    assert "are not those of now: the test did not make this call" in profile.unavailable
+    assert "do not fit this run: the test did not make this call" in profile.unavailable
     assert project.session()[1]
 
 

@@ -172,7 +172,7 @@ def test_a_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
     # The report holds the kernel, as where the marker of another test has widened the filter.
     done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ()), Wanted(GEMM, None, ())])
     with pytest.raises(
-        GpuperfError, match=r"'square' of print finds square_kernel, which the marker's kernels='gemm' leaves"
+        GpuperfError, match=r"'square' of print finds square_kernel, which kernels='gemm' of the marker leaves"
     ):
         lookup(done, SQUARE, "square")
 

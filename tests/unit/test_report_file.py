@@ -190,7 +190,7 @@ def test_the_same_functions_are_there_for_notebooks() -> None:
     [
         (b"", r"broken is empty"),
         (b" \n", r"broken is empty"),
-        (b"==WARNING== No kernels were profiled.\n", r"broken: the text has no CSV header of ncu's"),
+        (b"==WARNING== No kernels were profiled.\n", r"broken: the text has no header of ncu CSV"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken: the text has no CSV header"),
         (gzip.decompress(WIDE.read_bytes())[:-40], r"broken: line \d+ of the CSV text is not a whole row"),
         (gzip.compress(b"ID,Kernel Name\n", mtime=0)[:-9], r"broken is damaged"),
@@ -223,7 +223,7 @@ def test_what_is_named_a_report_and_does_not_begin_like_one_is_no_csv_without_a_
     with pytest.raises(GpuperfError) as raised:
         read_report(path)
     assert str(raised.value) == (
-        f"{shown} is no report of ncu's, or a damaged one: it does not begin like a report; "
+        f"{shown} is not an ncu report, or a damaged one: it does not begin like a report; "
         "expected a complete report written by `ncu --export`; copy it again, or profile again"
     )
 
@@ -248,7 +248,7 @@ def test_a_report_cut_short_is_one_error_and_no_smaller_report(tmp_path: Path, s
 def test_a_missing_file_and_a_folder_are_one_error_each(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"there is no file .*gone\.csv"):
         read_report(tmp_path / "gone.csv")
-    with pytest.raises(GpuperfError, match="is no regular file"):
+    with pytest.raises(GpuperfError, match="is not a regular file"):
         read_report(tmp_path)
 
 
