@@ -53,6 +53,7 @@ def project_hash(root: Path) -> str:
         OSError: A source file cannot be read.
         GpuperfError: The project has too many source files.
     """
+    root = root.resolve()
     top = _git(root, "rev-parse", "--show-toplevel").strip()
     versions, editable = _distributions()
     paths = {path for folder in (Path(top) if top else root, *editable) for path in _sources(folder)}
