@@ -1,4 +1,4 @@
-"""A CUPTI that counts nothing, and insists that its functions come in the order that they have to."""
+"""A fake CUPTI that counts nothing, and checks the order of calls."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def activity(name: str, launch: int = 1, start_ns: int = 0, **facts: Any) -> Act
 
 
 class FakeCupti(Cupti):
-    """Stands for libcupti behind `Cupti.call`.
+    """Fake libcupti behind `Cupti.call`.
 
     Args:
-        kernels: What a call launches: a row of values by raw name for each kernel. What they have is what the
-            chip counts.
-        refusals: By function, the result that it gives instead.
+        kernels: Kernels of a call: a row of values by raw name for each. The chip counts the metrics that the
+            rows have.
+        refusals: Results to return instead, by function.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class FakeCupti(Cupti):
         self.kernels = kernels
         self.refusals = dict(refusals or {})
         self.bad = bad
-        """A metric whose suffix does not exist."""
+        """A metric with a suffix that does not exist."""
         self.state = "away"
         """`away`, `initialised`, `enabled`, `counting`, `counted`."""
         self.called: list[str] = []
@@ -51,10 +51,10 @@ class FakeCupti(Cupti):
         self.functions = SimpleNamespace(cuptiFinalize=self._finalize)  # type: ignore[assignment]
 
     def load_neighbours(self, *names: str) -> None:
-        """There is nothing beside it."""
+        """Load nothing."""
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Do what the function is for, or refuse."""
+        """Carry out the function, or refuse."""
         name = function.removeprefix("cupti")
         self.called.append(name)
         if name.startswith("Activity"):
@@ -168,7 +168,7 @@ class FakeCupti(Cupti):
 
 
 def recording(*activities: Activity) -> Any:
-    """Stands for `activity.recorded`."""
+    """Replace `activity.recorded`."""
 
     @contextmanager
     def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:

@@ -1,4 +1,4 @@
-"""A stand-in for the ncu program: writes what a real ncu wrote on an H200, or fails as a real one does."""
+"""A fake ncu program: writes the output of a real ncu on an H200, or fails as a real one does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ else:
 
 
 def install(folder: Path, behaviour: Behaviour = "records") -> Path:
-    """Write the stand-in into a folder and return its path."""
+    """Write the fake program into a folder and return its path."""
     path = folder / "ncu"
     path.write_text(SCRIPT.format(python=sys.executable, capture=str(CAPTURE), behaviour=behaviour))
     path.chmod(0o755)
@@ -68,7 +68,7 @@ def install(folder: Path, behaviour: Behaviour = "records") -> Path:
 
 
 def report(folder: Path) -> Path:
-    """The captured report, unpacked."""
+    """Unpack the captured report."""
     path = folder / "captured.ncu-rep"
     path.write_bytes(gzip.decompress((CAPTURE / "report.ncu-rep.gz").read_bytes()))
     return path

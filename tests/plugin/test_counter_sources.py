@@ -83,7 +83,7 @@ def test_profile(gpuperf):
 def fails(*_):
     raise ZeroDivisionError
 
-def test_a_call_that_fails(gpuperf):
+def test_call_that_fails(gpuperf):
     CUPTI.finalised = 0
     try:
         gpuperf.profile(fails)
@@ -93,14 +93,14 @@ def test_a_call_that_fails(gpuperf):
 """
 
 
-def test_cupti_is_held_by_nobody_after_a_profile(pytester: pytest.Pytester) -> None:
+def test_cupti_is_free_after_a_profile(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(GPU.format(tests=str(Path(__file__).parents[1]), refusals={}, missing=""))
     pytester.makepyfile(test_k=LETS_GO)
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=2)
 
 
-def test_a_limit_is_broken_by_what_cupti_reads(pytester: pytest.Pytester) -> None:
+def test_limit_fails_on_cupti_counters(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(conftest="", test_k="")
     result = run(pytester, "cupti")
     result.assert_outcomes(passed=1)
@@ -111,11 +111,11 @@ def test_a_limit_is_broken_by_what_cupti_reads(pytester: pytest.Pytester) -> Non
 
 
 def said(result: pytest.RunResult) -> str:
-    """What was printed, however its lines were broken."""
+    """Return the output without line breaks."""
     return " ".join(result.stdout.str().split())
 
 
-def test_auto_asks_cupti_where_there_is_no_ncu_and_says_so(pytester: pytest.Pytester) -> None:
+def test_auto_uses_cupti_without_ncu_and_says_so(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto")
     result.assert_outcomes(passed=1)
     assert (profile(pytester)["source"], profile(pytester)["cache_control"]) == ("cupti", "none")
@@ -137,7 +137,7 @@ def test_auto_goes_on_without_either_and_says_why(pytester: pytest.Pytester) -> 
     assert "achieved_occupancy was not measured, so the limit >= 75 of the test is not judged" in text
 
 
-def test_auto_goes_on_where_cupti_refuses_and_so_does_a_replay(pytester: pytest.Pytester) -> None:
+def test_auto_and_replay_go_on_if_cupti_refuses(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto", refusals={"RangeProfilerEnable": 35})
     result.assert_outcomes(passed=1)
     assert "no counters for test_k: the driver denies hardware counters to this user" in said(result)
@@ -153,13 +153,13 @@ def test_auto_goes_on_without_a_metric_that_only_ncu_has(pytester: pytest.Pytest
     assert "no counters for test_k: CUPTI has no value for the metric 'launch__uses_cdp'" in said(result)
 
 
-def test_auto_fails_a_test_whose_regex_finds_nothing(pytester: pytest.Pytester) -> None:
+def test_auto_fails_a_test_without_matching_kernels(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto", kernels="gemm")
     result.assert_outcomes(failed=1)
     assert "for the regex 'gemm'; these ran: square_kernel" in said(result)
 
 
-def test_counters_that_hang_on_the_caches_are_not_compared_with_those_of_ncu(
+def test_cache_dependent_counters_are_not_compared_across_sources(
     pytester: pytest.Pytester,
 ) -> None:
     run(pytester, "cupti").assert_outcomes(passed=1)
@@ -180,14 +180,14 @@ def test_counters_that_hang_on_the_caches_are_not_compared_with_those_of_ncu(
     )
 
 
-def test_a_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
+def test_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
     result = run(pytester, "cupti", refusals={"RangeProfilerEnable": 35})
     result.assert_outcomes(failed=1)
     assert "the driver denies hardware counters to this user" in " ".join(result.stdout.str().split())
 
 
 @pytest.mark.parametrize(("counters", "missing"), [("ncu", ""), ("cupti", NO_CUPTI)])
-def test_who_insists_on_what_is_not_there_gets_a_failure(
+def test_required_source_that_is_missing_fails_the_test(
     pytester: pytest.Pytester, counters: str, missing: str
 ) -> None:
     result = run(pytester, counters, missing=missing)

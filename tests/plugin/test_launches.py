@@ -1,4 +1,4 @@
-"""Which launches of a call are kept: `launches=`."""
+"""The choice of launches of a call: `launches=`."""
 
 from __future__ import annotations
 

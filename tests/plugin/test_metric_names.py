@@ -50,14 +50,14 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
         ("dram_throuhgput", "gh100", "no metric 'dram_throuhgput'.*did you mean dram_throughput"),
     ],
 )
-def test_a_name_that_the_chip_does_not_have_is_one_clear_error(
+def test_name_that_the_chip_lacks_is_an_error(
     cupti_host_library: None, name: str, chip: str, said: str
 ) -> None:
     with pytest.raises(GpuperfError, match=said):
         check_names(["dram__bytes.sum", name], chip)
 
 
-def test_what_ncu_makes_itself_is_left_to_ncu(cupti_host_library: None) -> None:
+def test_metrics_made_by_ncu_are_left_to_ncu(cupti_host_library: None) -> None:
     check_names(
         [
             "launch__registers_per_thread",
@@ -95,7 +95,7 @@ RECORDED = run(
         ("kernels='k'", ["--gpuperf-metrics=dram__bytes_raed.sum"]),
     ],
 )
-def test_a_misspelt_name_ends_the_run_before_it_begins(
+def test_misspelt_name_ends_the_run_early(
     cupti_host_library: None,
     pytester: pytest.Pytester,
     add_recording: Callable[[Run], None],

@@ -72,7 +72,7 @@ def test_values_read_between_calls_do_not_end_the_test(pytester: pytest.Pytester
     assert profiled(pytester.path) == [f"test_k.py::test_k {label}" for label in "abc"]
 
 
-def test_a_call_that_was_not_reached_says_what_was_in_the_way(pytester: pytest.Pytester) -> None:
+def test_unreached_call_explains_why(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k="""
         import os
@@ -117,7 +117,7 @@ def test_a_call_that_was_not_reached_says_what_was_in_the_way(pytester: pytest.P
         assert message.endswith("see .gpuperf/runs/1/ncu/pytest.log")
 
 
-def test_a_run_without_any_test_is_unavailable_to_all(pytester: pytest.Pytester) -> None:
+def test_run_without_tests_makes_all_counters_unavailable(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf): pass")
     pytester.makeconftest("import os\n\ndef pytest_sessionstart():\n    os._exit(3)\n")
     assert run(pytester.path).unavailable == (
@@ -131,7 +131,7 @@ def test_a_run_that_profiles_nothing_is_not_unavailable(pytester: pytest.Pyteste
     assert run(pytester.path).unavailable == ""
 
 
-def test_options_of_the_session_that_stop_a_run_or_write_files_have_no_effect(
+def test_options_that_stop_or_write_have_no_effect(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(
@@ -155,7 +155,7 @@ def test_options_of_the_session_that_stop_a_run_or_write_files_have_no_effect(
     assert "\x1b[" not in folder(pytester.path).child_log.read_text()
 
 
-def test_names_of_ranges_are_plain_and_differ(pytester: pytest.Pytester) -> None:
+def test_range_names_are_plain_and_unique(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k="""
         def test_k(gpuperf):

@@ -36,7 +36,7 @@ def profile(kernels: Sequence[RawKernel], *metrics: str) -> Profile:
     )
 
 
-def test_shares_of_several_launches_are_weighted_as_in_a_file_of_ncu(tmp_path: Path) -> None:
+def test_launches_combine_as_in_an_ncu_file(tmp_path: Path) -> None:
     pytest.importorskip("ncu_report")
     report = tmp_path / "full.ncu-rep"
     packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
@@ -50,7 +50,7 @@ def test_shares_of_several_launches_are_weighted_as_in_a_file_of_ncu(tmp_path: P
     assert weights_used(found.kernels, found.combined) == weights_used(of_file, found.combined)
 
 
-def test_a_share_is_weighted_by_hand_as_by_the_plugin() -> None:
+def test_share_is_weighted_as_by_hand() -> None:
     # 500 of 1000 active cycles and 300 of 3000; by duration it would be 30 %.
     kernels = [
         RawKernel(
@@ -71,7 +71,7 @@ def test_a_share_is_weighted_by_hand_as_by_the_plugin() -> None:
     assert profile(without, "achieved_occupancy").combined["achieved_occupancy"] == 30.0
 
 
-def test_stalls_are_weighted_by_warp_cycles_though_only_a_stall_is_asked_for() -> None:
+def test_single_stall_is_weighted_by_warp_cycles() -> None:
     # Of 2 and 8 cycles an instruction, 100 and 300 instructions: 200 and 2400 warp cycles.
     kernels = [
         RawKernel(
@@ -89,7 +89,7 @@ def test_stalls_are_weighted_by_warp_cycles_though_only_a_stall_is_asked_for() -
     assert combined["stall.barrier"] == pytest.approx(100 * (100 + 600) / (200 + 2400))
 
 
-def test_the_only_launch_of_a_call_keeps_no_weights() -> None:
+def test_only_launch_of_a_call_keeps_no_weights() -> None:
     kernel = RawKernel(name="kernel", metrics={"sm__cycles_active.sum": 7.0, "gpu__time_duration.sum": 1.0})
     assert profile([kernel, kernel], "achieved_occupancy", "duration_us").kernels[0].weights == {}
     share = {"sm__warps_active.avg.pct_of_peak_sustained_active": 50.0}
@@ -99,7 +99,7 @@ def test_the_only_launch_of_a_call_keeps_no_weights() -> None:
 
 
 @pytest.mark.parametrize("chip", ["", "gh100", "gb202"])
-def test_what_weighs_a_metric_is_asked_for_with_it(chip: str) -> None:
+def test_weights_are_requested_with_a_metric(chip: str) -> None:
     found = names_to_read(["stall.barrier", "dram__throughput.avg.pct_of_peak_sustained_elapsed"], chip)
     assert {
         "smsp__inst_issued.sum",
@@ -109,5 +109,5 @@ def test_what_weighs_a_metric_is_asked_for_with_it(chip: str) -> None:
     } <= set(found)
 
 
-def test_nothing_weighs_a_metric_that_the_chip_lacks() -> None:
+def test_missing_metric_requests_no_weights() -> None:
     assert names_to_read(["stall.gmma", "waves"], "gb202") == ["launch__waves_per_multiprocessor"]

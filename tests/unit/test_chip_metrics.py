@@ -1,4 +1,4 @@
-"""CUPTI's host library, where one that needs no GPU is installed: Triton brings one."""
+"""CUPTI's host library, if one that needs no GPU is installed: Triton brings one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KNOWN_TO_ALL_LIBRARIES = ["tu102", "ga100", "ga102", "ad102", "gh100", "gb100", 
 """A library that is older than a chip may know it with fewer metrics."""
 
 
-def test_the_lists_are_those_of_ncu(cupti_host_library: None) -> None:
+def test_lists_equal_those_of_ncu(cupti_host_library: None) -> None:
     # From ncu 2025.3.1 on an H200.
     assert {"dram__bytes", "sm__pipe_tensor_cycles_active", "lts__t_sector_hit_rate"} <= (
         chip_metrics.supported_metrics("gh100")
@@ -30,7 +30,7 @@ def test_the_lists_are_those_of_ncu(cupti_host_library: None) -> None:
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
-def test_the_catalogue_knows_which_chip_has_what(cupti_host_library: None, chip: str) -> None:
+def test_metrics_know_their_chips(cupti_host_library: None, chip: str) -> None:
     units = {name.partition("__")[0] for name in chip_metrics.supported_metrics(chip)}
     sources = [
         (metric.name, source)
@@ -48,7 +48,7 @@ def test_the_catalogue_knows_which_chip_has_what(cupti_host_library: None, chip:
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
-def test_what_weighs_metrics_takes_no_pass_of_its_own(cupti_host_library: None, chip: str) -> None:
+def test_weights_need_no_extra_pass(cupti_host_library: None, chip: str) -> None:
     known = chip_metrics.supported_metrics(chip)
     units = {name.partition("__")[0] for name in known}
     for names in PRESETS.values():
@@ -64,7 +64,7 @@ def test_what_weighs_metrics_takes_no_pass_of_its_own(cupti_host_library: None, 
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
-def test_one_pass_is_one_pass(cupti_host_library: None, chip: str) -> None:
+def test_preset_one_pass_takes_one_pass(cupti_host_library: None, chip: str) -> None:
     assert passes(chip, ncu_metric_names(PRESETS["one-pass"], chip)) == 1
 
 
@@ -76,9 +76,7 @@ def test_passes_of_the_presets_on_gh100(cupti_host_library: None, preset: str, c
 
 
 @pytest.mark.parametrize("chip", ["ga100", "ga102", "ad102", "gh100", "gb100"])
-def test_pipes_conflicts_and_coalescing_come_without_a_pass_of_their_own(
-    cupti_host_library: None, chip: str
-) -> None:
+def test_pipes_conflicts_and_coalescing_need_no_extra_pass(cupti_host_library: None, chip: str) -> None:
     free = ("pipe.", "bank_", "shared_wave", "global_")
     without = [name for name in PRESETS["default"] if not name.startswith(free)]
     assert len(without) < len(PRESETS["default"])
@@ -86,21 +84,21 @@ def test_pipes_conflicts_and_coalescing_come_without_a_pass_of_their_own(
     assert both[0] == both[1]
 
 
-def test_a_metric_that_the_chip_lacks_is_named(cupti_host_library: None) -> None:
+def test_metric_that_the_chip_lacks_is_named(cupti_host_library: None) -> None:
     with pytest.raises(GpuperfError, match=r"^unavailable on GB202: dram__bytes_read\.sum$"):
         passes("gb202", ["dram__bytes.sum", "dram__bytes_read.sum"])
 
 
-def test_a_metric_without_its_suffix_is_none(cupti_host_library: None) -> None:
+def test_metric_without_a_suffix_is_unknown(cupti_host_library: None) -> None:
     assert passes_each("gh100", [["dram__bytes"], ["dram__bytes.sum"]]) == [None, 1]
 
 
-def test_what_ncu_makes_itself_takes_no_pass(cupti_host_library: None) -> None:
+def test_metrics_made_by_ncu_take_no_pass(cupti_host_library: None) -> None:
     names = ["launch__registers_per_thread", "sm__maximum_warps_per_active_cycle_pct"]
     assert passes("gh100", names) == 0
 
 
-def test_a_chip_that_no_library_knows_is_an_error(cupti_host_library: None) -> None:
+def test_chip_that_no_library_knows_is_an_error(cupti_host_library: None) -> None:
     with pytest.raises(NoHostLibraryError, match="the CUPTI libraries here do not know GX999"):
         passes("gx999", ["dram__bytes.sum"])
 
@@ -112,9 +110,7 @@ def install(folder: Path, name: str = "libcupti.so.13") -> Path:
     return folder / name
 
 
-def test_libraries_are_found_where_wheels_and_toolkits_have_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_libraries_of_wheels_and_toolkits_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = install(tmp_path / "site" / "nvidia" / "cu13" / "lib")
     old_wheel = install(tmp_path / "site" / "nvidia" / "cuda_cupti" / "lib", "libcupti.so.12")
     toolkit = install(tmp_path / "cuda" / "extras" / "CUPTI" / "lib64")
@@ -126,9 +122,7 @@ def test_libraries_are_found_where_wheels_and_toolkits_have_them(
     assert found == [old_wheel, wheel, toolkit]
 
 
-def test_a_library_that_crashes_or_is_none_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crashing_library_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = install(tmp_path / "broken")
     broken.write_bytes(b"garbage")
     monkeypatch.setattr(chip_metrics, "libraries", lambda: [broken])

@@ -23,16 +23,16 @@ from pytest_gpuperf.metrics.chips import CHIPS, chip_of, find_chip
         ("12.1", "gb20b"),
     ],
 )
-def test_a_chip_is_found_by_name_family_and_compute_capability(text: str, name: str) -> None:
+def test_chip_is_found_by_name_family_and_compute_capability(text: str, name: str) -> None:
     assert find_chip(text).name == name
 
 
 @pytest.mark.parametrize("text", ["", "x", "gh200", "gb", "9", "hopper", "gax", "ga10"])
-def test_another_word_is_no_chip(text: str) -> None:
+def test_unknown_chip_is_an_error(text: str) -> None:
     with pytest.raises(GpuperfError, match=r"there is no chip .*expected one of gv100, tu102"):
         find_chip(text)
 
 
-def test_an_unknown_compute_capability_has_no_chip() -> None:
+def test_unknown_compute_capability_has_no_chip() -> None:
     assert chip_of("99.0") is None
     assert [chip_of(chip.compute_capability) for chip in CHIPS] == list(CHIPS)

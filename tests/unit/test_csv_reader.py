@@ -49,7 +49,7 @@ def test_wide_csv_gives_base_units_and_plain_numbers() -> None:
     assert first.metrics["launch__func_cache_config"] == "CachePreferNone"
 
 
-def test_wide_csv_leaves_out_what_has_no_data() -> None:
+def test_wide_csv_leaves_out_metrics_without_data() -> None:
     values = [
         value for kernel in read_csv(capture("torch_mixed_raw_wide")) for value in kernel.metrics.values()
     ]
@@ -57,7 +57,7 @@ def test_wide_csv_leaves_out_what_has_no_data() -> None:
     assert "" not in values
 
 
-def test_wide_and_long_csv_of_one_report_agree_within_the_rounding() -> None:
+def test_wide_and_long_csv_agree_up_to_rounding() -> None:
     wide = read_csv(capture("torch_mixed_raw_wide"))
     details = read_csv(capture("torch_mixed_details_long"))
     assert len(wide) == len(details)
@@ -72,21 +72,21 @@ def test_wide_and_long_csv_of_one_report_agree_within_the_rounding() -> None:
             if isinstance(expected, str):
                 assert value == expected
             else:
-                # Two decimals of a number that is 1 or more in the unit printed, so half a per cent at most.
+                # Two decimals of a number that is 1 or more in the unit printed, so at most 0.5 %.
                 assert value == pytest.approx(expected, rel=0.005, abs=0.00501), name
 
 
 NOT_ON_THE_DETAILS_PAGE = ("stall.", "pipe.", "instruction_throughput")
 
 
-def test_details_page_gives_all_that_the_catalogue_reads_of_it() -> None:
+def test_details_page_gives_all_of_its_short_metrics() -> None:
     wide, details = (read_csv(capture(f"torch_mixed_{page}"))[0] for page in ("raw_wide", "details_long"))
     short = {name for name in wide.profile().metrics if not name.startswith(NOT_ON_THE_DETAILS_PAGE)}
     assert set(details.profile().metrics) == short
     assert len(short) > 20
 
 
-def test_labels_of_the_details_page_are_those_of_the_report_itself(tmp_path: Path) -> None:
+def test_labels_of_the_details_page_match_the_report(tmp_path: Path) -> None:
     ncu_report = pytest.importorskip("ncu_report")
     path = tmp_path / "full.ncu-rep"
     path.write_bytes(gzip.decompress((CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz").read_bytes()))
@@ -99,7 +99,7 @@ def test_labels_of_the_details_page_are_those_of_the_report_itself(tmp_path: Pat
     assert {(*label, name) for label, name in RAW_NAMES.items()} <= labels
 
 
-def test_stalls_of_the_whole_details_page_are_read_by_their_labels() -> None:
+def test_stalls_of_the_details_page_are_read_by_label() -> None:
     def row(label: str, value: str) -> str:
         return f'"0","kernel","(32, 1, 1)","(4, 2, 1)","Warp State Statistics","{label}","inst","{value}"'
 
@@ -107,7 +107,7 @@ def test_stalls_of_the_whole_details_page_are_read_by_their_labels() -> None:
     assert read_csv(long(*rows))[0].profile().metrics["stall.long_scoreboard"] == 25.0  # 100 * 5 / 20
 
 
-def test_shared_memory_of_a_block_is_the_sum_of_its_parts() -> None:
+def test_shared_memory_is_the_sum_of_its_parts() -> None:
     for wide, details in zip(
         read_csv(capture("torch_mixed_raw_wide")), read_csv(capture("torch_mixed_details_long")), strict=True
     ):
@@ -137,12 +137,12 @@ def test_raw_page_holds_no_rules() -> None:
     assert all(kernel.rules == () for kernel in read_csv(capture("torch_mixed_raw_wide")))
 
 
-def test_two_outputs_in_one_file_are_an_error_that_names_the_line() -> None:
+def test_second_output_in_a_file_is_an_error_with_line() -> None:
     with pytest.raises(GpuperfError, match=r"line 3 .* header once more"):
         read_csv(long(long_row("1")) + long(long_row("2")))
 
 
-def test_short_metrics_of_wide_csv_come_with_stall_shares() -> None:
+def test_short_metrics_of_wide_csv_include_stall_shares() -> None:
     metrics = read_csv(capture("torch_mixed_raw_wide"))[0].profile().metrics
     assert metrics["duration_us"] == pytest.approx(64.544)
     assert metrics["stall.long_scoreboard"] == pytest.approx(100 * 90.061649 / 182.137109)
@@ -168,7 +168,7 @@ def test_message_between_rows_is_skipped() -> None:
     assert [kernel.metrics["some__metric.sum"] for kernel in kernels] == [1.0, 2.0]
 
 
-def test_older_ncu_without_extents_and_with_long_unit_names_is_read() -> None:
+def test_output_of_older_ncu_is_read() -> None:
     header = '"ID","Kernel Name","Kernel Time","Section Name","Metric Name","Metric Unit","Metric Value"'
     row = f'"0","gemm","2024-Nov-13 18:14:36","Command line profiler metrics","{DURATION}","usecond","152.19"'
     kernel = read_csv(f"{header}\n{row}\n")[0]
@@ -177,7 +177,7 @@ def test_older_ncu_without_extents_and_with_long_unit_names_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["no data", "n/a", "nan", "-nan", "inf", "", "(!) n/a", "9" * 400])
-def test_value_that_is_none_is_left_out(text: str) -> None:
+def test_missing_value_is_left_out(text: str) -> None:
     assert read_csv(long(long_row(text)))[0].metrics == {}
 
 
@@ -189,12 +189,12 @@ def test_number_is_read_as_printed(text: str, value: float) -> None:
     assert read_csv(long(long_row(text)))[0].metrics == {"some__metric.sum": value}
 
 
-def test_number_of_another_locale_is_an_error_that_names_the_line() -> None:
+def test_number_of_another_locale_is_an_error_with_line() -> None:
     with pytest.raises(GpuperfError, match=r"line 3 .*'2\.508\.800' is not a number.*LC_ALL=C"):
         read_csv(long(long_row("1"), long_row("2.508.800")))
 
 
-def test_text_without_a_header_of_ncu_is_an_error_that_says_what_to_type() -> None:
+def test_text_without_a_header_is_an_error_with_command() -> None:
     with pytest.raises(GpuperfError, match="ncu --import REPORT --csv --page raw"):
         read_csv("==WARNING== No kernels were profiled.\n")
 
@@ -210,7 +210,7 @@ def test_header_alone_holds_no_kernels() -> None:
 
 
 @pytest.mark.parametrize("name", ["torch_mixed_raw_wide", "torch_mixed_details_long"])
-def test_file_cut_in_a_row_is_an_error_that_names_the_line(name: str) -> None:
+def test_truncated_row_is_an_error_with_line(name: str) -> None:
     text = capture(name)
     whole = text[: text.index("\n", len(text) // 2)]
     last = whole.count("\n") + 1
@@ -218,7 +218,7 @@ def test_file_cut_in_a_row_is_an_error_that_names_the_line(name: str) -> None:
         read_csv(whole[: whole.rindex("\n") + 40])
 
 
-def test_wide_csv_without_its_row_of_units_is_an_error() -> None:
+def test_wide_csv_without_units_is_an_error() -> None:
     lines = capture("torch_mixed_raw_wide").split("\n")
     with pytest.raises(GpuperfError, match=r"line 2 .* where the units are due"):
         read_csv("\n".join([lines[0], *lines[2:]]))
@@ -252,7 +252,7 @@ def test_function_name_is_the_bare_name(demangled: str, name: str) -> None:
 @example("==ID,Kernel Name,ID")
 @example("\ufeffID,Kernel Name\n0")
 @example("ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n\x00,")
-def test_any_text_is_read_or_refused_with_the_one_error(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(GpuperfError):
         read_csv(text)
 
@@ -274,9 +274,7 @@ cells = st.one_of(words, st.text(max_size=4), st.sampled_from(['"', "\r", "(1, 1
 
 
 @given(st.sets(words), st.lists(st.lists(cells, max_size=9), max_size=5))
-def test_any_rows_after_a_header_are_read_or_refused_with_the_one_error(
-    columns: set[str], rows: list[list[str]]
-) -> None:
+def test_any_rows_after_a_header_are_read_or_refused(columns: set[str], rows: list[list[str]]) -> None:
     header = ",".join(["ID", "Kernel Name", *columns - {"ID", "Kernel Name"}])
     with contextlib.suppress(GpuperfError):
         read_csv("\n".join([header, *(",".join(row) for row in rows)]))
@@ -284,7 +282,7 @@ def test_any_rows_after_a_header_are_read_or_refused_with_the_one_error(
 
 @given(st.integers(0, len(capture("filtered_long_with_warnings"))))
 @example(capture("filtered_long_with_warnings").rindex("8"))
-def test_csv_cut_anywhere_gives_no_value_that_the_whole_has_not(length: int) -> None:
+def test_truncated_csv_gives_no_new_values(length: int) -> None:
     text = capture("filtered_long_with_warnings")
     try:
         kernels = read_csv(text[:length])

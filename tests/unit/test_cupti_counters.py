@@ -78,7 +78,7 @@ def test_values_belong_to_kernels_in_the_order_of_their_launches(two: FakeCupti)
     assert sum_.demangled == "void at::native::reduce_kernel<512, 1, float>(float)"
 
 
-def test_a_profile_says_who_read_it_and_what_the_caches_were(two: FakeCupti) -> None:
+def test_profile_records_source_and_cache_control(two: FakeCupti) -> None:
     profile = lookup()
     assert (profile.source, profile.cache_control, profile.clock_control) == ("cupti", "none", "none")
     assert profile.chip == "gh100"
@@ -86,25 +86,27 @@ def test_a_profile_says_who_read_it_and_what_the_caches_were(two: FakeCupti) -> 
     assert profile.combined["theoretical_occupancy"] == 100
 
 
-def test_the_regex_of_a_call_chooses_among_its_kernels(two: FakeCupti) -> None:
+def test_regex_of_a_call_chooses_among_its_kernels(two: FakeCupti) -> None:
     assert [kernel.name for kernel in lookup("reduce").kernels] == ["reduce_kernel"]
 
 
-def test_a_regex_that_matches_nothing_lists_what_ran(two: FakeCupti) -> None:
+def test_regex_without_a_match_lists_the_kernels(two: FakeCupti) -> None:
     with pytest.raises(GpuperfError, match="regex 'gemm'; these ran: square_kernel, reduce_kernel"):
         lookup("gemm")
 
 
-def test_the_marker_of_the_test_counts_as_under_ncu(two: FakeCupti) -> None:
+def test_marker_of_the_test_counts_as_under_ncu(two: FakeCupti) -> None:
     marker = Wanted("test_k.py::test_k", "square", METRICS, "sol")
-    with pytest.raises(GpuperfError, match="finds reduce_kernel, which kernels='square' of the marker leaves"):
+    with pytest.raises(
+        GpuperfError, match="finds reduce_kernel, which kernels='square' of the marker leaves"
+    ):
         lookup("reduce", wanted=marker)
     profile = lookup(wanted=marker)
     assert profile.combined["kernels"] == 1
     assert profile.preset == "sol"
 
 
-def test_a_raw_metric_is_kept_and_one_without_a_value_is_refused(two: FakeCupti) -> None:
+def test_raw_metric_without_a_value_is_refused(two: FakeCupti) -> None:
     assert lookup(None, COUNTED, "duration_us").combined[COUNTED] == pytest.approx(65)
     assert lookup(None, "launch__grid_size").kernels[0].metrics == {"launch__grid_size": 8192}
     with pytest.raises(GpuperfError, match=r"CUPTI has no value for the metric 'launch__uses_cdp'"):
@@ -116,19 +118,19 @@ def test_facts_of_the_launch_need_no_counting(two: FakeCupti) -> None:
     assert "RangeProfilerEnable" not in two.called
 
 
-def test_a_call_that_launches_nothing_is_refused(install: Callable[..., FakeCupti]) -> None:
+def test_call_that_launches_nothing_is_refused(install: Callable[..., FakeCupti]) -> None:
     install(FakeCupti())
     with pytest.raises(GpuperfError, match="launched no kernel to profile"):
         lookup()
 
 
-def test_a_refusal_is_raised(install: Callable[..., FakeCupti]) -> None:
+def test_refusal_is_raised(install: Callable[..., FakeCupti]) -> None:
     install(FakeCupti(row(5000, 80), refusals={"RangeProfilerEnable": 35}), SQUARE)
     with pytest.raises(CuptiError, match="the driver denies hardware counters"):
         lookup()
 
 
-def test_where_none_can_be_had_nothing_is_asked(two: FakeCupti) -> None:
+def test_unavailable_counters_ask_cupti_for_nothing(two: FakeCupti) -> None:
     counters = CuptiCounters(H200, "gh100")
     counters.unavailable = "libcupti was not found"
     profile = counters.lookup(CALL, Selection("square"), METRICS, list)
@@ -136,7 +138,7 @@ def test_where_none_can_be_had_nothing_is_asked(two: FakeCupti) -> None:
     assert two.called == []
 
 
-def test_what_is_wrong_with_one_call_leaves_the_others(install: Callable[..., FakeCupti]) -> None:
+def test_failure_of_one_call_leaves_the_others(install: Callable[..., FakeCupti]) -> None:
     install(FakeCupti(row(5000, 80)), SQUARE, SUM)
     counters = CuptiCounters(H200, "gh100")
     with pytest.raises(CuptiError, match="launched 1 kernels under the profiler and 2 before"):
@@ -152,11 +154,11 @@ def test_launches_are_in_order_and_a_graph_is_refused() -> None:
         in_launch_order([first, activity("b", 3, start_ns=700)])
 
 
-def test_launches_of_their_own_may_overlap() -> None:
+def test_separate_launches_may_overlap() -> None:
     assert len(in_launch_order([activity("a", 1, 0), activity("b", 2, 50)])) == 2
 
 
-def test_a_gpu_that_is_not_in_the_table_has_facts_and_no_occupancy() -> None:
+def test_unknown_gpu_has_launch_facts_without_occupancy() -> None:
     facts = launch_facts(SQUARE, GpuInfo(name="", slug="", compute_capability="99.0", multiprocessors=1))
     assert facts["launch__block_size"] == 256
     assert "sm__maximum_warps_per_active_cycle_pct" not in facts

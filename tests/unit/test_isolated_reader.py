@@ -26,7 +26,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
-def test_a_report_reads_as_in_this_process(tmp_path: Path) -> None:
+def test_other_process_reads_the_same_report(tmp_path: Path) -> None:
     pytest.importorskip("ncu_report")
     report = fake_ncu.report(tmp_path)
     kernels = read_report_isolated(report, NAMES)
@@ -34,7 +34,7 @@ def test_a_report_reads_as_in_this_process(tmp_path: Path) -> None:
     assert len(kernels) > 1
 
 
-def test_rules_come_along_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_rules_are_read_on_request(tmp_path: Path) -> None:
     pytest.importorskip("ncu_report")
     report = tmp_path / "full.ncu-rep"
     packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
@@ -47,7 +47,9 @@ def test_rules_come_along_where_they_are_asked_for(tmp_path: Path) -> None:
     assert all(kernel.rules for kernel in kernels)
 
 
-def test_what_the_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_of_the_library_is_not_part_of_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library(
         tmp_path,
         monkeypatch,
@@ -61,7 +63,7 @@ def test_what_the_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("end", "status"), [("os.kill(os.getpid(), 11)", -11), ("os._exit(0)", 0), ("raise OSError", 1)]
 )
-def test_a_library_that_ends_the_process_is_an_error(
+def test_library_that_ends_the_process_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, status: int
 ) -> None:
     library(tmp_path, monkeypatch, f"import os\n{end}\n")
@@ -69,9 +71,7 @@ def test_a_library_that_ends_the_process_is_an_error(
         read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
 
 
-def test_what_is_no_text_in_a_damaged_report_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_are_not_text_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library(
         tmp_path,
         monkeypatch,
@@ -91,7 +91,7 @@ def test_what_is_no_text_in_a_damaged_report_is_an_error(
         read_report_isolated(tmp_path / "x.ncu-rep", NAMES)
 
 
-def test_garbage_is_named(tmp_path: Path) -> None:
+def test_damaged_report_is_named(tmp_path: Path) -> None:
     pytest.importorskip("ncu_report")
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(b"garbage")
@@ -99,7 +99,7 @@ def test_garbage_is_named(tmp_path: Path) -> None:
         read_report_isolated(path, NAMES)
 
 
-def test_modules_beside_the_run_do_not_stand_in_for_the_standard_library(
+def test_modules_in_the_working_directory_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ncu_report")
@@ -108,7 +108,7 @@ def test_modules_beside_the_run_do_not_stand_in_for_the_standard_library(
     assert read_report_isolated(fake_ncu.report(tmp_path), NAMES)
 
 
-def test_modules_beside_the_package_do_not_stand_in_for_the_standard_library(
+def test_modules_next_to_the_package_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ncu_report")

@@ -143,7 +143,7 @@ def test_other_launches_drop_kept_counters(project: Project, launched: list[Acti
     assert (ran, profile.kernels, profile.read_at) == (False, (), DATES[0])
     assert re.match(rf"its counters, kept on 2026-11-20, do not fit this run: .*{why}", profile.unavailable)
     assert changed.session()[0].combined
-    # Something that is not known here decides what it launches.
+    # Something that is not known here decides its launches.
     assert changed.session()[1]
     (project.root / "suites" / "test_chain.py").write_text("def test_chain(gpuperf): pass\n")
     assert project.session(DATES[1])[1]

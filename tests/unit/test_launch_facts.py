@@ -1,4 +1,4 @@
-"""Facts of a launch beside those that ncu gave for the same launches on an H200."""
+"""Facts of launches, compared with those of ncu for the same launches on an H200."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def captured() -> list[RawKernel]:
 
 
 @pytest.mark.parametrize("kernel", captured(), ids=lambda kernel: kernel.name[:40])
-def test_they_are_as_ncu_has_them(kernel: RawKernel) -> None:
+def test_launch_facts_equal_those_of_ncu(kernel: RawKernel) -> None:
     of_ncu = {name: value for name, value in kernel.metrics.items() if not isinstance(value, str)}
     shared = "launch__shared_mem_per_block"
     static, dynamic = (round(of_ncu[f"{shared}_{kind}"]) for kind in ("static", "dynamic"))

@@ -1,4 +1,4 @@
-"""What ncu's failures come to."""
+"""Explanations of ncu errors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pytest_gpuperf.measure.ncu.messages import explain
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "outside the sandbox"),
     ],
 )
-def test_a_known_failure_says_what_to_do(output: str, advice: str) -> None:
+def test_known_failure_says_what_to_do(output: str, advice: str) -> None:
     assert advice in str(explain(output))
 
 
-def test_an_unknown_failure_is_quoted() -> None:
+def test_unknown_failure_is_quoted() -> None:
     assert explain("==PROF== Connected\n==ERROR== The sky fell.\n") == "ncu says: The sky fell."
 
 
-def test_no_failure_is_none() -> None:
+def test_output_without_a_failure_has_no_explanation() -> None:
     assert explain("==WARNING== No kernels were profiled.\n") is None

@@ -1,4 +1,4 @@
-"""Results of ncu's own rules, out of a report and out of CSV."""
+"""Results of ncu rules, from a report and from CSV."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_report_and_csv_give_the_same_rule() -> None:
     assert (of_report.message, of_report.kind, of_report.scope) == (of_csv.message, of_csv.kind, of_csv.scope)
 
 
-def test_a_message_of_a_report_reads_as_in_csv(tmp_path: Path) -> None:
+def test_message_of_a_report_equals_that_in_csv(tmp_path: Path) -> None:
     # The same rule says the same in two captures, once with links and once as ncu prints it.
     pytest.importorskip("ncu_report")
     path = tmp_path / "full.ncu-rep"
@@ -79,25 +79,25 @@ def test_links_become_their_text(linked: str, plain: str) -> None:
     assert rules_from_report([result(linked)], LIBRARY)[0].message == plain
 
 
-def test_a_result_without_a_message_says_nothing() -> None:
+def test_result_without_a_message_is_left_out() -> None:
     assert rules_from_report([result("")], LIBRARY) == ()
     assert rule_from_csv(row(**{"Rule Description": ""})) is None
     assert rule_from_csv({"Metric Name": "Duration", "Rule Name": ""}) is None
 
 
-def test_kinds_that_a_library_does_not_have_are_information() -> None:
+def test_unknown_kinds_are_information() -> None:
     kinds = [rule.kind for rule in rules_from_report([result(type=n) for n in range(5)], LIBRARY)]
     assert kinds == ["information", "information", "optimization", "information", "error"]
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf"])
-def test_an_estimate_that_is_no_number_is_none(text: str) -> None:
+def test_estimate_that_is_not_a_number_is_left_out(text: str) -> None:
     rule = rule_from_csv(row(**{"Estimated Speedup Type": "global", "Estimated Speedup": text}))
     assert rule is not None
     assert (rule.estimated_speedup_pct, rule.scope) == (None, "")
 
 
-def test_the_largest_estimate_comes_first_and_none_last() -> None:
+def test_rules_are_sorted_by_estimate() -> None:
     rules = [
         Rule(rule=name, message="Said.", estimated_speedup_pct=estimate)
         for name, estimate in [("a", None), ("b", 5.0), ("c", 0.0), ("d", 1234.5), ("e", None), ("f", 5.0)]

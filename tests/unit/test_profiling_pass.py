@@ -62,7 +62,7 @@ def arguments(tmp_path: Path) -> list[str]:
     return (tmp_path / "pass" / "arguments").read_text().split("\n")
 
 
-def test_counters_of_a_call_are_those_of_its_range(tmp_path: Path) -> None:
+def test_call_has_the_counters_of_its_range(tmp_path: Path) -> None:
     profile = lookup(run(tmp_path), GEMM)
     assert [kernel.name for kernel in profile.kernels] == ["matmul_kernel"]
     assert profile.combined["registers_per_thread"] == 238
@@ -85,36 +85,36 @@ def test_one_launch_of_a_call_is_kept_alone(tmp_path: Path) -> None:
     assert profile.launches == "last"
 
 
-def test_a_regex_that_matches_nothing_names_what_ran(tmp_path: Path) -> None:
+def test_regex_without_a_match_names_the_kernels(tmp_path: Path) -> None:
     with pytest.raises(
         GpuperfError, match=r"no kernel .* for the regex 'softmax'; these ran: a_kernel, b_kernel"
     ):
         lookup(run(tmp_path), SQUARE, "softmax")
 
 
-def test_a_regex_is_found_anywhere_in_a_name(tmp_path: Path) -> None:
+def test_regex_is_found_anywhere_in_a_name(tmp_path: Path) -> None:
     assert lookup(run(tmp_path), SQUARE, "are_k").kernels[0].name == "square_kernel"
 
 
-def test_an_unknown_metric_is_named_with_its_nearest(tmp_path: Path) -> None:
+def test_unknown_metric_is_named_with_its_nearest(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"'dram__bytes_raed.sum'.*did you mean dram__bytes_read.sum"):
         lookup(run(tmp_path), SQUARE, None, "dram__bytes_raed.sum")
 
 
-def test_a_raw_metric_is_kept_beside_the_short_names(tmp_path: Path) -> None:
+def test_raw_metric_is_kept_with_the_short_ones(tmp_path: Path) -> None:
     profile = lookup(run(tmp_path), SQUARE, None, "dram__bytes.sum")
     assert profile.combined["dram__bytes.sum"] == 5700608
 
 
 @pytest.mark.parametrize("name", ["dram_throughput", "stall.barrier"])
-def test_a_short_name_may_stand_among_the_raw_metrics(tmp_path: Path, name: str) -> None:
+def test_short_and_raw_names_can_be_mixed(tmp_path: Path, name: str) -> None:
     profile = lookup(run(tmp_path, wanted=[Wanted(SQUARE, None, (name,))]), SQUARE, None, name)
     assert name in profile.combined
     found = arguments(tmp_path)
     assert name not in found[found.index("--metrics") + 1].split(",")
 
 
-def test_ncu_is_asked_for_what_the_tests_want_and_no_more(tmp_path: Path) -> None:
+def test_only_wanted_metrics_are_requested_from_ncu(tmp_path: Path) -> None:
     run(tmp_path, wanted=[Wanted(SQUARE, None, ("waves", "l2_hit_rate")), Wanted(GEMM, None, ("waves",))])
     found = arguments(tmp_path)
     assert found[found.index("--metrics") + 1].split(",") == [
@@ -125,11 +125,11 @@ def test_ncu_is_asked_for_what_the_tests_want_and_no_more(tmp_path: Path) -> Non
     ]
 
 
-def test_the_weights_of_an_only_launch_are_not_kept(tmp_path: Path) -> None:
+def test_weights_of_an_only_launch_are_not_kept(tmp_path: Path) -> None:
     assert lookup(run(tmp_path), SQUARE).kernels[0].weights == {}
 
 
-def test_each_test_keeps_what_it_wants_though_all_are_read_at_once(tmp_path: Path) -> None:
+def test_each_test_keeps_only_its_own_metrics(tmp_path: Path) -> None:
     square = Wanted(SQUARE, None, PRESETS["sol"], "sol")
     done = run(tmp_path, wanted=[square, Wanted(GEMM, None, PRESETS["stalls"], "stalls")])
     profile = lookup(done, SQUARE, None, *PRESETS["sol"])
@@ -139,7 +139,7 @@ def test_each_test_keeps_what_it_wants_though_all_are_read_at_once(tmp_path: Pat
     assert lookup(done, GEMM, None, *PRESETS["stalls"]).preset == "stalls"
 
 
-def test_a_chip_is_asked_by_its_own_names_and_kept_in_the_record(tmp_path: Path) -> None:
+def test_names_of_the_chip_are_requested_and_recorded(tmp_path: Path) -> None:
     ncu = find_ncu(str(fake_ncu.install(tmp_path)))
     done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, chip="gb202")
     wanted = Wanted(SQUARE, None, ("dram_read_bytes", "stall.gmma", "waves"))
@@ -157,33 +157,34 @@ def test_only_raw_names_are_suggested_for_an_unknown_metric(tmp_path: Path) -> N
         lookup(run(tmp_path), SQUARE, None, "sm_throughputt")
 
 
-def test_a_call_that_was_not_reached_says_so(tmp_path: Path) -> None:
+def test_call_that_was_not_reached_says_so(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match="did not profile print: it ended with exit status 0 before; see"):
         lookup(run(tmp_path), "test_other.py::test_other")
 
 
-def test_a_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
+def test_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
     unavailable = run(tmp_path, "crashes").unavailable
     assert "was ended by signal 11 (Segmentation fault) before any test had run" in unavailable
     assert unavailable.endswith("see pass/pytest.log")
 
 
-def test_a_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
+def test_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
     # The report holds the kernel, as where the marker of another test has widened the filter.
     done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ()), Wanted(GEMM, None, ())])
     with pytest.raises(
-        GpuperfError, match=r"'square' of print finds square_kernel, which kernels='gemm' of the marker leaves"
+        GpuperfError,
+        match=r"'square' of print finds square_kernel, which kernels='gemm' of the marker leaves",
     ):
         lookup(done, SQUARE, "square")
 
 
-def test_a_kernel_that_the_marker_kept_from_ncu_gives_the_same_error(tmp_path: Path) -> None:
+def test_kernel_outside_the_marker_gives_the_same_error(tmp_path: Path) -> None:
     done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ())])
     with pytest.raises(GpuperfError, match=r"finds a_kernel, which .* leaves out; .*add it to the marker's"):
         lookup(done, SQUARE, "a_k")
 
 
-def test_a_call_within_its_marker_is_profiled(tmp_path: Path) -> None:
+def test_call_within_its_marker_is_profiled(tmp_path: Path) -> None:
     done = run(tmp_path, wanted=[Wanted(SQUARE, "square|gemm", ())])
     assert [kernel.name for kernel in lookup(done, SQUARE, "square").kernels] == ["square_kernel"]
 
@@ -194,12 +195,12 @@ def test_denied_counters_say_what_to_do(tmp_path: Path) -> None:
     assert profile.kernels == ()
 
 
-def test_no_report_because_nothing_matched_is_said_of_each_call(tmp_path: Path) -> None:
+def test_missing_report_means_no_kernel_matched(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match="these ran: a_kernel"):
         lookup(run(tmp_path, "matches nothing"), SQUARE, "softmax")
 
 
-def test_a_report_that_cannot_be_read_is_read_as_csv(tmp_path: Path) -> None:
+def test_unreadable_report_is_read_as_csv(tmp_path: Path) -> None:
     done = run(tmp_path, "writes no report it can read")
     assert "CSV" in done.notice
     # Rounded by ncu: 42.946054… in the report.
@@ -212,12 +213,12 @@ def test_plain_patterns_are_joined_into_one_filter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("regex", [None, "^square_kernel$", r"(?i)Square", r"\bsquare"])
-def test_a_test_without_a_plain_pattern_leaves_the_filter_out(tmp_path: Path, regex: str | None) -> None:
+def test_special_pattern_removes_the_filter(tmp_path: Path, regex: str | None) -> None:
     run(tmp_path, wanted=[Wanted(SQUARE, "square_kernel", ()), Wanted(GEMM, regex, ())])
     assert "--kernel-name" not in arguments(tmp_path)
 
 
-def test_the_session_runs_again_with_its_own_arguments(tmp_path: Path) -> None:
+def test_session_runs_again_with_its_own_arguments(tmp_path: Path) -> None:
     run(tmp_path)
     found = arguments(tmp_path)
     assert found[found.index("pytest") + 1] == "suites"
@@ -255,13 +256,13 @@ def test_ctrl_c_leaves_no_ncu_behind(tmp_path: Path) -> None:
     pytest.fail(f"process {pid} is still there")
 
 
-def test_an_ncu_that_is_none_is_named(tmp_path: Path) -> None:
+def test_program_that_is_not_ncu_is_named(tmp_path: Path) -> None:
     (tmp_path / "ncu").write_text("#!/bin/sh\necho hello\n")
     (tmp_path / "ncu").chmod(0o755)
     with pytest.raises(GpuperfError, match="does not answer --version like ncu"):
         find_ncu(str(tmp_path / "ncu"))
 
 
-def test_a_path_that_is_no_program_is_named() -> None:
+def test_path_without_a_program_is_named() -> None:
     with pytest.raises(GpuperfError, match="--gpuperf-ncu names '/nowhere/ncu', which cannot be run"):
         find_ncu("/nowhere/ncu")

@@ -24,12 +24,12 @@ def _a_context(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
 
 
-def test_each_kernel_has_a_row_and_what_has_no_value_is_left_out() -> None:
+def test_each_kernel_has_a_row_without_missing_values() -> None:
     rows = RangeProfiler(FakeCupti(SQUARE, SUM)).read(lambda: None, (TIME, WARPS), 2)
     assert rows == [{TIME: 5000.0, WARPS: 40.0}, {TIME: 3000.0}]
 
 
-def test_it_stays_enabled_from_read_to_read() -> None:
+def test_profiler_stays_enabled_between_reads() -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_it_stays_enabled_from_read_to_read() -> None:
     assert (cupti.state, cupti.finalised) == ("enabled", 0)
 
 
-def test_it_is_enabled_anew_to_count_something_else() -> None:
+def test_other_metrics_enable_the_profiler_again() -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
     for metrics in ((TIME,), (TIME, WARPS)):
@@ -46,7 +46,7 @@ def test_it_is_enabled_anew_to_count_something_else() -> None:
     assert cupti.called.count("RangeProfilerEnable") == 2
 
 
-def test_it_lets_go_when_told_and_attaches_again() -> None:
+def test_profiler_attaches_again_after_letting_go() -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
     for finalised in (1, 2):
@@ -56,7 +56,7 @@ def test_it_lets_go_when_told_and_attaches_again() -> None:
         assert (cupti.state, cupti.finalised) == ("away", finalised)
 
 
-def test_it_is_told_what_to_count_once_for_each_set_of_metrics() -> None:
+def test_each_set_of_metrics_is_configured_once() -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
     for metrics in ((TIME,), (TIME, WARPS), (TIME,)):
@@ -65,31 +65,31 @@ def test_it_is_told_what_to_count_once_for_each_set_of_metrics() -> None:
     assert cupti.called.count("ProfilerGetCounterAvailability") == 2
 
 
-def test_the_call_runs_while_it_counts_once_for_each_pass() -> None:
+def test_call_runs_once_for_each_pass() -> None:
     cupti = FakeCupti(SQUARE)
     states: list[str] = []
     RangeProfiler(cupti).read(lambda: states.append(cupti.state), (TIME,), 1)
     assert states == ["counting"] * PASSES
 
 
-def test_what_ncu_makes_itself_is_not_counted() -> None:
+def test_metrics_made_by_ncu_are_not_counted() -> None:
     profiler = RangeProfiler(FakeCupti(SQUARE))
     assert profiler.known(["launch__grid_size", TIME, TIME, "no__such.sum"]) == (TIME,)
 
 
-def test_one_unknown_suffix_does_not_cost_the_others() -> None:
+def test_unknown_suffix_leaves_the_other_metrics() -> None:
     profiler = RangeProfiler(FakeCupti(SQUARE, bad="sm__warps_active.median"))
     assert profiler.known([TIME, "sm__warps_active.median", WARPS]) == (TIME, WARPS)
 
 
 @pytest.mark.parametrize(("before", "now"), [(1, 2), (3, 2)])
-def test_a_call_that_launches_something_else_each_time_is_refused(before: int, now: int) -> None:
+def test_call_with_varying_launches_is_refused(before: int, now: int) -> None:
     profiler = RangeProfiler(FakeCupti(*[SQUARE] * now))
     with pytest.raises(CuptiError, match=f"launched {now} kernels under the profiler and {before} before"):
         profiler.read(lambda: None, (TIME,), before)
 
 
-def test_an_exception_of_the_call_is_its_own_and_cupti_is_let_go_of() -> None:
+def test_exception_of_a_call_detaches_cupti() -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
     with pytest.raises(ZeroDivisionError):
@@ -112,7 +112,7 @@ def test_an_exception_of_the_call_is_its_own_and_cupti_is_let_go_of() -> None:
         ("RangeProfilerDecodeData", 999, "^CUPTI's cuptiRangeProfilerDecodeData failed: 999$"),
     ],
 )
-def test_a_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
+def test_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
     cupti = FakeCupti(SQUARE, refusals={function: code})
     with pytest.raises(CuptiError, match=text) as caught:
         RangeProfiler(cupti).read(lambda: None, (TIME,), 1)
@@ -120,7 +120,7 @@ def test_a_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
     assert cupti.state == "away"
 
 
-def test_the_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
     monkeypatch.setattr(torch.autograd, "_profiler_enabled", lambda: True)
@@ -131,19 +131,19 @@ def test_the_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.Monk
 
 @pytest.fixture
 def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
-    """That of a process that uses CUDA."""
+    """Fake the CUPTI of a process that uses CUDA."""
     made = FakeCupti(SQUARE)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(activity, "cupti", lambda: made)
     return made
 
 
-def test_a_torch_profiler_that_has_ended_is_detached(cupti: FakeCupti) -> None:
+def test_torch_profiler_that_has_ended_is_detached(cupti: FakeCupti) -> None:
     activity.detach()
     assert cupti.finalised == 1
 
 
-def test_a_torch_profiler_of_another_thread_keeps_cupti(
+def test_torch_profiler_of_another_thread_keeps_cupti(
     cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", True)
@@ -155,7 +155,7 @@ def test_a_torch_profiler_of_another_thread_keeps_cupti(
     assert (cupti.called, cupti.finalised) == ([], 0)
 
 
-def test_cupti_is_left_to_cupti_python(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_cupti_python_keeps_cupti(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupti.cupti", ctypes)
     activity.detach()
     with pytest.raises(CuptiError, match=r"cupti-python is imported .* and nsight-python"):

@@ -1,4 +1,4 @@
-"""Files of ncu's, read whichever format they have."""
+"""Reading ncu files in every format."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def assert_alike(one: list[ReportKernel], other: list[ReportKernel]) -> None:
                 assert value == pytest.approx(expected, rel=0.005, abs=0.00501 * step), name
 
 
-def test_wide_and_long_csv_of_one_report_say_the_same() -> None:
+def test_wide_and_long_csv_of_a_report_agree() -> None:
     wide, details = read_report(WIDE), read_report(LONG)
     assert_alike(wide, details)
     assert len(wide) == 26
@@ -71,7 +71,7 @@ def test_wide_and_long_csv_of_one_report_say_the_same() -> None:
 
 
 @needs_ncu_report
-def test_a_report_and_its_raw_page_as_csv_say_the_same() -> None:
+def test_report_and_its_raw_page_agree() -> None:
     report, csv = read_report(PASS_REPORT), read_report(PASS_CSV)
     assert_alike(report, csv)
     assert [set(kernel.metrics) for kernel in report] == [set(kernel.metrics) for kernel in csv]
@@ -79,7 +79,7 @@ def test_a_report_and_its_raw_page_as_csv_say_the_same() -> None:
 
 
 @needs_ncu_report
-def test_a_report_gives_what_ncu_report_says_of_it(tmp_path: Path) -> None:
+def test_report_has_the_values_of_ncu_report(tmp_path: Path) -> None:
     import ncu_report
 
     path = unpacked(FULL, tmp_path)
@@ -99,19 +99,19 @@ def test_a_report_gives_what_ncu_report_says_of_it(tmp_path: Path) -> None:
 
 
 @needs_ncu_report
-def test_bytes_of_dram_are_added_up_from_a_report_that_has_only_the_halves() -> None:
+def test_dram_bytes_of_a_report_are_reads_plus_writes() -> None:
     halves = ["dram__bytes_read.sum", "dram__bytes_write.sum"]
     kernel = read_report(FULL, metrics=halves)[0]
     assert kernel.metrics["dram_bytes"] == sum(float(kernel.metrics[name]) for name in halves)
 
 
-def test_the_content_tells_the_format_and_not_the_name(tmp_path: Path) -> None:
+def test_content_and_not_the_name_tells_the_format(tmp_path: Path) -> None:
     assert len(read_report(unpacked(WIDE, tmp_path, "looks_like.ncu-rep"))) == 26
     assert read_report(unpacked(WIDE, tmp_path, "looks_like.gz")) == read_report(WIDE)
 
 
 @needs_ncu_report
-def test_a_report_under_any_name_is_read_as_one(tmp_path: Path) -> None:
+def test_report_under_any_name_is_read(tmp_path: Path) -> None:
     path = unpacked(PASS_REPORT, tmp_path, "looks_like.csv")
     assert [kernel.name for kernel in read_report(str(path), "matmul")] == ["matmul_kernel"]
 
@@ -124,17 +124,17 @@ def test_csv_that_powershell_wrote_is_read(tmp_path: Path, encoding: str) -> Non
     assert read_report(path) == read_report(WARNINGS)
 
 
-def test_thousands_separators_and_messages_between_are_no_matter() -> None:
+def test_thousands_separators_and_messages_do_not_matter() -> None:
     assert [kernel.metrics["duration_us"] for kernel in read_report(WARNINGS)] == [65.984, 175.04, 6.08]
 
 
-def test_the_regex_is_found_in_the_function_and_in_the_demangled_name() -> None:
+def test_regex_searches_function_and_demangled_name() -> None:
     assert [kernel.launch for kernel in read_report(LONG, "^square")] == [0]
     found = {kernel.name for kernel in read_report(LONG, r"mbtopk::\w*Digit")}
     assert found == {"computeBlockDigitCounts", "computeDigitCumSum"}
 
 
-def test_a_regex_without_a_match_is_an_error_that_lists_the_kernels() -> None:
+def test_regex_without_a_match_is_an_error_with_kernels() -> None:
     with pytest.raises(GpuperfError) as raised:
         read_report(WARNINGS, "sqaure")
     message = str(raised.value)
@@ -142,7 +142,7 @@ def test_a_regex_without_a_match_is_an_error_that_lists_the_kernels() -> None:
     assert "square_kernel, nvjet_sm90" in message
 
 
-def test_a_broken_regex_is_one_error() -> None:
+def test_broken_regex_is_one_error() -> None:
     with pytest.raises(GpuperfError, match=r"kernel regex 'a\(' .* is broken"):
         read_report(WARNINGS, "a(")
 
@@ -155,7 +155,7 @@ def test_raw_metrics_come_with_their_unit() -> None:
         assert kernel.metrics[name] == pytest.approx(3.784539e12, abs=digits)
 
 
-def test_a_metric_that_the_file_lacks_is_an_error_that_suggests_one_that_it_has() -> None:
+def test_missing_metric_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(
         GpuperfError, match=r"no kernel of .* has a value for dram__byte\.sum\.per_second"
     ) as raised:
@@ -163,23 +163,23 @@ def test_a_metric_that_the_file_lacks_is_an_error_that_suggests_one_that_it_has(
     assert "did you mean dram__bytes.sum.per_second" in str(raised.value)
 
 
-def test_a_short_metric_that_the_file_lacks_is_an_error() -> None:
+def test_missing_short_metric_is_an_error() -> None:
     with pytest.raises(GpuperfError, match=r"torch_mixed_details_long\.csv\.gz has a value for stall\.wait"):
         read_report(LONG, metrics=["stall.wait"])
 
 
-def test_a_name_that_is_no_metric_at_all_suggests_what_was_meant() -> None:
+def test_unknown_metric_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(GpuperfError, match=r"no metric 'registers'.*registers_per_thread"):
         read_report(WIDE, metrics=["registers"])
 
 
-def test_weights_of_the_combined_row_are_kept_apart_from_the_metrics() -> None:
+def test_weights_are_separate_from_metrics() -> None:
     kernel = read_report(WIDE)[0]
     assert kernel.weights["sm__cycles_active.sum"] == 16065247.0
     assert not kernel.weights.keys() & kernel.metrics.keys()
 
 
-def test_the_same_functions_are_there_for_notebooks() -> None:
+def test_package_exports_reading_and_combining() -> None:
     kernels = pytest_gpuperf.read_report(WARNINGS)
     assert isinstance(kernels[0], pytest_gpuperf.ReportKernel)
     assert pytest_gpuperf.combine(kernels)["duration_us"] == pytest.approx(247.104)  # 65.984 + 175.04 + 6.08
@@ -199,7 +199,7 @@ def test_the_same_functions_are_there_for_notebooks() -> None:
         (b"ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n", r"broken holds no kernel"),
     ],
 )
-def test_a_file_that_is_none_of_ncus_is_one_error(tmp_path: Path, content: bytes, message: str) -> None:
+def test_file_of_another_program_is_an_error(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "broken"
     path.write_bytes(content)
     with pytest.raises(GpuperfError, match=message):
@@ -215,7 +215,7 @@ def test_a_file_that_is_none_of_ncus_is_one_error(tmp_path: Path, content: bytes
         ("cut.ncu-rep.gz", gzip.compress, "cut.ncu-rep"),
     ],
 )
-def test_what_is_named_a_report_and_does_not_begin_like_one_is_no_csv_without_a_header(
+def test_file_with_wrong_magic_is_not_a_report(
     tmp_path: Path, name: str, pack: Callable[[bytes], bytes], shown: str, content: bytes
 ) -> None:
     path = tmp_path / name
@@ -228,7 +228,7 @@ def test_what_is_named_a_report_and_does_not_begin_like_one_is_no_csv_without_a_
     )
 
 
-def test_csv_cut_short_is_told_its_line_though_it_has_the_name_of_a_report(tmp_path: Path) -> None:
+def test_truncated_csv_named_like_a_report_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "looks_like.ncu-rep"
     path.write_bytes(gzip.decompress(WIDE.read_bytes())[:-40])
     with pytest.raises(GpuperfError, match=r"ncu-rep: line \d+ of the CSV text is not a whole row"):
@@ -237,7 +237,7 @@ def test_csv_cut_short_is_told_its_line_though_it_has_the_name_of_a_report(tmp_p
 
 @needs_ncu_report
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.8, 0.9999])
-def test_a_report_cut_short_is_one_error_and_no_smaller_report(tmp_path: Path, share: float) -> None:
+def test_truncated_report_is_an_error(tmp_path: Path, share: float) -> None:
     path = unpacked(PASS_REPORT, tmp_path, "cut.ncu-rep")
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
@@ -245,14 +245,14 @@ def test_a_report_cut_short_is_one_error_and_no_smaller_report(tmp_path: Path, s
         read_report(path)
 
 
-def test_a_missing_file_and_a_folder_are_one_error_each(tmp_path: Path) -> None:
+def test_missing_file_and_folder_are_errors(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"there is no file .*gone\.csv"):
         read_report(tmp_path / "gone.csv")
     with pytest.raises(GpuperfError, match="is not a regular file"):
         read_report(tmp_path)
 
 
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_file, "UNPACKED_BYTES", 1 << 20)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(bytes(3 << 20)))
@@ -260,9 +260,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
         read_report(path)
 
 
-def test_without_ncu_report_csv_is_read_and_a_report_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_ncu_report_only_csv_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ncu_report.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -276,7 +274,7 @@ def test_without_ncu_report_csv_is_read_and_a_report_says_what_to_do(
 @needs_ncu_report
 @settings(max_examples=15, deadline=None)
 @given(st.data())
-def test_a_report_with_broken_bytes_is_read_or_refused_with_the_one_error(
+def test_report_with_broken_bytes_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     content = bytearray(gzip.decompress(PASS_REPORT.read_bytes()))

@@ -27,7 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def without_ncu_report(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """As where the package is not installed; what a test imports in its place is forgotten after it."""
+    """Hide the package, and forget its replacement after the test."""
     installed = sys.modules.pop("ncu_report")
     folder = str(Path(ncu_report.__file__).parents[1])
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != folder])
@@ -45,7 +45,7 @@ def test_kernels_come_in_launch_order_with_their_ranges_and_extents(report: Path
     assert [kernel.ranges[0][-16:] for kernel in others] == ["st_tile[128-128]", "est_tile[64-128]"]
 
 
-def test_values_and_units_equal_what_ncu_report_says(report: Path) -> None:
+def test_values_and_units_equal_those_of_ncu_report(report: Path) -> None:
     for kernel, action in zip(read_report(report), ncu_report.load_report(str(report))[0], strict=True):
         for name in action.metric_names():
             metric = action[name]
@@ -90,7 +90,7 @@ NOT_IN_SET_FULL = {"tensor_pipe_instructions", "tma_instructions", "l2_bytes", "
 NOT_ON_GH100 = {name for name, metric in METRICS.items() if "gh100" not in metric.chips}
 
 
-def test_a_full_report_fills_the_catalogue(report: Path) -> None:
+def test_full_report_fills_all_metrics(report: Path) -> None:
     for kernel in read_report(report):
         metrics = kernel.profile().metrics
         # Loads of global memory that go past the registers have no bytes in them.
@@ -98,7 +98,7 @@ def test_a_full_report_fills_the_catalogue(report: Path) -> None:
         assert lacking == NOT_IN_SET_FULL | NOT_ON_GH100
 
 
-def test_operations_of_a_full_report_are_those_of_the_work(report: Path) -> None:
+def test_operations_of_a_full_report_match_the_work(report: Path) -> None:
     square, *products = (kernel.profile().metrics for kernel in read_report(report))
     # Blocks of 1,024 columns: each of the 1,823 rows squares as many, the masked ones too.
     assert square["flops.fp32"] == 1823 * 1024
@@ -108,7 +108,7 @@ def test_operations_of_a_full_report_are_those_of_the_work(report: Path) -> None
         assert product["flops.fp32"] == 0
 
 
-def test_sampled_reasons_make_up_all_samples(report: Path) -> None:
+def test_sampled_reasons_add_up_to_all_samples(report: Path) -> None:
     for kernel in read_report(report):
         shares = kernel.profile().metrics
         selected = float(kernel.metrics["smsp__pcsamp_warps_issue_stalled_selected"])
@@ -116,7 +116,7 @@ def test_sampled_reasons_make_up_all_samples(report: Path) -> None:
         assert sampled + 100 * selected / float(shares["stall_samples"]) == pytest.approx(100)
 
 
-def test_coalescing_is_read_from_what_a_full_report_has(report: Path) -> None:
+def test_coalescing_is_read_from_a_full_report(report: Path) -> None:
     square, gemm, _ = (kernel.profile().metrics for kernel in read_report(report))
     # Rows of 781 floats begin in the middle of a sector.
     assert square["global_load_sectors_per_request"] == pytest.approx(217846 / 45575)
@@ -124,7 +124,7 @@ def test_coalescing_is_read_from_what_a_full_report_has(report: Path) -> None:
     assert gemm["global_store_bytes_per_sector"] == 32
 
 
-def test_stall_shares_and_selected_make_up_all_warp_cycles(report: Path) -> None:
+def test_stalls_and_selected_add_up_to_all_cycles(report: Path) -> None:
     # Reasons and their whole are counted in different passes, so they meet within 2 % only.
     for kernel in read_report(report):
         shares = kernel.profile().metrics
@@ -134,7 +134,7 @@ def test_stall_shares_and_selected_make_up_all_warp_cycles(report: Path) -> None
         assert stalls + 100 * selected / whole == pytest.approx(100, abs=2)
 
 
-def test_tensor_cores_and_waiting_on_memory_show_where_they_should(report: Path) -> None:
+def test_kernels_show_tensor_cores_and_memory_stalls(report: Path) -> None:
     square, gemm, _ = (kernel.profile().metrics for kernel in read_report(report))
     assert square["tensor_active"] == 0.0
     assert float(gemm["tensor_active"]) > 50
@@ -153,7 +153,7 @@ def test_combined_row_of_a_report_adds_durations(report: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", bytes(range(256)) * 40])
-def test_file_that_is_no_report_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+def test_other_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.ncu-rep"
     path.write_bytes(content)
     with pytest.raises(GpuperfError, match=r"broken\.ncu-rep holds no kernel"):
@@ -161,7 +161,7 @@ def test_file_that_is_no_report_is_one_clear_error(tmp_path: Path, content: byte
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.9999])
-def test_report_cut_short_is_one_clear_error(report: Path, tmp_path: Path, share: float) -> None:
+def test_truncated_report_is_an_error(report: Path, tmp_path: Path, share: float) -> None:
     path = tmp_path / "cut.ncu-rep"
     content = report.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
@@ -169,7 +169,7 @@ def test_report_cut_short_is_one_clear_error(report: Path, tmp_path: Path, share
         read_report(path)
 
 
-def test_rules_come_with_their_kernel_where_they_are_asked_for(report: Path) -> None:
+def test_rules_are_read_with_their_kernel_on_request(report: Path) -> None:
     square, gemm, _ = read_report(report, (), rules=True)
     stall = next(rule for rule in square.rules if rule.title == "Long Scoreboard Stalls")
     assert (stall.rule, stall.section, stall.kind) == ("CPIStall", "WarpStateStats", "optimization")
@@ -183,7 +183,7 @@ def test_rules_come_with_their_kernel_where_they_are_asked_for(report: Path) -> 
     assert read_report(report, ())[0].rules == ()
 
 
-def test_older_copy_without_rules_reads_all_the_same(
+def test_older_copy_without_rules_reads_kernels(
     without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ncu_report.py").write_text(
@@ -199,7 +199,7 @@ def test_older_copy_without_rules_reads_all_the_same(
     assert (kernel.name, kernel.rules) == ("kernel", ())
 
 
-def test_missing_file_is_one_clear_error(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"there is no file gone\.ncu-rep"):
         read_report(tmp_path / "gone.ncu-rep")
 
@@ -211,9 +211,7 @@ def test_without_the_package_the_error_says_what_to_install(without_ncu_report: 
     assert "`ncu --import any.ncu-rep --page raw --csv`" in str(raised.value)
 
 
-def test_without_the_package_the_copy_of_the_installation_is_used(
-    without_ncu_report: None, tmp_path: Path
-) -> None:
+def test_copy_of_the_installation_replaces_the_package(without_ncu_report: None, tmp_path: Path) -> None:
     (tmp_path / "ncu_report.py").write_text("def load_report(path):\n    return []\n")
     (tmp_path / "any.ncu-rep").touch()
     before = list(sys.path)
@@ -239,7 +237,7 @@ def test_copy_is_found_above_the_real_binary_behind_a_link(tmp_path: Path) -> No
     assert ncu_python_dirs(link) == (python,)
 
 
-def test_newest_copy_beside_the_script_of_a_cuda_toolkit_comes_first(tmp_path: Path) -> None:
+def test_newest_copy_of_a_cuda_toolkit_comes_first(tmp_path: Path) -> None:
     ncu = make_ncu(tmp_path / "bin")
     versions = ["2024.3.2", "2025.10.0", "2025.3.1"]
     for version in versions:
@@ -248,7 +246,7 @@ def test_newest_copy_beside_the_script_of_a_cuda_toolkit_comes_first(tmp_path: P
     assert found == ["nsight-compute-2025.10.0", "nsight-compute-2025.3.1", "nsight-compute-2024.3.2"]
 
 
-def test_copy_of_nvidias_packages_is_found_without_an_ncu_in_path(
+def test_copy_of_nvidia_packages_is_found_without_ncu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "2025.3.1" / "extras" / "python"
@@ -258,7 +256,7 @@ def test_copy_of_nvidias_packages_is_found_without_an_ncu_in_path(
     assert ncu_python_dirs(None) == (python,)
 
 
-def test_ncu_is_looked_for_in_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ncu_is_searched_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ncu_python_dirs(None) == ()
     make_ncu(tmp_path)
