@@ -138,7 +138,7 @@ def test_raw_page_holds_no_rules() -> None:
 
 
 def test_second_output_in_a_file_is_an_error_with_line() -> None:
-    with pytest.raises(GpuperfError, match=r"line 3 .* header once more"):
+    with pytest.raises(GpuperfError, match=r"line 3 .* header is there again"):
         read_csv(long(long_row("1")) + long(long_row("2")))
 
 
@@ -220,7 +220,7 @@ def test_truncated_row_is_an_error_with_line(name: str) -> None:
 
 def test_wide_csv_without_units_is_an_error() -> None:
     lines = capture("torch_mixed_raw_wide").split("\n")
-    with pytest.raises(GpuperfError, match=r"line 2 .* where the units are due"):
+    with pytest.raises(GpuperfError, match=r"line 2 .* the units come first"):
         read_csv("\n".join([lines[0], *lines[2:]]))
 
 

@@ -191,11 +191,11 @@ def test_package_exports_reading_and_combining() -> None:
         (b"", r"broken is empty"),
         (b" \n", r"broken is empty"),
         (b"==WARNING== No kernels were profiled.\n", r"broken: the text has no header of ncu CSV"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken: the text has no CSV header"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken: the text has no header of ncu CSV"),
         (gzip.decompress(WIDE.read_bytes())[:-40], r"broken: line \d+ of the CSV text is not a whole row"),
         (gzip.compress(b"ID,Kernel Name\n", mtime=0)[:-9], r"broken is damaged"),
         (b"\x1f\x8b" + bytes(50), r"broken is damaged"),
-        (gzip.compress(WIDE.read_bytes()), r"broken: the text has no CSV header"),
+        (gzip.compress(WIDE.read_bytes()), r"broken: the text has no header of ncu CSV"),
         (b"ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n", r"broken holds no kernel"),
     ],
 )
