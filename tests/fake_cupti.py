@@ -99,7 +99,7 @@ class FakeCupti(Cupti):
         asked.pRangeProfilerObject = PROFILER
         return self._move("initialised", "enabled") if asked.ctx == CONTEXT else 3
 
-    def _RangeProfilerDisable(self, asked: params.OfProfiler) -> int:
+    def _RangeProfilerDisable(self, asked: params.WithProfiler) -> int:
         return 7 if self.state == "counting" else self._move(self.state, "initialised")
 
     def _RangeProfilerGetCounterDataSize(self, asked: params.CounterDataSize) -> int:
@@ -116,7 +116,7 @@ class FakeCupti(Cupti):
         self.room = asked.maxRangesPerPass
         return 0 if same and ctypes.string_at(asked.pConfig, asked.configSize) == b"image" else 1
 
-    def _RangeProfilerStart(self, asked: params.OfProfiler) -> int:
+    def _RangeProfilerStart(self, asked: params.WithProfiler) -> int:
         return self._move("enabled", "counting")
 
     def _RangeProfilerStop(self, asked: params.Stop) -> int:
@@ -135,7 +135,7 @@ class FakeCupti(Cupti):
         asked.pHostObject = HOST
         return 0 if asked.pChipName == b"GH100" and asked.pCounterAvailabilityImage else 46
 
-    def _ProfilerHostDeinitialize(self, asked: params.OfHost) -> int:
+    def _ProfilerHostDeinitialize(self, asked: params.WithHost) -> int:
         return 0
 
     def _ProfilerHostGetBaseMetrics(self, asked: params.BaseMetrics) -> int:

@@ -180,7 +180,10 @@ def test_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
 
 def test_kernel_outside_the_marker_gives_the_same_error(tmp_path: Path) -> None:
     done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ())])
-    with pytest.raises(GpuperfError, match=r"finds a_kernel, which .* leaves out; .*add it to the marker's"):
+    with pytest.raises(
+        GpuperfError,
+        match=r"finds a_kernel, which .* of the marker leaves out; .*add it to kernels= of the marker",
+    ):
         lookup(done, SQUARE, "a_k")
 
 
