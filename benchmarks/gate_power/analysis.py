@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks import results_file
-from benchmarks.gate_power import pairs, rivals, screens, tuning
+from benchmarks.gate_power import restart_rule, rivals, session_rule, tuning
 from benchmarks.gate_power.kernels import POWER_LIMITED
-from benchmarks.gate_power.samples import Began, Failed, Paired, Screened
+from benchmarks.gate_power.samples import Began, Failed, RestartSample, SessionSample
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
 from pytest_gpuperf.statistics.decision import Thresholds
@@ -30,10 +30,10 @@ STORED = (1, 3, 5, 8)
 """Numbers of sessions of a baseline."""
 DRAWS = 8
 """Baselines drawn for each new session, and orders for each series of restarts."""
-PAIRED = "against"
+AGAINST = "against"
 
 
-def screen_name(stored: int) -> str:
+def baseline_name(stored: int) -> str:
     """Return `baseline of 5 sessions`."""
     return f"baseline of {stored} session{'' if stored == 1 else 's'}"
 
@@ -119,10 +119,10 @@ def read(path: Path) -> Summary:
 def analyse(lines: Iterable[Line]) -> Summary:
     """Summarise samples; the same samples give the same summary."""
     lines = list(lines)
-    screened = [line for line in lines if isinstance(line, Screened)]
+    samples = [line for line in lines if isinstance(line, SessionSample)]
     began = [line for line in lines if isinstance(line, Began)]
-    sessions = screens.Sessions(screened)
-    restarts = pairs.Restarts(line for line in lines if isinstance(line, Paired))
+    sessions = session_rule.Sessions(samples)
+    restarts = restart_rule.Restarts(line for line in lines if isinstance(line, RestartSample))
     shipped = Thresholds()
     tuning_sessions, held_out = sessions.halves()
     tuning_restarts, held_out_restarts = restarts.halves()
@@ -137,7 +137,7 @@ def analyse(lines: Iterable[Line]) -> Summary:
         date=began[0].date if began else "",
         environment=began[0].environment if began else None,
         commits=list(dict.fromkeys(line.environment.commit for line in began)),
-        cards=len({line.card for line in lines if isinstance(line, Screened | Paired)}),
+        cards=len({line.card for line in lines if isinstance(line, SessionSample | RestartSample)}),
         processes=len(sessions.lines),
         without_clock=len(sessions.without_clock),
         restarts=len(restarts.numbers),
@@ -149,15 +149,15 @@ def analyse(lines: Iterable[Line]) -> Summary:
         held_out=_figures(held_out, held_out_restarts, on_held_out, by_kernel=True),
         held_out_tuned=_figures(held_out, held_out_restarts, tuned_on_held_out),
         everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),
-        whatever_clock=_whatever_clock(screens.Sessions(screened, at_known_clock=False), shipped),
+        whatever_clock=_whatever_clock(session_rule.Sessions(samples, at_known_clock=False), shipped),
         failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
     )
 
 
 def _judged(
-    sessions: screens.Sessions,
+    sessions: session_rule.Sessions,
     new: Sequence[int],
-    restarts: pairs.Restarts,
+    restarts: restart_rule.Restarts,
     chosen: Sequence[int],
     thresholds: Thresholds,
     *,
@@ -166,13 +166,13 @@ def _judged(
     """Return each rule's verdicts and their seconds."""
     lines = [line for process in new for line in sessions.lines[process].values()]
     judged = {
-        screen_name(stored): (
-            screens.judge(sessions, new, stored, DRAWS, thresholds),
+        baseline_name(stored): (
+            session_rule.judge(sessions, new, stored, DRAWS, thresholds),
             [line.seconds for line in lines],
         )
         for stored in STORED
     }
-    judged[PAIRED] = pairs.judge(restarts, chosen, DRAWS, thresholds)
+    judged[AGAINST] = restart_rule.judge(restarts, chosen, DRAWS, thresholds)
     for name, rival in rivals.RIVALS.items() if others else ():
         judged[name] = (
             rivals.judge(sessions, new, DRAWS, rival.exceeds),
@@ -208,14 +208,14 @@ def _figures(
     return Figures(processes=len(new), restarts=len(restarts), rules=rules)
 
 
-def _whatever_clock(sessions: screens.Sessions, thresholds: Thresholds) -> Figures:
+def _whatever_clock(sessions: session_rule.Sessions, thresholds: Thresholds) -> Figures:
     new = list(sessions.lines)
     rules: list[Rule] = []
     for stored in STORED:
-        tally = screens.judge(sessions, new, stored, DRAWS, thresholds)
+        tally = session_rule.judge(sessions, new, stored, DRAWS, thresholds)
         rules.extend(
             Rule(
-                name=screen_name(stored),
+                name=baseline_name(stored),
                 unchanged=tally.verdicts(None, kernel),
                 doses={str(dose): tally.verdicts(dose, kernel) for dose in tally.doses},
                 seconds=round(fmean(line.seconds for line in sessions.of_kernel(kernel)), 4),
@@ -226,7 +226,7 @@ def _whatever_clock(sessions: screens.Sessions, thresholds: Thresholds) -> Figur
     return Figures(processes=len(new), restarts=0, rules=rules)
 
 
-def _effects(sessions: screens.Sessions, restarts: pairs.Restarts) -> list[Effect]:
+def _effects(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -> list[Effect]:
     effects = []
     for kernel in sessions.kernels:
         doses = {}

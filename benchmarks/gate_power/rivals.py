@@ -5,33 +5,33 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.gate_power.screens import draws, tally
+from benchmarks.gate_power.session_rule import draws, tally
 from benchmarks.gate_power.verdicts import PASS, SLOWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from benchmarks.gate_power.samples import Screened
-    from benchmarks.gate_power.screens import Sessions
+    from benchmarks.gate_power.samples import SessionSample
+    from benchmarks.gate_power.session_rule import Sessions
     from benchmarks.gate_power.verdicts import Tally
 
 LIMIT_PCT = 5.0
 SIGNIFICANT = 0.05
 
 
-def median_exceeds(new: Screened, stored: Sequence[Screened]) -> list[bool]:
+def median_exceeds(new: SessionSample, stored: Sequence[SessionSample]) -> list[bool]:
     """Return where the median of launches is over 5 % longer, as by `--benchmark-compare-fail=median:5%`."""
     limit = median(new.launches_us) / (1 + LIMIT_PCT / 100)
     return [median(each.launches_us) < limit for each in stored]
 
 
-def do_bench_exceeds(new: Screened, stored: Sequence[Screened]) -> list[bool]:
+def do_bench_exceeds(new: SessionSample, stored: Sequence[SessionSample]) -> list[bool]:
     """Return where the median of `triton.testing.do_bench` is over 5 % longer."""
     limit = new.do_bench_us / (1 + LIMIT_PCT / 100)
     return [each.do_bench_us < limit for each in stored]
 
 
-def launches_differ(new: Screened, stored: Sequence[Screened]) -> list[bool]:
+def launches_differ(new: SessionSample, stored: Sequence[SessionSample]) -> list[bool]:
     """Return where launches are longer by the Mann-Whitney test at 5 %, one-sided."""
     from scipy.stats import mannwhitneyu
 
@@ -47,8 +47,8 @@ def launches_differ(new: Screened, stored: Sequence[Screened]) -> list[bool]:
 class Rival(NamedTuple):
     """Rule with the seconds of its measurement."""
 
-    exceeds: Callable[[Screened, Sequence[Screened]], list[bool]]
-    seconds: Callable[[Screened], float]
+    exceeds: Callable[[SessionSample, Sequence[SessionSample]], list[bool]]
+    seconds: Callable[[SessionSample], float]
 
 
 RIVALS = {
@@ -62,7 +62,7 @@ def judge(
     sessions: Sessions,
     new: Sequence[int],
     most: int,
-    exceeds: Callable[[Screened, Sequence[Screened]], list[bool]],
+    exceeds: Callable[[SessionSample, Sequence[SessionSample]], list[bool]],
 ) -> Tally:
     """Judge each new process against single other processes on its card."""
 

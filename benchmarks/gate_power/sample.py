@@ -10,7 +10,7 @@ import msgspec
 
 from benchmarks.children import Child, ChildError, say
 from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS, POWER_LIMITED
-from benchmarks.gate_power.samples import Began, Failed, Line, Paired
+from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample
 from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.statistics.sequential import Side
 
-SCREEN = "benchmarks.gate_power.workers:screen"
+SESSION = "benchmarks.gate_power.workers:session"
 TAKE_TURNS = "benchmarks.gate_power.workers:take_turns"
 BUDGET_S = 0.1
 """Budget for the blocks of a comparison, a tenth of the default; a block takes at least 5 ms."""
@@ -44,7 +44,7 @@ class Sampler:
         seconds: Wall-clock time in all, with the start of processes.
         say: Receives progress messages.
         only: `sessions` or `restarts`, to leave the other out.
-        screen: Target of a session's process.
+        session: Target of a session's process.
         take_turns: Target of a side's process.
         clock: Returns seconds.
     """
@@ -56,7 +56,7 @@ class Sampler:
         say: Callable[[str], None] = say,
         *,
         only: Literal["", "sessions", "restarts"] = "",
-        screen: str = SCREEN,
+        session: str = SESSION,
         take_turns: str = TAKE_TURNS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,7 +64,7 @@ class Sampler:
         self._clock = clock
         self._end = clock() + seconds
         self._say = say
-        self._targets = screen, take_turns
+        self._targets = session, take_turns
         # Even numbers are sessions, odd ones restarts.
         self._first, self._stride = {"": (0, 1), "sessions": (0, 2), "restarts": (1, 2)}[only]
         self._card = ""
@@ -98,10 +98,10 @@ class Sampler:
                 child.stop()
 
     def _start(self, number: int) -> list[Child]:
-        screen, take_turns = self._targets
+        session, take_turns = self._targets
         if number % 2:
             return [Child(take_turns), Child(take_turns)]
-        return [Child(screen, [str(number // 2)])]
+        return [Child(session, [str(number // 2)])]
 
     def _step(self, number: int, children: list[Child]) -> None:
         if number % 2:
@@ -135,7 +135,7 @@ class Sampler:
                 logs = log_times(blocks)
                 assert logs is not None
                 self._write(
-                    Paired(
+                    RestartSample(
                         restart=restart,
                         kernel=kernel,
                         old=old,

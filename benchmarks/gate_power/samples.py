@@ -27,7 +27,7 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
     environment: Environment
 
 
-class Screened(msgspec.Struct, frozen=True, kw_only=True, tag="screened", omit_defaults=True):
+class SessionSample(msgspec.Struct, frozen=True, kw_only=True, tag="session", omit_defaults=True):
     """Session of one kernel: its time in one fresh process."""
 
     process: int
@@ -46,7 +46,7 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True, tag="screened", omit_d
     do_bench_s: float
 
 
-class Paired(msgspec.Struct, frozen=True, kw_only=True, tag="paired", omit_defaults=True):
+class RestartSample(msgspec.Struct, frozen=True, kw_only=True, tag="restart", omit_defaults=True):
     """Restart of two processes that ran a kernel in turn."""
 
     restart: int
@@ -72,8 +72,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     why: str
 
 
-Line: TypeAlias = Began | Screened | Paired | Failed
-_LINES: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Began | Screened | Paired | Failed)
+Line: TypeAlias = Began | SessionSample | RestartSample | Failed
+_LINES: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Began | SessionSample | RestartSample | Failed)
 
 
 def decode(text: bytes) -> Line:
@@ -130,9 +130,9 @@ def read(paths: Sequence[Path]) -> list[Line]:
         for line in _whole(text.splitlines()):
             if isinstance(line, Began) and line.schema > SCHEMA:
                 raise GpuperfError(f"{path.name} is of schema {line.schema}", expected=f"{SCHEMA} or older")
-            if isinstance(line, Screened):
+            if isinstance(line, SessionSample):
                 line = msgspec.structs.replace(line, process=line.process + _APART * at)
-            elif isinstance(line, Paired):
+            elif isinstance(line, RestartSample):
                 line = msgspec.structs.replace(line, restart=line.restart + _APART * at)
             found.append(line)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.gate_power.analysis import PAIRED, STORED, screen_name
+from benchmarks.gate_power.analysis import AGAINST, STORED, baseline_name
 from benchmarks.gate_power.kernels import POWER_LIMITED
 from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, SLOWER
 from benchmarks.markdown import provenance, table, us
@@ -170,8 +170,8 @@ def report(summary: Summary) -> str:
 def _ours(figures: Figures) -> list[Rule]:
     """Return the plugin's rules: the largest baseline, and old code against new code."""
     found = {rule.name: rule for rule in figures.rules}
-    largest = [found[screen_name(stored)] for stored in STORED if screen_name(stored) in found][-1:]
-    return [*largest, *(found[name] for name in (PAIRED,) if name in found)]
+    largest = [found[baseline_name(stored)] for stored in STORED if baseline_name(stored) in found][-1:]
+    return [*largest, *(found[name] for name in (AGAINST,) if name in found)]
 
 
 def _against_targets(rules: Sequence[Rule]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarks.gate_power import pairs, screens
+from benchmarks.gate_power import restart_rule, session_rule
 from benchmarks.gate_power.verdicts import SLOWER
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 STORED = (3, 5)
 DRAWS = 3
-SCREEN_GRID = {"session_sd_pct": (0.25, 0.5, 0.35, 0.18), "session_df": (3, 6, 1.5)}
+SESSION_GRID = {"session_sd_pct": (0.25, 0.5, 0.35, 0.18), "session_df": (3, 6, 1.5)}
 """Values to try for sessions; the shipped thresholds come first and win a tie."""
-PAIRED_GRID = {"restart_sd_pct": (0.3, 0.42, 0.2), "restart_df": (2, 4, 1)}
+RESTART_GRID = {"restart_sd_pct": (0.3, 0.42, 0.2), "restart_df": (2, 4, 1)}
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,9 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     held_out: Score
 
 
-def tried(sessions: screens.Sessions, restarts: pairs.Restarts, shipped: Thresholds) -> list[Tried]:
+def tried(
+    sessions: session_rule.Sessions, restarts: restart_rule.Restarts, shipped: Thresholds
+) -> list[Tried]:
     """Try every choice of the grids, those for sessions first.
 
     Args:
@@ -51,15 +53,15 @@ def tried(sessions: screens.Sessions, restarts: pairs.Restarts, shipped: Thresho
         shipped: Values of all other thresholds.
     """
 
-    def screened(new: Sequence[int], thresholds: Thresholds) -> Score:
-        return _score([screens.judge(sessions, new, stored, DRAWS, thresholds) for stored in STORED])
+    def by_sessions(new: Sequence[int], thresholds: Thresholds) -> Score:
+        return _score([session_rule.judge(sessions, new, stored, DRAWS, thresholds) for stored in STORED])
 
-    def paired(chosen: Sequence[int], thresholds: Thresholds) -> Score:
-        return _score([pairs.judge(restarts, chosen, DRAWS, thresholds)[0]])
+    def by_restarts(chosen: Sequence[int], thresholds: Thresholds) -> Score:
+        return _score([restart_rule.judge(restarts, chosen, DRAWS, thresholds)[0]])
 
     return [
-        *_each(SCREEN_GRID, screened, sessions.halves(), shipped),
-        *_each(PAIRED_GRID, paired, restarts.halves(), shipped),
+        *_each(SESSION_GRID, by_sessions, sessions.halves(), shipped),
+        *_each(RESTART_GRID, by_restarts, restarts.halves(), shipped),
     ]
 
 

@@ -15,7 +15,7 @@ from triton.testing import do_bench
 
 from benchmarks.children import ROOT
 from benchmarks.gate_power.kernels import POWER_LIMITED, build_all
-from benchmarks.gate_power.samples import Began, Failed, Screened
+from benchmarks.gate_power.samples import Began, Failed, SessionSample
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.measure.device.gpu import gpu_info
@@ -56,7 +56,7 @@ def _timers() -> tuple[Timer, Timer]:
     return usual, longer
 
 
-def screen(parent: Parent, process: str) -> None:
+def session(parent: Parent, process: str) -> None:
     """Measure each kernel with each dose once, in this process's own order."""
     parent.wait_for_turn()
     calls = _begin(parent)
@@ -67,19 +67,19 @@ def screen(parent: Parent, process: str) -> None:
     for kernel, permille in order:
         try:
             timer = longer if kernel in POWER_LIMITED else usual
-            line = _screened(timer, calls[kernel, permille], int(process), kernel, permille, card)
+            line = _sample(timer, calls[kernel, permille], int(process), kernel, permille, card)
         except Exception as error:
             _failed(parent, f"process {process}, {kernel} {permille} ‰", error)
         else:
             parent.tell(msgspec.to_builtins(line))
 
 
-def _screened(timer: Timer, call: Call, process: int, kernel: str, permille: int, card: str) -> Screened:
+def _sample(timer: Timer, call: Call, process: int, kernel: str, permille: int, card: str) -> SessionSample:
     timing, seconds = _took(lambda: timer.time(call, mode="hot"))
     launches, launches_s = _took(lambda: _launches(call))
     warm_up, rep = DO_BENCH_MS
     triton_ms, triton_s = _took(lambda: do_bench(call, warmup=warm_up, rep=rep, return_mode="median"))
-    return Screened(
+    return SessionSample(
         process=process,
         kernel=kernel,
         permille=permille,

@@ -110,14 +110,14 @@ def pytest_benchmark_on_cpu(parent: Parent) -> None:
     others.pytest_benchmark(parent)
 
 
-def screen(parent: Parent, process: str) -> None:
+def session(parent: Parent, process: str) -> None:
     """Send one sample and one failure."""
     parent.wait_for_turn()
     parent.tell(BEGAN)
     timing = {"mode": "hot", "time_us": 10.0, "spread_pct": 0.1, "blocks_us": [10.0], "calls_per_block": 5}
     parent.tell(
         {
-            "type": "screened",
+            "type": "session",
             "process": int(process),
             "kernel": "copy",
             "permille": 0,

@@ -8,15 +8,15 @@ import numpy as np
 
 from benchmarks.gate_power.kernels import DOSES_PERMILLE
 from benchmarks.gate_power.sample import PAIRS
-from benchmarks.gate_power.samples import Began, Line, Paired, Screened
+from benchmarks.gate_power.samples import Began, Line, RestartSample, SessionSample
 from pytest_gpuperf.records import Environment, GpuInfo, Timing, Toolchain
 
 TIMES_US = {"short": 12.0, "middle": 90.0, "long": 480.0}
 
 
-def screened(process: int, kernel: str, permille: int, time_us: float, card: str = "GPU-1") -> Screened:
+def a_session(process: int, kernel: str, permille: int, time_us: float, card: str = "GPU-1") -> SessionSample:
     launches = tuple(round(time_us * (1 + at / 1e5), 5) for at in range(30))
-    return Screened(
+    return SessionSample(
         process=process,
         kernel=kernel,
         permille=permille,
@@ -32,8 +32,8 @@ def screened(process: int, kernel: str, permille: int, time_us: float, card: str
     )
 
 
-def paired(restart: int, kernel: str, old: int, new: int, log_ratio: float) -> Paired:
-    return Paired(
+def a_restart(restart: int, kernel: str, old: int, new: int, log_ratio: float) -> RestartSample:
+    return RestartSample(
         restart=restart,
         kernel=kernel,
         old=old,
@@ -63,7 +63,7 @@ def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed:
         )
     ]
     lines += [
-        screened(process, kernel, dose, time_us * (1 + dose / 1000) * noise())
+        a_session(process, kernel, dose, time_us * (1 + dose / 1000) * noise())
         for process in range(processes)
         for kernel, time_us in TIMES_US.items()
         for dose in DOSES_PERMILLE
@@ -72,5 +72,5 @@ def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed:
         for kernel in TIMES_US:
             for old, new in PAIRS:
                 ratio = math.log((1 + new / 1000) / (1 + old / 1000) * noise())
-                lines.append(paired(restart, kernel, old, new, ratio))
+                lines.append(a_restart(restart, kernel, old, new, ratio))
     return lines

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.gate_power.samples import Screened
+from benchmarks.gate_power.samples import SessionSample
 from pytest_gpuperf.records import Timing
 from pytest_gpuperf.statistics.estimate import interquartile_range, trimmed_mean
 
@@ -33,7 +33,7 @@ def main(folder: Path) -> None:
                 continue
             blocks = [_us(block) for block in samples["graph"]]
             cost = samples["cost_s"]
-            line = Screened(
+            line = SessionSample(
                 process=process,
                 kernel=kernel,
                 permille=round(1000 * (float(dose) - 1)),

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from scipy.stats import binomtest
 
-from benchmarks.gate_power import pairs, rivals, screens
-from benchmarks.gate_power.analysis import DRAWS, PAIRED, Summary, analyse, screen_name
-from benchmarks.gate_power.samples import Line, Paired, Screened, read
-from benchmarks.gate_power.tuning import PAIRED_GRID, SCREEN_GRID
+from benchmarks.gate_power import restart_rule, rivals, session_rule
+from benchmarks.gate_power.analysis import AGAINST, DRAWS, Summary, analyse, baseline_name
+from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read
+from benchmarks.gate_power.tuning import RESTART_GRID, SESSION_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
-from gate_samples import paired, samples, screened
+from gate_samples import a_restart, a_session, samples
 from pytest_gpuperf.records import ClockModel
 from pytest_gpuperf.statistics.decision import Thresholds
 
@@ -54,79 +54,79 @@ def test_bounds_ignore_repeated_draws() -> None:
 
 
 def test_sessions_are_judged_against_others_on_their_card() -> None:
-    lines = [screened(at, "k", 0, 10.0, card=f"GPU-{at % 2}") for at in range(8)]
-    sessions = screens.Sessions(lines)
+    lines = [a_session(at, "k", 0, 10.0, card=f"GPU-{at % 2}") for at in range(8)]
+    sessions = session_rule.Sessions(lines)
     for process in range(8):
         others = sessions.others(process)
         assert process not in others
         assert {other % 2 for other in others} == {process % 2}
-        assert all(set(draw) <= set(others) for draw in screens.draws(others, 2, 8, "seed"))
-    assert screens.draws([1, 2, 3], 2, 8, "seed") != []
-    assert sorted(screens.draws([1, 2, 3], 2, 8, "seed")) == [(1, 2), (1, 3), (2, 3)]
-    assert screens.draws([1, 2], 3, 8, "seed") == []
+        assert all(set(draw) <= set(others) for draw in session_rule.draws(others, 2, 8, "seed"))
+    assert session_rule.draws([1, 2, 3], 2, 8, "seed") != []
+    assert sorted(session_rule.draws([1, 2, 3], 2, 8, "seed")) == [(1, 2), (1, 3), (2, 3)]
+    assert session_rule.draws([1, 2], 3, 8, "seed") == []
 
 
 def test_halves_alternate_processes_of_each_card() -> None:
-    lines = [screened(at, "k", 0, 10.0, card=f"GPU-{at // 4}") for at in range(8)]
-    assert screens.Sessions(lines).halves() == ([0, 2, 4, 6], [1, 3, 5, 7])
+    lines = [a_session(at, "k", 0, 10.0, card=f"GPU-{at // 4}") for at in range(8)]
+    assert session_rule.Sessions(lines).halves() == ([0, 2, 4, 6], [1, 3, 5, 7])
 
 
 def test_unfinished_process_is_left_out() -> None:
-    lines = [screened(at, kernel, 0, 10.0) for at in range(3) for kernel in ("a", "b")]
-    lines += [screened(3, "a", 0, 10.0), screened(0, "rare", 0, 10.0)]
-    sessions = screens.Sessions(lines)
+    lines = [a_session(at, kernel, 0, 10.0) for at in range(3) for kernel in ("a", "b")]
+    lines += [a_session(3, "a", 0, 10.0), a_session(0, "rare", 0, 10.0)]
+    sessions = session_rule.Sessions(lines)
     assert list(sessions.lines) == [0, 1, 2]
     assert sessions.kernels == ["a", "b"]
 
 
 def test_kernel_is_judged_against_processes_that_have_it() -> None:
-    lines = [screened(at, kernel, 0, 10.0) for at in range(4) for kernel in ("a", "b")]
-    lines += [screened(at, "c", 0, 10.0) for at in (2, 3)]
-    sessions = screens.Sessions(lines)
-    counted = screens.judge(sessions, range(4), 1, 9)
+    lines = [a_session(at, kernel, 0, 10.0) for at in range(4) for kernel in ("a", "b")]
+    lines += [a_session(at, "c", 0, 10.0) for at in (2, 3)]
+    sessions = session_rule.Sessions(lines)
+    counted = session_rule.judge(sessions, range(4), 1, 9)
     assert counted.verdicts(None, "a").count == 4
     assert counted.verdicts(None, "c").count == 2
     assert sum(counted.verdicts(None, "c").drawn.values()) == 2
 
 
 def test_power_limited_kernel_needs_a_clock_model() -> None:
-    lines = [screened(at, kernel, 0, 10.0) for at in range(3) for kernel in ("a", "b", "matmul bf16")]
+    lines = [a_session(at, kernel, 0, 10.0) for at in range(3) for kernel in ("a", "b", "matmul bf16")]
     model = ClockModel(cycles=15_000, fixed_us=2.0, reference_mhz=1900, share_error=0.02)
     at_one_clock = msgspec.structs.replace(lines[2].timing, clock_model=model)
     lines[2] = msgspec.structs.replace(lines[2], timing=at_one_clock)
-    sessions = screens.Sessions(lines)
+    sessions = session_rule.Sessions(lines)
     assert [len(sessions.of(process)) for process in range(3)] == [3, 2, 2]
     assert sessions.without_clock == {1, 2}
 
 
 def test_each_new_measurement_has_one_verdict(summary: Summary) -> None:
-    screen, paired = (
+    baseline, against = (
         next(rule for rule in summary.held_out.rules if rule.name == name)
-        for name in (screen_name(5), PAIRED)
+        for name in (baseline_name(5), AGAINST)
     )
     assert summary.held_out.processes == 6
     # Three kernels, five doses against themselves, six processes; one series of restarts.
-    assert screen.unchanged.count == 3 * 5 * 6
-    assert screen.doses["10"].count == 3 * 6
-    assert sum(screen.unchanged.drawn.values()) == DRAWS * screen.unchanged.count
-    assert paired.unchanged.count == 3 * 5
-    assert paired.doses["10"].count == 3
-    assert summary.everything.rules[2].unchanged.count == 2 * screen.unchanged.count
+    assert baseline.unchanged.count == 3 * 5 * 6
+    assert baseline.doses["10"].count == 3 * 6
+    assert sum(baseline.unchanged.drawn.values()) == DRAWS * baseline.unchanged.count
+    assert against.unchanged.count == 3 * 5
+    assert against.doses["10"].count == 3
+    assert summary.everything.rules[2].unchanged.count == 2 * baseline.unchanged.count
 
 
 def test_five_percent_is_found_without_false_alarms(summary: Summary) -> None:
     for rule in summary.everything.rules:
-        if rule.name.startswith("baseline of") or rule.name == PAIRED:
+        if rule.name.startswith("baseline of") or rule.name == AGAINST:
             assert rule.unchanged.drawn_share(SLOWER, FASTER) == 0
             assert rule.doses["50"].drawn_share(SLOWER) == 1
 
 
 def test_restarts_find_one_percent_at_known_cost(summary: Summary) -> None:
-    paired = next(rule for rule in summary.everything.rules if rule.name == PAIRED)
-    assert paired.doses["10"].drawn_share(SLOWER) > 0.95
-    assert paired.doses["5"].drawn_share(SLOWER) < 0.6
+    against = next(rule for rule in summary.everything.rules if rule.name == AGAINST)
+    assert against.doses["10"].drawn_share(SLOWER) > 0.95
+    assert against.doses["5"].drawn_share(SLOWER) < 0.6
     # Four, six or ten restarts of a second each.
-    assert 4 <= paired.seconds <= 10
+    assert 4 <= against.seconds <= 10
 
 
 def test_fixed_five_percent_finds_nothing_smaller(summary: Summary) -> None:
@@ -150,8 +150,8 @@ def test_effect_of_a_dose_is_measured(summary: Summary) -> None:
 
 
 def test_order_of_sides_does_not_widen_the_spread() -> None:
-    lines: list[Line] = [screened(at, "k", 0, 10.0) for at in range(2)]
-    lines += [paired(at, "k", 0, 0, 0.005 * (-1) ** at) for at in range(6)]
+    lines: list[Line] = [a_session(at, "k", 0, 10.0) for at in range(2)]
+    lines += [a_restart(at, "k", 0, 0, 0.005 * (-1) ** at) for at in range(6)]
     (effect,) = analyse(lines).effects
     assert effect.restart_sd_pct == 0
     assert effect.raw_restart_sd_pct == pytest.approx(0.55, abs=0.01)
@@ -164,7 +164,7 @@ def test_thresholds_are_tuned_on_the_other_half() -> None:
         line
         for lines, half in ((noisy, 0), (quiet, 1))
         for line in lines
-        if isinstance(line, Screened) and line.process % 2 == half
+        if isinstance(line, SessionSample) and line.process % 2 == half
     ]
     assert analyse(mixed).tuned["session_sd_pct"] >= Thresholds().session_sd_pct
     assert analyse(quiet).tuned["session_sd_pct"] < Thresholds().session_sd_pct
@@ -176,44 +176,46 @@ def test_shipped_thresholds_are_tried_first() -> None:
 
 
 def test_thresholds_on_both_sides_are_tried() -> None:
-    for name, values in (SCREEN_GRID | PAIRED_GRID).items():
+    for name, values in (SESSION_GRID | RESTART_GRID).items():
         assert min(values) < getattr(Thresholds(), name) < max(values)
 
 
 def test_baselines_are_rounded_as_in_the_file() -> None:
     """Baselines keep five digits, so sessions that differ in the sixth are equal."""
-    lines = [screened(at, "k", 0, 100.0 + at * 1e-4) for at in range(3)]
-    sessions = screens.Sessions(lines)
-    gate = screens._gate(sessions, 0, (1, 2), 0, None)
+    lines = [a_session(at, "k", 0, 100.0 + at * 1e-4) for at in range(3)]
+    sessions = session_rule.Sessions(lines)
+    gate = session_rule._gate(sessions, 0, (1, 2), 0, None)
     stored = next(iter(gate._times.values())).sessions
     assert {session.time_us for session in stored} == {100}
 
 
 def test_too_short_series_has_no_verdict() -> None:
-    lines = [line for line in samples(processes=0, restarts=1) if isinstance(line, Paired)]
-    counted, seconds = pairs.judge(pairs.Restarts(lines), [0], 4, Thresholds())
+    lines = [line for line in samples(processes=0, restarts=1) if isinstance(line, RestartSample)]
+    counted, seconds = restart_rule.judge(restart_rule.Restarts(lines), [0], 4, Thresholds())
     assert counted.verdicts(None).count == 0
     assert seconds == []
 
 
 def test_restarts_stop_at_a_decision() -> None:
     def seconds(ratios: list[float]) -> list[float]:
-        lines = [paired(at, "k", 0, 50, ratio) for at, ratio in enumerate(ratios)]
-        return pairs.judge(pairs.Restarts(lines), range(10), 1, Thresholds())[1]
+        lines = [a_restart(at, "k", 0, 50, ratio) for at, ratio in enumerate(ratios)]
+        return restart_rule.judge(restart_rule.Restarts(lines), range(10), 1, Thresholds())[1]
 
     assert seconds([0.05] * 10) == [4.0]
     assert seconds([0.0, 0.0, 0.012, 0.012, -0.005, -0.005, 0.01, 0.01, 0.004, 0.004]) == [10.0]
 
 
 def test_halves_keep_pairs_of_restarts() -> None:
-    lines = [paired(at, "k", 0, 0, 0.0) for at in (*range(7), 9, 1000, 1001)]
-    restarts = pairs.Restarts(lines)
+    lines = [a_restart(at, "k", 0, 0, 0.0) for at in (*range(7), 9, 1000, 1001)]
+    restarts = restart_rule.Restarts(lines)
     assert [sorted(half) for half in restarts.halves()] == [[0, 1, 4, 5], [2, 3, 1000, 1001]]
 
 
 def test_sides_alternate_in_every_order() -> None:
-    couples = [(paired(at, "k", 0, 0, 0.0), paired(at + 1, "k", 0, 0, 0.0)) for at in range(0, 10, 2)]
-    orders = [[line.restart for line in pairs._in_some_order(couples, Random(seed))] for seed in range(20)]
+    couples = [(a_restart(at, "k", 0, 0, 0.0), a_restart(at + 1, "k", 0, 0, 0.0)) for at in range(0, 10, 2)]
+    orders = [
+        [line.restart for line in restart_rule._in_some_order(couples, Random(seed))] for seed in range(20)
+    ]
     assert len({tuple(order) for order in orders}) > 10
     for order in orders:
         assert sorted(order) == list(range(10))
@@ -225,7 +227,7 @@ def test_same_samples_give_the_same_summary(summary: Summary) -> None:
 
 
 def test_rivals_compare_with_one_stored_session() -> None:
-    new, same, slower = (screened(0, "k", 0, time_us) for time_us in (105.1, 105.1, 100.0))
+    new, same, slower = (a_session(0, "k", 0, time_us) for time_us in (105.1, 105.1, 100.0))
     assert rivals.median_exceeds(new, [same, slower]) == [False, True]
     assert rivals.do_bench_exceeds(new, [same, slower]) == [False, False]  # 108.1 and 103
     assert rivals.launches_differ(new, [same, slower]) == [False, True]

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.gate_power.kernels import KERNELS
 from benchmarks.gate_power.sample import PAIRS, Sampler
-from benchmarks.gate_power.samples import Began, Failed, Line, Paired, Screened, Writer, read
+from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample, SessionSample, Writer, read
 from gate_samples import samples
 from pytest_gpuperf.errors import GpuperfError
 
@@ -20,10 +20,10 @@ from pytest_gpuperf.errors import GpuperfError
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
     """Return the lines of a session and of a restart whose sides have no histogram."""
-    return sampled(monkeypatch, "fake_children:screen", "fake_children:take_turns", steps=2)
+    return sampled(monkeypatch, "fake_children:session", "fake_children:take_turns", steps=2)
 
 
-def sampled(monkeypatch: pytest.MonkeyPatch, screen: str, take_turns: str, steps: int) -> list[Line]:
+def sampled(monkeypatch: pytest.MonkeyPatch, session: str, take_turns: str, steps: int) -> list[Line]:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     lines: list[Line] = []
     ended: list[str] = []
@@ -36,23 +36,23 @@ def sampled(monkeypatch: pytest.MonkeyPatch, screen: str, take_turns: str, steps
         """Clock that ends the time after some steps."""
         return 0.0 if len(ended) < steps else 61.0
 
-    Sampler(lines.append, 60, say, screen=screen, take_turns=take_turns, clock=clock).run()
+    Sampler(lines.append, 60, say, session=session, take_turns=take_turns, clock=clock).run()
     return lines
 
 
 def test_sessions_and_restarts_alternate(lines: list[Line]) -> None:
     kinds = [type(line) for line in lines]
-    assert kinds[:4] == [Began, Screened, Failed, Began]
-    assert {line.process for line in lines if isinstance(line, Screened)} == {0}
-    assert {line.restart for line in lines if isinstance(line, Paired)} == {0}
+    assert kinds[:4] == [Began, SessionSample, Failed, Began]
+    assert {line.process for line in lines if isinstance(line, SessionSample)} == {0}
+    assert {line.restart for line in lines if isinstance(line, RestartSample)} == {0}
 
 
 def test_restart_compares_each_dose_with_none_and_itself(lines: list[Line]) -> None:
-    paired = [line for line in lines if isinstance(line, Paired)]
+    restarts = [line for line in lines if isinstance(line, RestartSample)]
     histograms = sum("histogram" in kernel.name for kernel in KERNELS)
-    assert len(paired) == (len(KERNELS) - histograms) * len(PAIRS)
-    assert {line.card for line in paired} == {"GPU-1"}
-    for line in paired:
+    assert len(restarts) == (len(KERNELS) - histograms) * len(PAIRS)
+    assert {line.card for line in restarts} == {"GPU-1"}
+    for line in restarts:
         expected = math.log((100 + line.new / 10) / (100 + line.old / 10))
         assert line.log_ratio == pytest.approx(expected, abs=1e-6)
 
@@ -145,5 +145,5 @@ def test_files_number_processes_and_restarts_apart(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n".join(map(msgspec.json.encode, samples(processes=2, restarts=3)))))
     lines = read([path, path])
-    assert len({line.process for line in lines if isinstance(line, Screened)}) == 4
-    assert len({line.restart for line in lines if isinstance(line, Paired)}) == 6
+    assert len({line.process for line in lines if isinstance(line, SessionSample)}) == 4
+    assert len({line.restart for line in lines if isinstance(line, RestartSample)}) == 6

@@ -13,10 +13,10 @@ from pytest_gpuperf.statistics.sequential import decide_restarts, next_look
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from benchmarks.gate_power.samples import Paired
+    from benchmarks.gate_power.samples import RestartSample
     from pytest_gpuperf.statistics.decision import Decision, Thresholds
 
-    Couple = tuple[Paired, Paired]
+    Couple = tuple[RestartSample, RestartSample]
     """Two restarts: in the first the old code goes first, in the second the new code."""
 
 
@@ -27,11 +27,11 @@ class Restarts:
     next form a pair, in which each side goes first once. A restart without partner is left out.
     """
 
-    def __init__(self, lines: Iterable[Paired]) -> None:
+    def __init__(self, lines: Iterable[RestartSample]) -> None:
         lines = list(lines)
         found = {line.restart for line in lines}
         self.numbers = sorted(restart for restart in found if _other(restart) in found)
-        self.lines: dict[tuple[str, int, int], dict[int, Paired]] = defaultdict(dict)
+        self.lines: dict[tuple[str, int, int], dict[int, RestartSample]] = defaultdict(dict)
         for line in lines:
             if _other(line.restart) in found:
                 self.lines[line.kernel, line.old, line.new][line.restart] = line
@@ -91,7 +91,7 @@ def _apart(usable: Sequence[Couple], looks: Sequence[int], rng: Random) -> list[
     return [order[at : at + longest] for at in range(0, len(order) - longest + 1, longest)]
 
 
-def _in_some_order(series: Sequence[Couple], rng: Random) -> list[Paired]:
+def _in_some_order(series: Sequence[Couple], rng: Random) -> list[RestartSample]:
     """Return the restarts in a possible order of a run: sides go first in turn, and a random side begins."""
     first = rng.randrange(2)
     order = rng.sample(series, len(series))
@@ -103,7 +103,9 @@ def _other(restart: int) -> int:
     return restart + 1 - 2 * (restart % 2)
 
 
-def _sequential(order: Sequence[Paired], thresholds: Thresholds, comparisons: int) -> tuple[Decision, int]:
+def _sequential(
+    order: Sequence[RestartSample], thresholds: Thresholds, comparisons: int
+) -> tuple[Decision, int]:
     """Return the decision of a run with restarts in this order, and the number it takes."""
     ratios, raw = [line.log_ratio for line in order], [line.raw_log_ratio for line in order]
     new_first = [bool(line.restart % 2) for line in order]

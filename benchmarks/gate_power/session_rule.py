@@ -33,7 +33,7 @@ from pytest_gpuperf.statistics.variance import within
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from benchmarks.gate_power.samples import Screened
+    from benchmarks.gate_power.samples import SessionSample
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.statistics.decision import Thresholds
     from pytest_gpuperf.statistics.variance import Variance
@@ -52,8 +52,8 @@ class Sessions:
         at_known_clock: Count a power-limited kernel only if its clock model is known.
     """
 
-    def __init__(self, lines: Iterable[Screened], *, at_known_clock: bool = True) -> None:
-        by_process: dict[int, dict[tuple[str, int], Screened]] = {}
+    def __init__(self, lines: Iterable[SessionSample], *, at_known_clock: bool = True) -> None:
+        by_process: dict[int, dict[tuple[str, int], SessionSample]] = {}
         self.without_clock: set[int] = set()
         """Processes in which a power-limited kernel does not count."""
         for line in lines:
@@ -63,7 +63,7 @@ class Sessions:
                 by_process.setdefault(line.process, {})[line.kernel, line.permille] = line
         self.doses = sorted({dose for lines in by_process.values() for _, dose in lines})
         kernels = {kernel for lines in by_process.values() for kernel, _ in lines}
-        self.lines: dict[int, dict[tuple[str, int], Screened]] = {}
+        self.lines: dict[int, dict[tuple[str, int], SessionSample]] = {}
         for process, found in sorted(by_process.items()):
             whole = {kernel for kernel in kernels if all((kernel, dose) in found for dose in self.doses)}
             if 2 * len(whole) > len(kernels):
@@ -77,7 +77,7 @@ class Sessions:
         """Return the kernels that count in a process."""
         return sorted({kernel for kernel, _ in self.lines[process]})
 
-    def of_kernel(self, kernel: str) -> list[Screened]:
+    def of_kernel(self, kernel: str) -> list[SessionSample]:
         """Return the samples of a kernel."""
         return [line for lines in self.lines.values() for (of, _), line in lines.items() if of == kernel]
 
