@@ -112,7 +112,7 @@ class Suite:
 
     def run(self, test: str, *args: str) -> pytest.RunResult:
         self._pytester.makepyfile(test)
-        return self._pytester.runpytest("--benchmark-json=out.json", "-rs", *args)
+        return self._pytester.runpytest("-p", "benchmark", "--benchmark-json=out.json", "-rs", *args)
 
     def benchmark(self, test: str) -> dict[str, Any]:
         self.run(test, "--gpuperf").assert_outcomes(passed=1)

@@ -10,7 +10,7 @@ from pytest_gpuperf.session.base import Session
 def test_xdist_is_refused_with_one_line(pytester: pytest.Pytester, replay: None) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile("def test_k(gpuperf): pass")
-    result = pytester.runpytest_subprocess("--gpuperf", "-n", "2")
+    result = pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", "-n", "2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: gpuperf: *under pytest-xdist; run --gpuperf without -n*"])
     assert "Traceback" not in result.stderr.str()
@@ -19,7 +19,7 @@ def test_xdist_is_refused_with_one_line(pytester: pytest.Pytester, replay: None)
 def test_one_process_of_xdist_is_fine(pytester: pytest.Pytester, replay: None) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest_subprocess("--gpuperf", "-n", "0").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", "-n", "0").assert_outcomes(passed=1)
 
 
 def test_two_timings_need_two_labels(pytester: pytest.Pytester, replay: None) -> None:
@@ -88,7 +88,7 @@ def test_every_way_to_spread_tests_is_refused(
 ) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile("def test_k(gpuperf): pass")
-    result = pytester.runpytest_subprocess("--gpuperf", *arguments, timeout=30)
+    result = pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", *arguments, timeout=30)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
