@@ -111,22 +111,17 @@ def presets(root: Path) -> str:
 
 def chips(_: Path) -> str:
     """List the chips with the metrics that they lack."""
-    rows = [
-        (
-            f"`{chip.name}`",
-            chip.compute_capability,
-            ", ".join(f"`{other}`" for other in chip.others),
-            ", ".join(f"`{name}`" for name, metric in METRICS.items() if chip.name not in metric.chips),
-        )
-        for chip in CHIPS
-    ]
-    return _table(("chip", "compute capability", "the same for", "unavailable"), rows)
+    lines = []
+    for chip in CHIPS:
+        same = "".join(f", `{other}`" for other in chip.others)
+        lacking = ", ".join(f"`{name}`" for name, metric in METRICS.items() if chip.name not in metric.chips)
+        lines.append(f"- `{chip.name}`{same} ({chip.compute_capability}): {lacking}\n")
+    return "".join(lines)
 
 
 def rules(_: Path) -> str:
     """List all rules of `gpuperf explain`."""
-    rows = [(f"`{rule.code}`", rule.condition, rule.source) for rule in RULES]
-    return _table(("code", "when", "threshold from"), rows)
+    return "".join(f"- `{rule.code}`: {rule.condition} ({rule.source})\n" for rule in RULES)
 
 
 def _of_results(
