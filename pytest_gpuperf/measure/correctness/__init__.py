@@ -3,9 +3,9 @@
 The function under test is called on the caller's own tensors, so that strides and alignment are those of the
 real call; the former values of the tensors are restored after each call. The calls are:
 
-1. The function as it is. Compilation and autotuning happen here; the output is not compared. 2. The
-reference, on the same values. 3. The function twice, each time after a rehearsal, with free memory filled
-with one byte pattern and then with
+1. The function as it is. Compilation and autotuning happen here; the output is not compared.
+2. The reference, on the same values.
+3. The function twice, each time after a rehearsal, with free memory filled with one byte pattern and then with
    another. Both outputs have to agree with the reference; an element that holds the pattern both times was
    never written.
 4. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
@@ -85,8 +85,7 @@ def check(
 
     Raises:
         GpuperfError: One tolerance without the other, an unknown argument in `mutates`, no output tensor, or
-        a
-            sparse tensor among arguments and outputs.
+            a sparse tensor among arguments and outputs.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)
     try:
