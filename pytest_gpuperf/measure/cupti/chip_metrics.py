@@ -42,28 +42,15 @@ def supported_metrics(chip: str) -> frozenset[str]:
     return frozenset(_ask(chip, ()).base)
 
 
-def passes(chip: str, metrics: Iterable[str]) -> int:
-    """Count the passes that a set of metrics takes: the runs of a kernel.
+def passes_each(chip: str, sets: Sequence[Sequence[str]]) -> list[int | None]:
+    """Count the passes, which are the runs of a kernel, that each of several sets of metrics takes.
 
     Args:
         chip: Name of the chip.
-        metrics: Raw names with their suffixes. Metrics that ncu makes itself (`launch__*`) take no pass.
+        sets: Raw names with their suffixes. Metrics that ncu makes itself (`launch__*`) take no pass.
 
-    Raises:
-        NoHostLibraryError: No library here knows the chip.
-        GpuperfError: The chip lacks one of the metrics.
-    """
-    names = list(metrics)
-    found = passes_each(chip, [names])[0]
-    if found is None:
-        each = passes_each(chip, [[name] for name in names])
-        lacking = [name for name, own in zip(names, each, strict=True) if own is None]
-        raise GpuperfError(f"unavailable on {chip.upper()}: {', '.join(lacking)}")
-    return found
-
-
-def passes_each(chip: str, sets: Sequence[Sequence[str]]) -> list[int | None]:
-    """Count the passes of several sets of metrics; None for a set with a metric that the chip lacks.
+    Returns:
+        The passes of each set; None if the chip lacks one of its metrics.
 
     Raises:
         NoHostLibraryError: No library here knows the chip.
