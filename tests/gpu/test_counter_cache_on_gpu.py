@@ -1,4 +1,4 @@
-"""Counters that are kept, one launch of several, and their weights, as ncu reads them on a real GPU."""
+"""Kept counters, one launch of several, and weights, read by ncu on a real GPU."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(project: pytest.Pytester, **outcomes: int) -> tuple[dict[str, Profile], bool]:
-    """The profiles of a run by test and label, and whether ncu was started."""
+    """Return the profiles of a run by test and label, and True if ncu was started."""
     before = set((project.path / ".gpuperf" / "runs").glob("*"))
     project.runpytest_subprocess("--gpuperf", "-p", "no:cacheprovider").assert_outcomes(**outcomes)
     (folder,) = set((project.path / ".gpuperf" / "runs").glob("*")) - before
@@ -98,7 +98,7 @@ def test_second_run_reuses_counters_without_ncu(project: pytest.Pytester) -> Non
     (project.path / "chain_kernels.py").write_text(KERNELS.replace("* 2", "* 3"))
     third, ran = run(project, passed=2)
     assert ran
-    assert [name for name, profile in third.items() if profile.read_at] == ["test_torch main"]
+    assert not any(profile.read_at for profile in third.values())
 
 
 def test_other_launches_of_the_same_code_are_noticed(project: pytest.Pytester) -> None:

@@ -1,4 +1,4 @@
-"""Counters read in the process by CUPTI, on a real GPU: what they cost, and what is refused."""
+"""Counters read by CUPTI in the process, on a real GPU: their cost, and refusals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def call_of(fn: Callable[[], object]) -> Call:
 
 
 @pytest.mark.parametrize(("metrics", "most_s"), [(METRICS, 0.3), (PRESETS["one-pass"], 0.03)])
-def test_a_kernel_costs_little_after_the_first(
+def test_kernels_after_the_first_cost_little(
     counters: CuptiCounters, x: torch.Tensor, metrics: tuple[str, ...], most_s: float
 ) -> None:
     call = call_of(lambda: torch.square(x))
@@ -66,14 +66,14 @@ def test_a_kernel_costs_little_after_the_first(
     assert statistics.median(seconds) <= most_s, seconds
 
 
-def test_the_call_runs_once_for_each_pass(counters: CuptiCounters, x: torch.Tensor) -> None:
+def test_call_runs_once_for_each_pass(counters: CuptiCounters, x: torch.Tensor) -> None:
     y = torch.zeros_like(x)
     counters.lookup(call_of(lambda: y.add_(1)), Selection(), PRESETS["one-pass"], list)
     # Two calls to warm up, one that is recorded, one that is counted.
     assert torch.equal(y, torch.full_like(y, 4))
 
 
-def test_several_kernels_come_in_the_order_of_their_launches(
+def test_kernels_are_in_launch_order(
     counters: CuptiCounters, x: torch.Tensor
 ) -> None:
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -95,7 +95,7 @@ def test_several_kernels_come_in_the_order_of_their_launches(
     assert (gemm.source, gemm.cache_control) == ("cupti", "none")
 
 
-def test_backward_is_seen_too(counters: CuptiCounters) -> None:
+def test_backward_kernels_are_counted(counters: CuptiCounters) -> None:
     w = torch.randn(512, 512, device="cuda", requires_grad=True)
 
     def backward() -> None:
@@ -106,7 +106,7 @@ def test_backward_is_seen_too(counters: CuptiCounters) -> None:
     assert float(found.combined["kernels"]) >= 3
 
 
-def test_a_graph_is_refused(counters: CuptiCounters, x: torch.Tensor) -> None:
+def test_graph_is_refused(counters: CuptiCounters, x: torch.Tensor) -> None:
     y = torch.empty_like(x)
     graph = torch.cuda.CUDAGraph()
     torch.square(x, out=y)
@@ -118,7 +118,7 @@ def test_a_graph_is_refused(counters: CuptiCounters, x: torch.Tensor) -> None:
 
 
 def node_us(graph: torch.cuda.CUDAGraph) -> float:
-    """Microseconds of one of the 200 nodes of a graph."""
+    """Return the microseconds of one of the 200 nodes of a graph."""
     times: list[float] = []
     for _ in range(20):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
@@ -130,7 +130,7 @@ def node_us(graph: torch.cuda.CUDAGraph) -> float:
     return statistics.median(times)
 
 
-def test_graphs_are_as_fast_afterwards_as_before(counters: CuptiCounters, x: torch.Tensor) -> None:
+def test_graphs_stay_fast_after_profiling(counters: CuptiCounters, x: torch.Tensor) -> None:
     small = torch.ones(64, 64, device="cuda")
     graph = torch.cuda.CUDAGraph()
     small.mul_(1)
@@ -181,7 +181,7 @@ def test_range_profiler_is_refused_under_ncu() -> None:
     assert "refused: another profiler holds CUPTI in this process" in done.stdout, done.stdout + done.stderr
 
 
-BESIDE_CUPTI_PYTHON = """
+WITH_CUPTI_PYTHON = """
 import ctypes, sys, torch
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.records.selection import Selection
@@ -213,9 +213,9 @@ print("the client was told:", bool(seen))
 """
 
 
-def test_a_client_of_cupti_python_keeps_its_subscription() -> None:
+def test_cupti_python_keeps_its_subscription() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", BESIDE_CUPTI_PYTHON],
+        [sys.executable, "-c", WITH_CUPTI_PYTHON],
         cwd=ROOT,
         timeout=120,
         capture_output=True,
@@ -258,7 +258,7 @@ def test_under_a_profiler(gpuperf):
 """
 
 
-def test_a_session_reads_its_counters_without_ncu(pytester: pytest.Pytester) -> None:
+def test_session_reads_counters_without_ncu(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=TEST)
     result = pytester.runpytest_subprocess(
         "--gpuperf", "-v", "--gpuperf-counters=cupti", "--gpuperf-budget=0.05", "-p", "no:cacheprovider"

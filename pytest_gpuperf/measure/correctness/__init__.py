@@ -6,8 +6,8 @@ real call; the former values of the tensors are restored after each call. The ca
 1. The function as it is. Compilation and autotuning happen here; the output is not compared.
 2. The reference, on the same values.
 3. The function twice, each time after a rehearsal, with free memory filled with one byte pattern and then
-   with another. Both outputs have to agree with the reference; an element that holds the pattern both times was
-   never written.
+   with another. Both outputs have to agree with the reference; an element that holds the pattern both times
+   was never written.
 4. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
    patterns themselves: memory that the caller allocated is not free memory.
 

@@ -1,4 +1,4 @@
-"""Counters read by CUPTI beside those that ncu reads of the same kernels, on a real GPU."""
+"""Counters of CUPTI compared with those of ncu for the same kernels, on a real GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACTS = [
     if name not in ("duration_us", "occupancy_limit.barriers")
 ]
 STREAMED = ("square_torch", "square_triton", "softmax", "entropy")
-"""Each reads 134 MB once and writes as much: more than twice what L2 holds."""
+"""Kernels that read 134 MB once and write as much: more than twice the size of L2."""
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    """What both say of the kernels of the benchmark."""
+    """Return the results of both for the kernels of the benchmark."""
     return measure()
 
 
