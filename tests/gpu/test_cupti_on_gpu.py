@@ -73,9 +73,7 @@ def test_call_runs_once_for_each_pass(counters: CuptiCounters, x: torch.Tensor) 
     assert torch.equal(y, torch.full_like(y, 4))
 
 
-def test_kernels_are_in_launch_order(
-    counters: CuptiCounters, x: torch.Tensor
-) -> None:
+def test_kernels_are_in_launch_order(counters: CuptiCounters, x: torch.Tensor) -> None:
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def chain() -> None:
