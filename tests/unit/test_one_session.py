@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy.stats import false_discovery_control
 
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.one_session import decide_session
@@ -225,6 +224,8 @@ def test_the_more_tests_are_judged_the_more_it_takes_to_be_called_slower() -> No
 
 
 def test_changes_called_alone_are_called_over_the_suite_too() -> None:
+    from scipy.stats import false_discovery_control
+
     called = 0
     for dose in ("x1.005", "x1.01", "x1.02", "x1.05"):
         for new, stored in each_left_out(STEADY, dose):
