@@ -1,1 +1,1 @@
-"""From records and baselines to verdicts; touches no GPU."""
+"""Verdicts from records and baselines; needs no GPU."""

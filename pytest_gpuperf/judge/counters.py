@@ -1,4 +1,4 @@
-"""Counters, kernels and trace of a measurement compared with its baseline: what moved, and what got worse."""
+"""Counters, kernels and trace of a measurement compared with its baseline."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class CounterComparison:
 
     @property
     def same_work(self) -> bool:
-        """True if the counters say that the GPU did what it did before."""
+        """True if the counters say that the GPU did the same work."""
         return self.compared and not (self.work or self.worse_exact or self.kernels)
 
 
@@ -79,7 +79,7 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
     that was 0. A near-exact one, which counts work, is shown beyond 0.1 % if one session has read it; beyond
     the larger of that and 3 times the range, up to 2 %, if several sessions differ; always if they agree. One
     that depends on the GPU's state is shown beyond 2 %, and one in % only beyond 1 point, too. If other
-    kernels run, no exact counter is a regression: they may pay with registers for what they gain.
+    kernels run, no exact counter is a regression: they may pay for speed with registers.
 
     Another tool, or other caches, change all values but the exact ones, so only those are compared then. If
     other launches of the call were chosen, none is.
@@ -126,14 +126,14 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
 def counter_findings(
     compared: CounterComparison, *, slower: bool, faster: bool, label: str, accept: str
 ) -> Iterator[Finding]:
-    """Say what the counters show, given what the time shows.
+    """Return the findings of the counters, given the outcome for the time.
 
     Args:
         compared: The counters compared with their baseline.
         slower: True if the time has regressed: the finding of the time then shows the counters.
         faster: True if the time has improved: exact counters may have paid for it.
         label: The measurement.
-        accept: What to type if the change is intended.
+        accept: Command to type if the change is intended.
     """
     details = detail_lines(compared)
     if compared.chosen_otherwise:
@@ -154,7 +154,7 @@ def counter_findings(
 
 
 def remarks(measurement: Measurement, baseline: MeasurementBaseline | None, label: str) -> Iterator[Finding]:
-    """Say which counters contradict each other, and which ones of the baseline were not measured."""
+    """Report counters that contradict the trace, and counters of the baseline that were not measured."""
     contradiction = _tensor_contradiction(measurement)
     if contradiction:
         yield Finding(Status.PASS, contradiction, label)
@@ -200,7 +200,7 @@ def _more_stalls(change: Change) -> bool:
 
 
 def _compare_trace(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[Change, ...]:
-    """Figures of the trace that are not what they were; more of any of them is worse."""
+    """Return the exact values of the trace that changed; more is worse for all of them."""
     now = measurement.trace.exact if measurement.trace is not None else {}
     pairs = [(name, before, now[name]) for name, before in baseline.trace.items() if name in now]
     return tuple(
@@ -217,9 +217,9 @@ def _read_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
 
 
 def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
-    """How the launches of a profile and of a baseline were chosen differently; else empty.
+    """Return how the launches of a profile and of a baseline were chosen differently; else an empty text.
 
-    Where another regex finds kernels of other names there is nothing to say here: they show as exchanged.
+    If another regex finds kernels of other names, they show as new and gone kernels instead.
     """
     if not baseline.counters or not baseline.launches:
         return ""
@@ -234,7 +234,7 @@ def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
 
 
 def is_exact(name: str) -> bool:
-    """Whether a metric is a fact of the compiled kernel and its launch, or of what a call launches."""
+    """Return True if a metric is a fact of the compiled kernel or its launch, or of a call's launches."""
     if name in EXACT_FIGURES:
         return True
     metric = catalogue.get(name)
@@ -242,13 +242,13 @@ def is_exact(name: str) -> bool:
 
 
 def is_near_exact(name: str) -> bool:
-    """Whether a metric counts the work done."""
+    """Return True if a metric counts the work done."""
     metric = catalogue.get(name)
     return metric is not None and metric.tier is Tier.NEAR_EXACT
 
 
 def _negligible(change: Change) -> bool:
-    """Whether it is too little to move a time: where sessions agree, any change of a count is shown."""
+    """Return True if a change that is shown, because sessions agree, is too small to move a time."""
     return change.change_pct is not None and abs(change.change_pct) < NEAR_EXACT_PCT
 
 
@@ -267,7 +267,7 @@ def _compare_counter(
         if abs(difference) <= _EXACT_RELATIVE * abs(expected):
             return None
     elif tier is Tier.NEAR_EXACT:
-        # From none at all to some is a change of kind: a kernel that spills now.
+        # From 0 to more is a change of kind: a kernel that spills now.
         exact = not expected and name not in baseline.counters_range
         if abs(difference) <= _near_exact_tolerance(name, abs(expected), baseline):
             return None
@@ -284,12 +284,12 @@ def _compare_counter(
 
 
 def _near_exact_tolerance(name: str, expected: float, baseline: MeasurementBaseline) -> float:
-    """By how much a count of work may move, in its own unit."""
+    """Return the tolerance of a count of work, in its own unit."""
     if baseline.counters_sessions > 1 and name not in baseline.counters_range:
         return _EXACT_RELATIVE * expected
     least, most = baseline.counters_range.get(name, (0.0, 0.0))
     seen = NEAR_EXACT_RANGES * abs(most - least)
-    # Of a count that was 0 there is no share.
+    # A count that was 0 has no relative tolerance.
     most_of_all = STATE_PCT / 100 * expected or seen
     return max(NEAR_EXACT_PCT / 100 * expected, min(seen, most_of_all))
 
@@ -309,12 +309,12 @@ def _compare_kernels(profile: Profile, baseline: MeasurementBaseline) -> str:
 
 
 def distinct_kernels(profile: Profile) -> tuple[str, ...]:
-    """Names of the kernels of a profile, each once, in the order of their first launch."""
+    """Return the names of the kernels of a profile, each once, in the order of their first launch."""
     return tuple(dict.fromkeys(kernel.name for kernel in profile.kernels))
 
 
 def _tensor_contradiction(measurement: Measurement) -> str:
-    """A remark where the tensor pipe's counter denies what names and code of the kernels say; else empty."""
+    """Return a remark if the tensor pipe's counter contradicts the kernels' names; else an empty text."""
     trace, profile = measurement.trace, measurement.profile
     active = profile.combined.get("tensor_active") if profile is not None else None
     if trace is None or profile is None or not isinstance(active, float | int):
@@ -322,7 +322,7 @@ def _tensor_contradiction(measurement: Measurement) -> str:
     by_name = trace.tensor_core_share_pct
     if active > 0 and not by_name and not trace.tensor_cores_unknown_pct:
         return f"tensor_active is {show_value(active)} %, though no kernel of the trace is named as if it was"
-    # A regex may have left out the kernels that do.
+    # A regex may have left out the kernels that use them.
     if not active and by_name and not profile.regex:
         said = f"{show_value(by_name)} % of the GPU time is in kernels named as if they used tensor cores"
         return f"{said}, but tensor_active is 0"

@@ -23,56 +23,56 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.variance import Variance
 
 Key: TypeAlias = tuple[str, str]
-"""Node id and label."""
+"""Node id of the test and label of the measurement."""
 
 ENOUGH_BLOCKS = 10
-"""Fewer say little of their own error."""
+"""Minimum number of blocks for a standard error."""
 
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """A time beside its baseline."""
+    """Time compared with its baseline."""
 
     decision: Decision
     actual_us: float
-    """At `at_mhz`, like `baseline_us`."""
+    """New time at `at_mhz`, like `baseline_us`."""
     baseline_us: float
-    """Mean over the sessions (geometric)."""
+    """Geometric mean over the sessions."""
     raw_change_pct: float
-    """Change of the times as they were measured, whatever the clocks were."""
+    """Change of the times as measured, at any clock."""
     at_mhz: float = 0.0
-    """The SM clock that both were brought to; 0 where they are compared as measured."""
+    """SM clock that both were brought to; 0 if they are compared as measured."""
     actual_mhz: float = 0.0
-    """Mean SM clock of the new time; 0 where unknown."""
+    """Mean SM clock of the new time; 0 if unknown."""
     baseline_mhz: float = 0.0
-    """Mean SM clock of the sessions; 0 where unknown."""
+    """Mean SM clock of the sessions; 0 if unknown."""
     against: str = ""
-    """What the baseline is called; empty for the stored sessions."""
+    """Name of the baseline; empty for the stored sessions."""
     in_turn: bool = False
-    """Whether both were taken in turn on one machine, so that `decision.replicates` counts restarts."""
+    """True if both were taken in turn on one machine, so that `decision.replicates` counts restarts."""
 
     @property
     def slower(self) -> bool:
-        """Whether the time has regressed."""
+        """True if the time has regressed."""
         return self.decision.outcome is Outcome.REGRESSED
 
     @property
     def faster(self) -> bool:
-        """Whether the time has improved."""
+        """True if the time has improved."""
         return self.decision.outcome is Outcome.IMPROVED
 
 
 class Gate:
-    """Judges the times of one run against baselines.
+    """Judge of the times of one run against baselines.
 
-    How much a test varies between sessions is estimated from the sessions of all tests together.
+    The variance of a test between sessions is estimated from the sessions of all tests together.
 
     Args:
-        baselines: All that the run is compared with.
+        baselines: All baselines that the run is compared with.
         card: UUID of the GPU that the run was measured on.
-        comparisons: Times that are judged in the run, where that is more than the stored ones of `tests`.
+        comparisons: Number of times that are judged in the run, if that is more than `tests` have stored.
         tests: Node ids of the run; None for all that have a baseline.
-        thresholds: What counts as a change.
+        thresholds: The thresholds to apply.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class Gate:
         self._comparisons = max(1, comparisons, stored)
 
     def compare(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
-        """Judge a time against the stored sessions; None where none of its mode and figure are stored.
+        """Judge a time against the stored sessions; None if none of its mode and source are stored.
 
         Args:
             key: Node id and label.
-            timing: What was measured.
-            tolerance_pct: A slowdown up to this is accepted, in per cent; 0 leaves it to statistics.
+            timing: The new time.
+            tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
         """
         times = self._times.get(key)
         return None if times is None else self._compare(key, timing, times, tolerance_pct)
@@ -143,7 +143,7 @@ class Gate:
             self._comparisons,
             tolerance_pct,
         )
-        # What the decision counts: sessions of the card at hand, where there are any.
+        # The decision counts only the sessions of this card, if there are any.
         counted = [one for one in sessions if self._cards.get(one.run, "") == self._card] or sessions
         raw = fmean(math.log(session.time_us) for session in counted)
         clocks = [session.sm_clock_mhz for session in counted]
@@ -179,12 +179,12 @@ class Gate:
     def _variance(self, key: Key, stored: Sequence[LogTime], at_mhz: float) -> Variance:
         if bool(at_mhz) == bool(_normalised(self._times[key].sessions)) and key in self._variances:
             return self._variances[key]
-        # Here the clock is not known, so what it does to the time is part of the noise.
+        # The clock is not known, so its effect on the time is part of the noise.
         return moderate({key: stored}, self._thresholds.of(self._times[key].mode))[key]
 
     @cached_property
     def _variances(self) -> dict[Key, Variance]:
-        """Of each test, with those of the same mode together."""
+        """Variance of each test, estimated together with those of the same mode."""
         found: dict[Key, Variance] = {}
         for mode in {time.mode for time in self._times.values()}:
             alike = {
@@ -200,7 +200,7 @@ class Gate:
 
 
 def _normalised(sessions: Sequence[Session]) -> tuple[Session, ...]:
-    """Those that were brought to the reference clock: others cannot be compared with them."""
+    """Return the sessions at the reference clock: others cannot be compared with them."""
     return tuple(session for session in sessions if session.normalised_us)
 
 
@@ -212,7 +212,7 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeCompar
         tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
 
     Returns:
-        None if there are no restarts; `against.reason` says why.
+        None without restarts; `against.reason` says why.
     """
     if not against.log_ratios:
         return None
@@ -227,9 +227,9 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeCompar
     )
     decision = decide()
     if decision.outcome is Outcome.INCONCLUSIVE:
-        # Decided at an early look, at that look's level, it stays so; else it may use all that is left.
+        # A decision at the level of an early look stays; else the last look may use all that is left.
         decision = decide(final=True)
-    # The ratio of restarts is what was decided on; the mean of all blocks may differ from it a little.
+    # The decision is on the ratio of restarts; the mean of all blocks may differ from it a little.
     old_us = against.new_us / (1 + decision.change_pct / 100)
     raw = against.raw_log_ratios or against.log_ratios
     at_one_clock = raw != against.log_ratios and not decision.as_measured

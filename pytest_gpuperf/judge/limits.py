@@ -1,11 +1,11 @@
 """Limits: `memory_throughput >= 60`, read with a small grammar and checked against a measurement.
 
 A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, one of
-`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, or a figure of a trace (`launches`, `gpu_busy`).
-OP is one of `>= <= > < == !=`. VALUE is a number, with the metric's own unit or none behind it, or a word
-where the metric's value is one (`occupancy_limiter != registers`). Of `tensor_instructions` and
-`copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. `sm_90:` in
-front makes it one for what was compiled for `sm_90`.
+`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, or a value of a trace (`launches`, `gpu_busy`).
+OP is one of `>= <= > < == !=`. VALUE is a number, optionally with the metric's own unit, or a word if the
+metric's value is one (`occupancy_limiter != registers`). For `tensor_instructions` and
+`copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. The prefix
+`sm_90:` restricts it to kernels compiled for `sm_90`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TIME_UNITS: Mapping[str, str] = {
     "gb_per_s": "GB/s",
     "tflop_per_s": "TFLOP/s",
 }
-"""What a limit can ask of a time, with its unit."""
+"""Values of a time that a limit can name, with their units."""
 _OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS}
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -80,7 +80,7 @@ _EXAMPLE = "a limit such as 'memory_throughput >= 60'"
 
 @dataclass(frozen=True)
 class Limit:
-    """What a value must keep to."""
+    """Limit on one value."""
 
     name: str
     op: str
@@ -88,20 +88,20 @@ class Limit:
     value: float | str
     """In the metric's unit."""
     arch: str = ""
-    """The architecture that it is for; empty for all, and for what was measured."""
+    """Architecture that it is for; empty for all, and for measurements."""
 
     def __str__(self) -> str:
-        """`memory_throughput >= 60`, which `parse_limit` reads."""
+        """Return `memory_throughput >= 60`, which `parse_limit` reads."""
         whole = self.bound if self.name in _LISTS else f"{self.name} {self.bound}"
         return f"{self.arch}: {whole}" if self.arch else whole
 
     def is_for(self, label: str) -> bool:
-        """Whether it holds for a measurement of this label."""
+        """Return True if the limit is for measurements of this label."""
         return not self.arch or label == self.arch or label.endswith(f"[{self.arch}]")
 
     @property
     def bound(self) -> str:
-        """`>= 60`, or `wgmma in tensor_instructions`."""
+        """Bound without the name: `>= 60`, or `wgmma in tensor_instructions`."""
         value = self.value
         if self.name in _LISTS:
             return f"{value} {self.op} {self.name}"
@@ -168,7 +168,7 @@ def _check_unit(text: str, name: str, unit: str | None) -> None:
 
 
 def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit, ...]:
-    """Read limits in any of the ways to write them.
+    """Read limits in any accepted form.
 
     Args:
         limits: `{"memory_throughput": ">= 60"}`, `["memory_throughput >= 60"]`, or one limit alone.
@@ -196,13 +196,13 @@ def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a limit says of one measurement."""
+    """Result of checking a limit on one measurement."""
 
     status: Status
-    """`LIMIT`: broken. `INVALID`: could not be judged, and the user must mend the test. `PASS`: holds, or
-    could not be judged for a reason that lies with the machine."""
+    """`LIMIT`: broken. `INVALID`: not judged, and the user must fix the test. `PASS`: holds, or not judged
+    for a reason on the machine's side."""
     line: str = ""
-    """What there is to say; empty where it holds."""
+    """Message; empty if the limit holds."""
 
 
 HOLDS = Outcome(Status.PASS)
@@ -215,9 +215,9 @@ def check_limit(
 
     Args:
         limit: The limit.
-        measurement: What was measured.
-        source: Whose limit it is, as shown behind it: `of the test`.
-        baseline: The value's baseline, to be shown beside it.
+        measurement: The measured values.
+        source: Owner of the limit, for the message: `of the test`.
+        baseline: The value's baseline, for the message.
     """
     shown = f"the limit {limit.bound}" + (f" {source}" if source else "")
     timing, profile = measurement.timing, measurement.profile
@@ -247,7 +247,7 @@ def check_limits(
     """Compare the values of a test with their limits.
 
     Args:
-        limits: Each limit and whose it is: `of the test`.
+        limits: Each limit with its owner: `of the test`.
         record: The measured values.
         baselines: The baseline of each label, shown next to a broken limit.
     """

@@ -1,6 +1,6 @@
-"""What was measured on a GPU and what was compiled, apart: each has baselines of its own.
+"""Measured and compiled parts of a test or run, each with baselines of its own.
 
-Kernels that are compiled need no GPU, so their baselines are those of no GPU, and lie in `baselines/static/`.
+Compiled kernels need no GPU, so their baselines are in `baselines/static/`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | None]:
-    """What a test measured, and what it compiled; a test that did neither is the first."""
+    """Split a test into its measured and its compiled part; a test without either is the first."""
     static = {label: one for label, one in record.measurements.items() if is_static(one)}
     if not static:
         return record, None
@@ -34,7 +34,7 @@ def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | No
 
 
 def split_run(run: Run) -> list[Run]:
-    """A run for each folder of baselines: of its GPU, and of no GPU."""
+    """Split a run by folder of baselines: that of its GPU, and that of compiled kernels."""
     if run.environment.gpu.slug == NO_GPU.slug:
         return [run]
     pairs = [split_record(test) for test in run.tests]
@@ -52,10 +52,10 @@ def split_run(run: Run) -> list[Run]:
 def split_limits(
     limits: Sequence[Limit], measured: TestRecord | None, compiled: TestRecord | None
 ) -> tuple[list[Limit], list[Limit]]:
-    """Which limits hold for what was measured, and which for what was compiled.
+    """Split limits into those for the measured and those for the compiled part of a test.
 
-    All hold for a test that does only one of the two. Of a test that does both, each half is asked for what
-    it has: registers are asked of both.
+    If a test has only one part, all limits are for it. If it has both, each part is checked for the values
+    that it has: registers are checked in both.
     """
     if measured is None or compiled is None:
         return list(limits), list(limits)
@@ -68,12 +68,15 @@ def split_limits(
 def same_compiler(
     record: TestRecord, baseline: TestBaseline | None, hint: str
 ) -> tuple[TestBaseline | None, list[Finding]]:
-    """The baseline without what another compiler made, which is another kernel, and what is to be said of it.
+    """Remove from a baseline the kernels of another compiler, which are other kernels.
 
     Args:
-        record: What was compiled.
-        baseline: What was expected.
-        hint: What to type to take over what was compiled.
+        record: The compiled part of a test.
+        baseline: Its baseline.
+        hint: Command to type to accept the compiled kernels.
+
+    Returns:
+        The rest of the baseline, and a finding for each kernel that was removed.
     """
     if baseline is None:
         return None, []

@@ -1,4 +1,4 @@
-"""What the verdict says of a test: read by reports and by the plugin."""
+"""Verdict on a test as plain data, for reports and the plugin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Status(str, Enum):
     """The verdict on a test, worst first."""
 
     INVALID = "invalid"
-    """Could not be judged for a reason the user must mend: no kernel matched, unknown metric."""
+    """Could not be judged for a reason the user must fix: no kernel matched, unknown metric."""
     WRONG = "wrong"
     """The output differs from the reference."""
     REGRESSED = "regressed"
@@ -26,16 +26,16 @@ class Status(str, Enum):
     LIMIT = "limit"
     """Outside a limit of the test or of the baseline file."""
     INCONCLUSIVE = "inconclusive"
-    """Too uncertain to be called; fails only under `--gpuperf-strict`."""
+    """Too uncertain to call; fails only under `--gpuperf-strict`."""
     NEW = "new"
-    """Nothing to compare with yet."""
+    """Without a baseline."""
     IMPROVED = "improved"
     """Faster than the baseline, beyond noise."""
     PASS = "pass"  # noqa: S105
 
     @property
     def fails(self) -> bool:
-        """Whether a test with this verdict fails."""
+        """True if a test with this verdict fails."""
         return self in (Status.INVALID, Status.WRONG, Status.REGRESSED, Status.LIMIT)
 
 
@@ -57,11 +57,11 @@ class Hints:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the verdict has to say: a line, and lines below it."""
+    """One reason for the verdict: a line, and lines below it."""
 
     status: Status
     line: str
-    """States limit, actual and baseline; fits on one line."""
+    """Limit, actual value and baseline on one line."""
     label: str = ""
     details: tuple[str, ...] = ()
 
@@ -74,25 +74,26 @@ class TestVerdict:
 
     status: Status
     findings: tuple[Finding, ...] = ()
-    """Why, the worst first; those of `Status.PASS` are remarks, such as a limit that could not be judged."""
+    """Reasons, the worst first; those of `Status.PASS` are remarks, such as a limit that could not be
+    judged."""
     times: dict[str, TimeComparison] = field(default_factory=dict)
-    """By label: the time beside its baseline."""
+    """Time compared with its baseline, by label."""
     counter_changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
-    """By label: counters that moved beyond their tolerance, the largest mover first."""
+    """Counters that moved beyond their tolerance, the largest mover first, by label."""
     strict: bool = False
-    """Whether `inconclusive` fails the test."""
+    """True if `inconclusive` fails the test."""
 
     @property
     def fails(self) -> bool:
-        """Whether the test fails."""
+        """True if the test fails."""
         return self.fails_by(self.status)
 
     def fails_by(self, status: Status) -> bool:
-        """Whether a finding of this status fails the test."""
+        """Return True if a finding of this status fails the test."""
         return status.fails or (self.strict and status is Status.INCONCLUSIVE)
 
     def message(self) -> str:
-        """What a failed test shows: one line a finding, its details indented below, each `printable`."""
+        """Return the text of a failed test: a line for each finding, its details indented below."""
         lines: list[str] = []
         for finding in self.findings:
             if self.fails_by(finding.status):
@@ -105,7 +106,7 @@ class TestVerdict:
 
 @dataclass(frozen=True)
 class TestResult:
-    """A test's record with its verdict, as reports take it."""
+    """Record of a test with its verdict."""
 
     __test__ = False  # pytest: not a test class
 

@@ -1,4 +1,4 @@
-"""Time of a measurement compared with its baseline: what to say of it."""
+"""Time of a measurement compared with its baseline, and the findings from it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def compare(
 def time_findings(
     comparison: Comparison, timing: Timing, baseline: TimeBaseline | None, label: str, hints: Hints
 ) -> Iterator[Finding]:
-    """Say what the time shows."""
+    """Return the findings of the time."""
     details = (*detail_lines(comparison.counters), hints.accept)
     if comparison.fell_back:
         yield Finding(Status.REGRESSED, comparison.not_compared, label, details)
@@ -106,7 +106,7 @@ def time_findings(
 
 
 def creep_findings(pinned: TimeComparison, mode: TimingMode, label: str, hints: Hints) -> Iterator[Finding]:
-    """Say that a time is slower than the pinned sessions, if the newer ones do not show it."""
+    """Report a time that is slower than the pinned sessions."""
     if pinned.slower:
         line = f"{time_line(pinned, mode)}: small losses have added up"
         yield Finding(Status.REGRESSED, line, label, (hints.accept_pin,))
@@ -183,7 +183,7 @@ def _machine_moved(comparison: Comparison) -> str:
 
 
 def _autotuned_otherwise(timing: Timing, baseline: TimeBaseline | None) -> str:
-    """Return a remark if an autotuner picked what it picked in no session; else an empty text."""
+    """Return a remark if an autotuner picked a new configuration; else an empty text."""
     sessions = [set(session.autotuned) for session in baseline.sessions] if baseline is not None else []
     new = [picked for picked in timing.autotuned if not any(picked in session for session in sessions)]
     if not new or not any(sessions):

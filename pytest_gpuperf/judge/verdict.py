@@ -33,7 +33,7 @@ class Expected:
     """Baseline of a test, and the means to compare a measurement with it."""
 
     baseline: TestBaseline | None = None
-    """None if the file has nothing of the test."""
+    """None if the test has none."""
     gate: Gate | None = None
     """Judges times; None for a test that was only compiled."""
     tolerance_pct: float = 0.0
@@ -55,10 +55,10 @@ def judge(
     """Judge one test.
 
     Args:
-        record: Everything that the test measured and compiled.
+        record: Its measurements and compiled kernels.
         limits: The test's own, from its marker and `gpuperf.limit()`.
-        measured: The baseline of what ran on this GPU.
-        compiled: The baseline of what was compiled for other GPUs.
+        measured: The baseline for measurements on this GPU.
+        compiled: The baseline for kernels that were only compiled.
         errors: Mistakes that the user must fix before the test can be judged.
         strict: True if a time that cannot be called fails the test.
     """

@@ -1,7 +1,8 @@
-"""How a time hangs on the SM clock, from blocks that ran at different clocks.
+"""Time as a function of the SM clock, fitted to blocks that ran at different clocks.
 
-GPUs change their clock with power and temperature. A kernel bound by arithmetic is then fixed in cycles, one
-bound by memory is fixed in time, and a line fits both and what lies between: `t = cycles / f + fixed_us`.
+GPUs change their clock with power and temperature. A kernel bound by arithmetic then needs a fixed number of
+cycles, one bound by memory a fixed time. One line fits both, and kernels in between:
+`t = cycles / f + fixed_us`.
 """
 
 from __future__ import annotations
@@ -14,23 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LEAST_BLOCKS = 6
-"""A line has two parameters; fewer blocks say too little of the noise around it."""
+"""Minimum number of blocks: a line has two parameters, and fewer blocks tell too little of the noise."""
 LEAST_NOISE = 0.002
-"""Relative error of a burst of blocks that is assumed at least, however many they are: blocks of one burst
-agree better with one another than with the line (the cycles of a GEMM spread by 0.2 to 0.6 % where only its
-clock changed)."""
+"""Minimum relative error of a burst of blocks, however many they are: blocks of one burst agree better with
+each other than with the line (the cycles of a GEMM spread by 0.2 to 0.6 % if only its clock changes)."""
 LEAST_BURSTS = 2
-"""What blocks are sure to come from: more bursts cannot be told from a drift."""
+"""Number of bursts that blocks certainly come from: more bursts look like a drift."""
 MOST_SHARE_ERROR = 0.15
-"""Beyond this, a clock that differs by 10 % leaves over 1.5 % of a time uncertain, more than what is looked
-for."""
+"""Maximum error of the share: beyond it, a clock that differs by 10 % leaves over 1.5 % of a time uncertain,
+more than the changes to be detected."""
 
 
 class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Time of a call as a function of the SM clock: `t = cycles / f + fixed_us`.
 
-    The line holds for kernels bound by arithmetic, by memory and by both, where neither time nor cycles
-    hold still (see `fit`).
+    The line holds for kernels bound by arithmetic, by memory and by both (see `fit`).
     """
 
     cycles: float
@@ -43,14 +42,14 @@ class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Standard error of `sm_clock_share` at the reference clock."""
 
     def time_us(self, sm_clock_mhz: float) -> float:
-        """Microseconds a call at an SM clock in MHz."""
+        """Return the time of a call, in microseconds, at an SM clock in MHz."""
         return self.cycles / sm_clock_mhz + self.fixed_us
 
     @property
     def sm_clock_share(self) -> float:
         """Share of the time, from 0 to 1, that depends on the SM clock.
 
-        Near 1 where compute or latency bounds the kernel, near 0 where memory does.
+        Near 1 if compute or latency bounds the kernel, near 0 if memory does.
         """
         return self.cycles / self.reference_mhz / self.time_us(self.reference_mhz)
 
@@ -62,20 +61,20 @@ def fit(
     weights: Sequence[float] | None = None,
     reference_mhz: float | None = None,
 ) -> ClockModel | None:
-    """Fit `t = cycles / f + fixed_us` by weighted least squares with neither part below 0.
+    """Fit `t = cycles / f + fixed_us` by weighted least squares with both parts at least 0.
 
-    Errors are taken as relative, so that a block counts alike at any clock. The error of the share is that of
-    the line without its bounds (exact where neither is met, and the right size at a bound).
+    Errors are relative, so that a block counts the same at any clock. The error of the share is that of the
+    line without its bounds: exact if neither is met, and of the right size at a bound.
 
     Args:
         times_us: Time of each block in microseconds a call.
-        mhz: Mean SM clock of each block in MHz; as many, all above 0.
-        weights: How much each block counts, as the inverse of its variance; alike where not given.
-        reference_mhz: The clock that times will be brought to; the median of `mhz` where not given.
+        mhz: Mean SM clock of each block in MHz, above 0.
+        weights: Weight of each block, as the inverse of its variance; by default all are equal.
+        reference_mhz: The clock that times will be brought to; by default the median of `mhz`.
 
     Returns:
-        None where the clocks at hand do not tell: fewer than 6 blocks, a clock that hardly moved, or noise
-        that hides what it did.
+        None if the clocks do not tell: fewer than 6 blocks, a clock that hardly moved, or noise that hides
+        its effect.
     """
     if len(times_us) < LEAST_BLOCKS or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
         return None
@@ -86,7 +85,7 @@ def fit(
     reference = float(np.median(clocks)) if reference_mhz is None else reference_mhz
     weight = np.ones_like(times) if weights is None else np.asarray(weights, dtype=float)
     root = np.sqrt(weight / weight.mean())
-    # Columns in relative times: the parameters are the two parts of the time at the reference clock.
+    # Columns are relative times: the parameters are the two parts of the time at the reference clock.
     design = (root / times)[:, None] * np.column_stack([reference / clocks, np.ones_like(clocks)])
     (moving_us, fixed_us), residual = nnls(design, root)
     noise = np.hypot(residual / np.sqrt(len(times) - 2), LEAST_NOISE * np.sqrt(len(times) / LEAST_BURSTS))
@@ -104,13 +103,13 @@ def fit(
 
 
 def normalise(time_us: float, mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:
-    """A time brought to the reference clock, in microseconds.
+    """Bring a time to the reference clock, in microseconds.
 
     Args:
         time_us: The time as measured, in microseconds.
         mhz: The mean SM clock it was measured at.
-        model: How the call's time hangs on the clock; its own fit need not be of this session.
-        reference_mhz: Where to bring it; `model.reference_mhz` where not given.
+        model: The call's time as a function of the clock, which another session may have fitted.
+        reference_mhz: The clock to bring it to; by default `model.reference_mhz`.
     """
     return time_us * model.time_us(_reference(model, reference_mhz)) / model.time_us(mhz)
 
@@ -123,18 +122,18 @@ def normalise_blocks(
 ) -> list[float]:
     """Bring each block of a timing to the reference clock, in microseconds.
 
-    Of a timing whose blocks ran at many clocks, the mean time and the mean clock do not belong together: the
-    slowest blocks are left out of the one and count in the other.
+    If the blocks ran at many clocks, the mean time and the mean clock do not belong together: the slowest
+    blocks are left out of the time and count in the clock.
     """
     blocks = zip(blocks_us, blocks_mhz, strict=True)
     return [normalise(time_us, mhz, model, reference_mhz) for time_us, mhz in blocks]
 
 
 def normalisation_error(mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:
-    """What `normalise` adds to the relative standard error of a time: a fraction, 0 at the reference clock.
+    """Return the error that `normalise` adds to a time: a fraction, relative, 0 at the reference clock.
 
     First order in `model.share_error`: with the share `s` at the model's own reference `m`, a time goes with
-    `1 - s + s·m/f`. A wrong share moves its logarithm at both clocks, and the difference is what counts.
+    `1 - s + s·m/f`. A wrong share moves its logarithm at both clocks, and only the difference counts.
     """
     share = model.sm_clock_share
 

@@ -1,7 +1,7 @@
 """From an estimated change of a time and its error to an outcome.
 
-Times are compared as natural logarithms, so that a difference is a relative change; what is configured
-and what is shown is in per cent. Imports neither numpy nor scipy until something is decided.
+Times are compared as natural logarithms, so that a difference is a relative change; options and output are
+in %. NumPy and SciPy are imported only when a change is decided.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Outcome(str, Enum):
-    """What can be said of a time beside its baseline."""
+    """Outcome of comparing a time with its baseline."""
 
     PASS = "pass"  # noqa: S105
     """A slowdown that matters is ruled out."""
@@ -21,66 +21,66 @@ class Outcome(str, Enum):
     REGRESSED = "regressed"
     """Slower, beyond what noise and the indifference zone explain."""
     INCONCLUSIVE = "inconclusive"
-    """Neither is shown: more sessions, or a paired rerun, can tell."""
+    """None of these is certain: more sessions, or `--gpuperf-against`, can tell."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What counts as a change, how sure a verdict must be, and what noise to expect before it is known.
+    """Size of a change that counts, certainty of a verdict, and noise to expect before it is measured.
 
-    The guesses are standard deviations of a time in per cent. A guess with `n` degrees of freedom weighs as
-    much as `n + 1` measured sessions, and gives way as real ones come in. Those of sessions and restarts were
-    tuned on half of the samples of H200s, and raise no false alarm in the other (`docs/explanation/gate.md`,
-    "Thresholds").
+    The guesses are standard deviations of a time in %. A guess with `n` degrees of freedom weighs as much as
+    `n + 1` measured sessions, and counts less as real ones come in. The guesses for sessions and restarts
+    were tuned on half of the samples of H200s, and raise no false alarm in the other half
+    (`docs/explanation/gate.md`, "Thresholds").
     """
 
     indifference_pct: float = 0.25
-    """A change up to this is none: graphs of one kernel differ by 0.02 to 0.2 % between fresh processes on an
-    H200."""
+    """Largest change that counts as none: graphs of one kernel differ by 0.02 to 0.2 % between fresh
+    processes on an H200."""
     loss_pct: float = 1.0
-    """The slowdown that a pass rules out where the noise allows it: the margin of a non-inferiority test."""
+    """Slowdown that a pass rules out if the noise allows it: the margin of a non-inferiority test."""
     widest_loss_pct: float = 5.0
-    """A pass never leaves open more than this, however noisy the baseline is; a fixed limit that raises no
-    false alarms is as wide."""
+    """Largest slowdown that a pass may leave open, however noisy the baseline is; a fixed limit that raises
+    no false alarms is as wide."""
     alpha: float = 0.05
-    """One-sided level of the bounds of a change, as is usual."""
+    """One-sided level of the bounds of a change; 5 % is usual."""
     beta: float = 0.10
-    """Share of slowdowns of the smallest detectable size that may be missed: a power of 90 %."""
+    """Share of slowdowns of the detectable size that may be missed: a power of 90 %."""
     false_discovery_rate: float = 0.01
     """Share of runs of unchanged code in which any test is called slower, and the same for faster.
 
-    Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57 (1995) 289: where nothing has changed, the rate of
-    false discoveries is just that.
+    Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57 (1995) 289: if nothing has changed, that is the
+    rate of false discoveries.
     """
     session_sd_pct: float = 0.25
     """Guess of the spread between sessions on one card. Steady kernels spread by 0.01 to 0.20 % there, and by
-    0.01 to 0.25 % in `tests/data/noise_sessions.json`. What another day adds is in neither; where sessions
-    show it, it counts."""
+    0.01 to 0.25 % in `tests/data/noise_sessions.json`. The spread between days is in
+    neither; it counts once sessions show it."""
     session_sd_us: float = 0.02
-    """The same in microseconds, for kernels so short that it is more: one tick of `%globaltimer` is 0.032 µs,
-    and warm batches of a kernel of 1.2 µs spread by 1 %."""
+    """The same in microseconds, for kernels so short that this is more: one tick of `%globaltimer` is 0.032
+    µs, and warm batches of a kernel of 1.2 µs spread by 1 %."""
     host_sd_pct: float = 5.0
-    """The same of times by the host's clock, launches included. Eager calls of a hundred launches and more
-    spread by 2 to 7 % between most sessions, and by 37 % where something else was at work on the host
+    """The same for times by the host's clock, launches included. Eager calls of a hundred launches and more
+    spread by 2 to 7 % between most sessions, and by 37 % while the host was busy with other work
     (`baselines/nvidia-h200/test_token_reduction.json`)."""
     host_widest_loss_pct: float = 50.0
-    """`widest_loss_pct` of times by the host's clock, of which hardly any could pass with less."""
+    """`widest_loss_pct` for times by the host's clock: with less, hardly any could pass."""
     session_df: float = 3
-    """Degrees of freedom of that guess, which is all there is with one session a test: it weighs as much as
-    four. With 6, unchanged code was called slower."""
+    """Degrees of freedom of `session_sd_pct`, the only estimate if a test has one session: it weighs as much
+    as four sessions. With 6, unchanged code was called slower."""
     card_sd_pct: float = 1.0
-    """Guess of a card's own share of a time: two H200s differed by 0.2 % (arithmetic), 0.5 % (a copy) and
+    """Guess of the spread between cards: two H200s differed by 0.2 % (arithmetic), 0.5 % (a copy) and
     2 to 5 % (a matrix product at the power limit)."""
     card_df: float = 4
-    """Degrees of freedom of that guess: five cards outweigh it."""
+    """Degrees of freedom of `card_sd_pct`: five cards outweigh it."""
     restart_sd_pct: float = 0.3
-    """Guess of the spread of a paired ratio between restarts of one order: less than of two sessions, as both
+    """Guess of the spread of the ratio between restarts of one order: less than between two sessions, as both
     sides share the state of the GPU. On H200s it is 0.02 to 0.07 %, with a rare restart 3 % off."""
     restart_df: float = 2
-    """Degrees of freedom of that guess: five restarts outweigh it."""
+    """Degrees of freedom of `restart_sd_pct`: five restarts outweigh it."""
     looks: tuple[int, ...] = (4, 6, 10)
-    """Restarts after which a paired comparison may end. Even numbers, as the sides go ahead in turn. Two
-    would tell nothing: hardly any of the level may be spent that early."""
+    """Numbers of restarts after which a comparison in turn may end. They are even, as the sides go ahead in
+    turn. Two would tell nothing: hardly any of the level may be spent that early."""
 
     def of(self, mode: str) -> Thresholds:
         """Return the thresholds for times of a mode."""
@@ -91,53 +91,53 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a comparison came to.
+    """Result of a comparison.
 
-    Changes are of the time, new against old, in per cent; slower is positive.
+    Changes are of the time, new against old, in %; slower is positive.
     """
 
     outcome: Outcome
     change_pct: float
     """The estimate."""
     low_pct: float
-    """Lower bound of the change, one-sided at `Thresholds.alpha` or what of it a look has."""
+    """Lower bound of the change, one-sided at `Thresholds.alpha` or a look's part of it."""
     high_pct: float
     """Upper bound of the change, at the same level."""
     detectable_pct: float
-    """A slowdown that a test of this one time at that level finds with a power of `1 - beta`. Among many
-    tests it takes more to be called `regressed`; one of this size is inconclusive at least, all but `alpha`
-    of the time."""
+    """Slowdown that a test of this one time at that level detects with a power of `1 - beta`. Among many
+    tests it takes more to be called `regressed`; a slowdown of this size is at least inconclusive, except for
+    a share `alpha` of the cases."""
     p_slower: float
     """One-sided p-value against a change of at most `+indifference_pct`, not adjusted for other tests."""
     p_faster: float
     """One-sided p-value against a change of at least `-indifference_pct`, not adjusted for other tests."""
     replicates: int
-    """Stored sessions, or restarts, that the estimate rests on."""
+    """Number of stored sessions, or of restarts, in the estimate."""
     new_card: bool = False
-    """Whether no stored session is from the card of the new one, so that the spread between cards counts."""
+    """True if no stored session is from the card of the new one, so that the spread between cards counts."""
     as_measured: bool = False
-    """Whether a paired decision rests on the times as measured, and not on those at one clock."""
+    """True if a decision on restarts is based on the times as measured, not on those at one clock."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated change with its error, as a t distribution."""
+    """Estimated change with its error, as a t distribution."""
 
     log_ratio: float
     """Natural logarithm of new over old time."""
     standard_error: float
-    """Of `log_ratio`; above 0."""
+    """Standard error of `log_ratio`, above 0."""
     df: float
-    """Degrees of freedom of `standard_error`; need not be whole."""
+    """Degrees of freedom of `standard_error`, not always whole."""
     replicates: int
     new_card: bool = False
 
     def p_slower(self, thresholds: Thresholds) -> float:
-        """One-sided p-value of the change against `+indifference_pct`."""
+        """Return the one-sided p-value of the change against `+indifference_pct`."""
         return self._tail(self.log_ratio - math.log1p(thresholds.indifference_pct / 100))
 
     def p_faster(self, thresholds: Thresholds) -> float:
-        """One-sided p-value of the change against `-indifference_pct`."""
+        """Return the one-sided p-value of the change against `-indifference_pct`."""
         return self._tail(-self.log_ratio - math.log1p(thresholds.indifference_pct / 100))
 
     def _tail(self, difference: float) -> float:
@@ -146,7 +146,7 @@ class Estimate:
         return float(stdtr(self.df, -difference / self.standard_error))
 
     def margin(self, level: float) -> float:
-        """Standard errors times the upper `level` quantile of t."""
+        """Return the standard error times the upper `level` quantile of t."""
         from scipy.special import stdtrit
 
         return -float(stdtrit(self.df, level)) * self.standard_error
@@ -164,18 +164,18 @@ def decide(
 ) -> Decision:
     """Call an estimate `regressed`, `improved`, `pass` or `inconclusive`.
 
-    A pass is a test of non-inferiority: the upper bound of the change is below `loss_pct`. Where too few or
-    too noisy sessions make that out of reach, the smallest detectable change takes the place of `loss_pct`,
-    up to `widest_loss_pct`.
+    A pass is a test of non-inferiority: the upper bound of the change is below `loss_pct`. If sessions are
+    too few or too noisy for that, the detectable change takes the place of `loss_pct`, up to
+    `widest_loss_pct`.
 
     Args:
         estimate: The change.
-        thresholds: What counts.
-        slower: Whether the change is significantly above `+indifference_pct`, all other tests considered.
-        faster: Whether it is significantly below `-indifference_pct`.
+        thresholds: The thresholds to apply.
+        slower: True if the change is significantly above `+indifference_pct`, all other tests considered.
+        faster: True if it is significantly below `-indifference_pct`.
         alpha: One-sided level of the bounds.
-        tolerance_pct: A slowdown estimated at up to this is accepted, in per cent; 0 leaves it to statistics.
-        last: False where more restarts may follow: only what is clear is then decided.
+        tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
+        last: False if more restarts may follow: then only a clear change is decided.
     """
     change_pct = _pct(estimate.log_ratio)
     margin = estimate.margin(alpha)
@@ -188,7 +188,7 @@ def decide(
     if last:
         passes = tolerated or high_pct < max(wanted_pct, min(smallest_pct, thresholds.widest_loss_pct))
     else:
-        # What may yet turn out to be an improvement is worth the restarts that are left.
+        # A possible improvement is worth the restarts that are left.
         passes = high_pct < wanted_pct and change_pct >= -thresholds.indifference_pct
     if slower and not tolerated:
         outcome = Outcome.REGRESSED

@@ -1,4 +1,4 @@
-"""From the blocks of a timing to one value, its spread and its error."""
+"""One value for the blocks of a timing, with its spread and its error."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHARE = 0.2
-"""Cut off at either end: a disturbed block in five does not count."""
+"""Share of the values that is cut off at either end: one disturbed block in five does not count."""
 
 
 def trimmed_mean(values: Sequence[float], share: float = SHARE) -> float:
-    """Mean without the lowest and the highest `share` of the values, as `scipy.stats.trim_mean`."""
+    """Return the mean without the lowest and highest `share` of the values, as `scipy.stats.trim_mean`."""
     cut = int(share * len(values))
     kept = sorted(values)[cut : len(values) - cut]
     return sum(kept) / len(kept)
 
 
 def standard_error(values: Sequence[float], share: float = SHARE) -> float:
-    """Standard error of `trimmed_mean`, as `scipy.stats.mstats.trimmed_stde`; of one value it is 0.
+    """Return the standard error of `trimmed_mean`, as `scipy.stats.mstats.trimmed_stde`; 0 for one value.
 
     Tukey and McLaughlin (1963): the standard deviation of the winsorised values over (1 - 2·share)·√n.
     """
@@ -37,7 +37,7 @@ def standard_error(values: Sequence[float], share: float = SHARE) -> float:
 
 
 def interquartile_range(values: Sequence[float]) -> float:
-    """Distance between the quartiles, linearly interpolated as `numpy.quantile` does."""
+    """Return the distance between the quartiles, linearly interpolated as `numpy.quantile` does."""
     ordered = sorted(values)
 
     def quantile(share: float) -> float:

@@ -33,7 +33,7 @@ def decide_session(
         new: The new session.
         stored: The sessions of the baseline, at least one.
         variance: The test's own from `moderate` over all baselines of the suite.
-        thresholds: What counts.
+        thresholds: The thresholds to apply.
         comparisons: Tests of the suite that are judged in this run.
         tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
     """
@@ -52,11 +52,11 @@ def decide_session(
 def _estimate(
     new: LogTime, stored: Sequence[LogTime], variance: Variance, thresholds: Thresholds
 ) -> Estimate:
-    """The change against the stored sessions of the same card, or against the mean of all cards."""
+    """Estimate the change against the stored sessions of the same card, or against the mean of all cards."""
     cards = by_card(stored)
     new_card = new.card not in cards
     counted = list(cards.values()) if new_card else [cards[new.card]]
-    # A session of a card with few others weighs more, as the card is what is replicated.
+    # Each card weighs the same, so a session of a card with few sessions weighs more.
     weights = [1 / (len(counted) * len(group)) for group in counted for _ in group]
     sessions = [session for group in counted for session in group]
     expected = math.fsum(weight * each.log_time for weight, each in zip(weights, sessions, strict=True))
@@ -81,7 +81,7 @@ def _estimate(
 def _between_cards(
     groups: Sequence[Sequence[LogTime]], variance: Variance, thresholds: Thresholds
 ) -> Variance:
-    """Variance of a card's own share of the time, beyond that between its sessions."""
+    """Estimate the variance between cards, beyond that between the sessions of one card."""
     expected = guess(thresholds.card_sd_pct, thresholds.card_df)
     if len(groups) < 2:
         return expected

@@ -1,9 +1,9 @@
 """Old and new code in turn on one GPU: the order of blocks, the ratio of a restart, when to stop.
 
-The restart (both sides in fresh processes) is the replicate. Quads of one restart share its layout of memory
-and its state of the GPU, so their spread says nothing of what the next restart would say. Which side goes
-ahead in a restart decides whose tensors come first, and that alone moves a time by tenths of a per cent
-on an H200. So the sides go ahead in turn, and restarts are compared with those of the same order.
+The restart (both sides in fresh processes) is the replicate. Quads of one restart share a memory layout and a
+state of the GPU, so their spread does not predict the next restart. The side that goes ahead in a restart
+allocates its tensors first, and that alone moves a time by tenths of 1 % on an H200. So the sides go ahead in
+turn, and restarts are compared with those of the same order.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Quad: TypeAlias = Literal["ABBA", "BAAB"]
 
 
 def quad_order(rng: Random, quads: int) -> tuple[Quad, ...]:
-    """Orders of a restart's quads: half of each kind (give or take one), shuffled.
+    """Return the orders of a restart's quads: half of each kind (give or take one), shuffled.
 
     Args:
-        rng: Where the order comes from.
-        quads: How many quads.
+        rng: Source of the order.
+        quads: Number of quads.
     """
     kinds: list[Quad] = ["ABBA", "BAAB"]
     rng.shuffle(kinds)
@@ -42,15 +42,15 @@ def quad_order(rng: Random, quads: int) -> tuple[Quad, ...]:
 
 
 def restart_log_ratio(blocks: Sequence[tuple[Side, float]]) -> float:
-    """What one restart says: natural logarithm of new over old time.
+    """Return the natural logarithm of new over old time in one restart.
 
-    The 20 % trimmed mean over its quads, so that what disturbs a block now and then does not count.
+    It is the 20 % trimmed mean over the quads, so that an occasional disturbed block does not count.
 
     Args:
         blocks: Side and natural logarithm of the time of each block, in the order measured.
 
     Raises:
-        ValueError: There is no quad, or the sides are not those of quads.
+        ValueError: The blocks are empty or not in quads.
     """
     quads = [blocks[at : at + 4] for at in range(0, len(blocks), 4)]
     if not quads or any("".join(side for side, _ in quad) not in ("ABBA", "BAAB") for quad in quads):
@@ -59,21 +59,21 @@ def restart_log_ratio(blocks: Sequence[tuple[Side, float]]) -> float:
 
 
 def next_look(replicates: int, thresholds: Thresholds) -> int | None:
-    """After how many restarts to decide next; None where all looks have been taken."""
+    """Return the number of restarts at which to decide next; None after the last look."""
     return next((look for look in thresholds.looks if look > replicates), None)
 
 
 def spend(look: int, thresholds: Thresholds, level: float | None = None) -> float:
-    """What of a level the test after `look` restarts may use, so that all looks together use the level.
+    """Return the part of a level for the test after `look` restarts; all looks together use the level.
 
-    The first looks get very little, the last one nearly all: the function of K. K. G. Lan and D. L. DeMets,
-    Biometrika 70 (1983) 659, that resembles the bounds of O'Brien and Fleming. Each look is tested at its own
-    increment, which errs on the safe side, as looks agree more than chance.
+    The first looks get very little, the last one nearly all, by the function of K. K. G. Lan and D. L.
+    DeMets, Biometrika 70 (1983) 659, that resembles the bounds of O'Brien and Fleming. Each look is tested at
+    its own increment, which errs on the safe side, because looks are correlated.
 
     Args:
         look: Restarts so far.
-        thresholds: Has the looks and the level.
-        level: One-sided; `thresholds.alpha` where not given.
+        thresholds: The looks and the level.
+        level: One-sided; by default `thresholds.alpha`.
     """
     total = thresholds.alpha if level is None else level
     return _spent(look, thresholds, total) - _spent(_look_before(look, thresholds), thresholds, total)
@@ -89,28 +89,27 @@ def decide_restarts(
     raw: Sequence[float] = (),
     new_first: Sequence[bool] = (),
 ) -> Decision:
-    """Judge the restarts of a paired comparison so far.
+    """Judge the restarts of a comparison in turn so far.
 
-    At a look before the last, only what is clear at the level spent there ends the comparison: slower,
-    faster, or `loss_pct` ruled out. The last look decides by the rules of the screen with the level that is
-    left. The bounds are at the level of the look (repeated confidence intervals; C. Jennison and B. W.
-    Turnbull, J. R. Stat. Soc. B 51 (1989) 305).
+    At a look before the last, the comparison ends only if the result is clear at the level spent there:
+    slower, faster, or `loss_pct` ruled out. The last look decides by `decide` with the level that is left.
+    The bounds are at the level of the look (repeated confidence intervals; C. Jennison and B. W. Turnbull, J.
+    R. Stat. Soc. B 51 (1989) 305).
 
-    Both sides share the machine, so a lower clock on one side is that code's own doing. Where the times as
-    measured say something else than those at one clock, each has half of the level, and slower by either is
-    slower.
+    Both sides share the machine, so a lower clock on one side is an effect of its code. If the times as
+    measured and those at one clock disagree, each has half of the level, and slower by either is slower.
 
     Args:
-        log_ratios: `restart_log_ratio` of each restart, at least one, at one clock where that is known.
-        thresholds: What counts. A change is significant at `false_discovery_rate / comparisons`.
-        comparisons: Tests that are compared in pairs in this run.
-        tolerance_pct: Slowdown that is accepted, in per cent; 0 leaves it to statistics.
-        final: Whether no restart follows; none does after the last of `thresholds.looks`.
-        raw: The same of the times as measured; those of `log_ratios` where not given.
-        new_first: In which restarts the new code went ahead; in every other where not given.
+        log_ratios: `restart_log_ratio` of each restart, at least one, at one clock if that is known.
+        thresholds: The thresholds to apply. A change is significant at `false_discovery_rate / comparisons`.
+        comparisons: Number of tests that are compared with older code in this run.
+        tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
+        final: True if no restart follows, as after the last of `thresholds.looks`.
+        raw: The same for the times as measured; by default `log_ratios`.
+        new_first: For each restart, True if the new code went ahead; by default every second.
 
     Returns:
-        `inconclusive` where it takes more restarts to tell.
+        A decision that is `inconclusive` if it takes more restarts to tell.
     """
     indifferent = math.log1p(thresholds.indifference_pct / 100)
     if all(abs(one - other) <= indifferent for one, other in zip(log_ratios, raw, strict=False)):
@@ -131,7 +130,7 @@ def decide_restarts(
 
 
 def change_pct(log_ratios: Sequence[float], new_first: Sequence[bool] = ()) -> float:
-    """The estimated change in per cent, whichever side went ahead more often.
+    """Return the estimated change in %, with equal weight for both orders of the sides.
 
     Args:
         log_ratios: As in `decide_restarts`.
@@ -148,7 +147,7 @@ def _decide(
     if not last and restarts not in thresholds.looks:
         between = decide(estimate, thresholds, slower=False, faster=False, alpha=thresholds.alpha, last=False)
         return replace(between, outcome=Outcome.INCONCLUSIVE)
-    # A comparison that is cut short has what its last look would have had.
+    # A comparison that is cut short has the level of its last look.
     look = thresholds.looks[-1] if last else restarts
     level = spend(look, thresholds, thresholds.false_discovery_rate / comparisons)
     return decide(
@@ -163,11 +162,11 @@ def _decide(
 
 
 def _estimate(log_ratios: Sequence[float], new_first: Sequence[bool], thresholds: Thresholds) -> Estimate:
-    """The change, from restarts in which the one side went ahead and those in which the other did."""
+    """Estimate the change from the restarts of both orders."""
     orders = _by_order(log_ratios, new_first)
     own = within(orders)
     guessed = guess(thresholds.restart_sd_pct, thresholds.restart_df)
-    # The guess lends its degrees of freedom to quieter restarts, and takes nothing from noisier ones.
+    # The guess adds its degrees of freedom to quieter restarts, and leaves noisier ones as they are.
     noise = own if own.value > guessed.value else shrink(own, [guessed])
     return Estimate(
         log_ratio=fmean(map(fmean, orders)),
@@ -178,7 +177,7 @@ def _estimate(log_ratios: Sequence[float], new_first: Sequence[bool], thresholds
 
 
 def _by_order(log_ratios: Sequence[float], new_first: Sequence[bool]) -> list[list[float]]:
-    """Restarts in which the old code went ahead, and those in which the new one did; none of them empty."""
+    """Group restarts by the side that went ahead: first the old code, then the new; no group is empty."""
     ahead = new_first or [bool(at % 2) for at in range(len(log_ratios))]
     groups = (
         [ratio for ratio, new in zip(log_ratios, ahead, strict=True) if new == order]

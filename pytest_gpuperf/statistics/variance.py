@@ -1,4 +1,4 @@
-"""How much a test's time varies between sessions, from few sessions: its own, the suite's and a guess."""
+"""Variance of a test's time between sessions, from few sessions: its own, the suite's and a guess."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 LEAST_PRIOR_DF = 2.0
 MOST_PRIOR_DF = 6.0
-"""What the suite may weigh, in degrees of freedom. Few tests estimate it badly, and two sessions each make it
-look more uniform than it is: without the upper bound, 6 % of simulated runs of unchanged tests that differ in
-noise, and have twice what is guessed, were red, with it 2 % (`tests/unit/test_one_session.py`)."""
+"""Bounds of the suite's weight, in degrees of freedom. Few tests estimate it badly, and two sessions each
+make it look more uniform than it is. Without the upper bound, 6 % of simulated runs failed, with it 2 %; in
+these runs unchanged tests differ in noise and have twice the guessed noise
+(`tests/unit/test_one_session.py`)."""
 LEAST_RATIO = 1e-3
-"""Least variance between sessions, over the guess's. Times are stored with five digits, so sessions can agree
-to the last one, which says nothing of a standard deviation below some 3 % of the guess."""
+"""Minimum ratio of the variance between sessions to the guess. Times are stored with five digits, so sessions
+can agree to the last one, which does not tell a standard deviation below some 3 % of the guess."""
 
 
 @dataclass(frozen=True)
@@ -31,42 +32,42 @@ class LogTime:
     log_time: float
     """Natural logarithm of the time in microseconds a call."""
     card: str
-    """UUID of the GPU; where drivers hide it, all count as one card."""
+    """UUID of the GPU; if drivers hide it, all count as one card."""
     standard_error: float = 0.0
-    """Of `log_time`, from what was done to it (bringing it to another clock); 0 where it is as measured."""
+    """Standard error of `log_time` from bringing it to another clock; 0 if it is as measured."""
 
 
 @dataclass(frozen=True)
 class Variance:
-    """An estimated variance of a logarithm of a time."""
+    """Estimated variance of the logarithm of a time."""
 
     value: float
     df: float
-    """Degrees of freedom: how sure the estimate is."""
+    """Degrees of freedom of the estimate."""
 
 
 def pool(estimates: Iterable[Variance]) -> Variance:
-    """One variance from several estimates of it: their mean, weighted by degrees of freedom."""
+    """Combine several estimates of one variance: their mean, weighted by degrees of freedom."""
     estimates = list(estimates)
     df = sum(each.df for each in estimates)
     return Variance(sum(each.df * each.value for each in estimates) / df, df)
 
 
 def within(groups: Iterable[Sequence[float]]) -> Variance:
-    """One variance from groups of replicates, each about a mean of its own; 0 df where none has two."""
+    """Estimate one variance from groups of replicates with means of their own; 0 df if none has two."""
     several = [group for group in groups if len(group) > 1]
     replicated = [Variance(statistics.variance(group), len(group) - 1) for group in several]
     return pool(replicated) if replicated else Variance(0.0, 0.0)
 
 
 def shrink(own: Variance, towards: Iterable[Variance]) -> Variance:
-    """What was measured, blended with what was known before: never less than half of what was measured."""
+    """Blend a measured variance with prior ones: the result is at least half the measured one."""
     blend = pool([own, *towards])
     return Variance(max(blend.value, own.value / 2), blend.df)
 
 
 def add(parts: Iterable[Variance]) -> Variance:
-    """Variance of a sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
+    """Add variances of independent parts, with the degrees of freedom of Welch and Satterthwaite.
 
     Source: F. E. Satterthwaite, Biometrics Bulletin 2 (1946) 110.
     """
@@ -76,12 +77,12 @@ def add(parts: Iterable[Variance]) -> Variance:
 
 
 def guess(sd_pct: float, df: float) -> Variance:
-    """A standard deviation in per cent as an estimate that weighs `df`."""
+    """Return a standard deviation in % as an estimate that weighs `df`."""
     return Variance((sd_pct / 100) ** 2, df)
 
 
 def by_card(sessions: Iterable[LogTime]) -> dict[str, list[LogTime]]:
-    """Sessions by the card that they ran on."""
+    """Group sessions by the card that they ran on."""
     cards: dict[str, list[LogTime]] = {}
     for session in sessions:
         cards.setdefault(session.card, []).append(session)
@@ -89,18 +90,17 @@ def by_card(sessions: Iterable[LogTime]) -> dict[str, list[LogTime]]:
 
 
 def moderate(baselines: Mapping[Key, Sequence[LogTime]], thresholds: Thresholds) -> dict[Key, Variance]:
-    """Variance between sessions of each test.
+    """Estimate the variance between sessions of each test.
 
     Empirical Bayes as in G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3 (limma's `squeezeVar`): a
-    test's own variance is shrunk towards what the suite's tests have in common. Here that prior weighs 2 to
-    6 degrees of freedom, and the guess of `thresholds` is blended in as `session_df` more. All of it is in
-    units of the guess, which is larger for kernels of few microseconds. The result is at least half the
-    test's own variance, and at least the guess where it has no replicates: the suite's noise may be its own,
-    the suite's quiet is not.
+    test's own variance is shrunk towards that of the suite. Here that prior weighs 2 to 6 degrees of freedom,
+    and the guess of `thresholds` is blended in as `session_df` more. The unit is the guess, which is larger
+    for kernels of few microseconds. The result is at least half the test's own variance. Without replicates
+    it is at least the guess: a test may be as noisy as the suite, but nothing shows that it is as quiet.
 
     Args:
-        baselines: Stored sessions by test; those on one card are replicates of one another.
-        thresholds: Where the guess comes from.
+        baselines: Stored sessions by test; those on one card are replicates.
+        thresholds: The guess.
 
     Returns:
         A variance for each test that has a session, of the natural logarithm of its time.
@@ -131,7 +131,7 @@ def _guess(sessions: Sequence[LogTime], thresholds: Thresholds) -> Variance:
 
 
 def _prior(variances: Sequence[Variance]) -> list[Variance]:
-    """What the variances have in common; nothing where fewer than two are known.
+    """Estimate the prior from the variances; empty if fewer than two are known.
 
     Moments of the logarithm of a scaled F distribution, Smyth's section 6.2.
     """

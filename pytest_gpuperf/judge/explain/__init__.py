@@ -1,4 +1,4 @@
-"""From a profile to a verdict in words: what bounds a kernel, why, and what to try next."""
+"""Diagnosis of a kernel or call: its bound, the causes, and what to try next."""
 
 from __future__ import annotations
 

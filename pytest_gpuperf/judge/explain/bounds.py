@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.explain.evidence import Evidence
 
     Said = tuple[str, str] | None
-    """What is so, and what to try next; None where the rule does not hold or cannot tell."""
+    """Fact and next step; None if the rule does not hold or cannot tell."""
 
 _TENSOR = (
     "the tensor pipe",
@@ -25,13 +25,13 @@ PIPES: Mapping[str, tuple[str, str]] = {
     "pipe.tensor": _TENSOR,
     "pipe.fma": (
         "the FMA pipe",
-        "tensor cores, where these are products of matrices; else half precision, two at a time",
+        "tensor cores for products of matrices; else half precision, two at a time",
     ),
     "pipe.alu": (
         "the ALU",
         "fewer integer operations: indices computed outside of loops and in 32 bits, masks only at the edge",
     ),
-    "pipe.fp64": ("the FP64 pipe", "float32, or sums of pairs of float32, where the accuracy allows"),
+    "pipe.fp64": ("the FP64 pipe", "float32, or sums of pairs of float32, if the accuracy allows"),
     "pipe.lsu": ("the load/store unit", "fewer and wider accesses: 16 bytes a thread, or TMA"),
     "pipe.xu": (
         "the special-function unit",
@@ -40,16 +40,16 @@ PIPES: Mapping[str, tuple[str, str]] = {
     "issue_active": _ISSUE,
     "instruction_throughput": _ISSUE,
 }
-"""By the metric that says how busy it is: its name, and what to do about it."""
+"""Name of each pipe and advice, by the metric of its load."""
 
 BUSY_CALL_PCT = 70.0
-"""A GPU that is busy for less of a call has as much to win from its launches as from most kernels."""
+"""Busy share of a call, in %, below which launches cost as much as most kernels."""
 _MAKES_THE_WHOLE = 10.0
-"""A pipe that is more points below the SMs' own figure is not what that figure is made of."""
+"""Maximum distance, in points, of a pipe to the SM throughput that it explains."""
 
 
 def small_grid(evidence: Evidence, waves_of_gpu: float) -> Said:
-    """Fewer blocks than the GPU holds at once."""
+    """Find a grid of fewer blocks than the GPU holds at once."""
     waves, roof = evidence.number("waves"), evidence.nearest_roof
     if waves is None or waves >= waves_of_gpu or roof is None or roof >= 60:
         return None
@@ -63,7 +63,7 @@ def small_grid(evidence: Evidence, waves_of_gpu: float) -> Said:
 
 
 def _multiprocessors(evidence: Evidence) -> float | None:
-    """As ncu counted them, or as grid, waves and the blocks that fit on one imply."""
+    """Return the number of SMs by ncu, or as grid, waves and blocks per SM imply."""
     known = evidence.number("sm_count")
     limits = [evidence.number(f"occupancy_limit.{k}") for k in ("warps", "blocks", "registers", "shared_mem")]
     fits = [limit for limit in limits if limit]
@@ -75,7 +75,7 @@ def _multiprocessors(evidence: Evidence) -> float | None:
 
 
 def launch_bound(evidence: Evidence, launch_us: float) -> Said:
-    """A kernel that ends about as soon as it has begun, or a call in which the GPU waits for the host."""
+    """Find a kernel that is shorter than its launch, or a call in which the GPU waits for the host."""
     if evidence.number("gpu_busy") is not None:
         return _waits_for_launches(evidence)
     shortest = evidence.shortest_us
@@ -114,7 +114,7 @@ def _waits_for_launches(evidence: Evidence) -> Said:
 
 
 def compute_bound(evidence: Evidence, bound_pct: float) -> Said:
-    """The SMs are the busiest part."""
+    """Find SMs that are the busiest part."""
     compute, memory = evidence.number("sm_throughput"), evidence.number("memory_throughput")
     if compute is None or memory is None or compute < max(bound_pct, memory):
         return None
@@ -128,7 +128,7 @@ def compute_bound(evidence: Evidence, bound_pct: float) -> Said:
 
 
 def memory_bound(evidence: Evidence, bound_pct: float) -> Said:
-    """Some level of memory is the busiest part."""
+    """Find a level of memory that is the busiest part."""
     compute, memory = evidence.number("sm_throughput"), evidence.number("memory_throughput")
     if compute is None or memory is None or compute >= max(memory, evidence.busy_l2 or 0.0):
         return None
@@ -158,7 +158,7 @@ def _l2_bound(throughput: float) -> tuple[str, str]:
 
 
 def latency_bound(evidence: Evidence, bound_pct: float) -> Said:
-    """Nothing is near its peak, though there are blocks enough."""
+    """Find a kernel with enough blocks in which nothing is near its peak."""
     compute, memory = evidence.number("sm_throughput"), evidence.number("memory_throughput")
     roof, waves = evidence.nearest_roof, evidence.number("waves")
     if roof is None or roof >= bound_pct or waves is None or waves < 1:

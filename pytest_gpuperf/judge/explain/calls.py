@@ -1,4 +1,4 @@
-"""The kernel table of a whole call as evidence: what no single kernel's counters tell."""
+"""Evidence from the kernel table of a whole call, beyond the counters of single kernels."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Trace
 
 OFF_TENSOR_CORES = "products_off_tensor_cores"
-"""Share of the GPU's time in products of matrices that tensor cores could do and do not, in %."""
+"""Share of the GPU's time in products of matrices that could be on tensor cores and are not, in %."""
 _NOT_FOR_THEM = re.compile(r"gemv|dot_kernel|dgemm|f64|fp64|double", re.IGNORECASE)
 """A matrix times a vector is bound by memory, and float64 has tensor cores on few GPUs."""
 
 
 def evidence_of(trace: Trace) -> tuple[dict[str, float], str]:
-    """What the rules ask for.
+    """Collect the evidence of a call.
 
     Returns:
-        The figures of the call by name, and the names of its products that could be on tensor cores.
+        The values of the call by name, and the names of its products that could be on tensor cores.
     """
     products = [
         kernel
@@ -32,7 +32,7 @@ def evidence_of(trace: Trace) -> tuple[dict[str, float], str]:
 
 
 def is_for_tensor_cores(name: str) -> bool:
-    """Whether a kernel's name says that it computes products that tensor cores could do.
+    """Return True if a kernel's name says that it computes products that tensor cores could do.
 
     Args:
         name: Demangled; other spellings of it may follow.

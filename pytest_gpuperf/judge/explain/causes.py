@@ -1,4 +1,4 @@
-"""Rules that say why: what warps wait for, what keeps others out, and work done in a costly way."""
+"""Rules for causes: stalls of warps, limits of occupancy, and costly ways to do the work."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.explain.evidence import Evidence
 
 SATURATED_PCT = 80.0
-"""ncu's `no_bound_threshold`: a unit above it has nothing left to give, whatever warps wait for."""
+"""ncu's `no_bound_threshold`: a unit above it is saturated, whatever warps wait for."""
 LAUNCH_US = 5.0
-"""What warps of a shorter kernel wait for is mostly its own beginning and end."""
+"""Time of a kernel, in µs, below which its warps mostly wait for its own start and end."""
 CALL_SHARE_PCT = 10.0
-"""Of a call's time: what would hardly be seen if it took none is not worth another type."""
+"""Share of a call's time below which another type is not worth it."""
 _HALF = r"hgemm|[^a-z]b?f16|_bf16|_fp16|float16|half"
 _NO_TF32 = ("gv100", "tu102")
 _FLOAT32 = r"sgemm|f32|fp32|ffma|\bfloat\b"
 
 
 def spilling(evidence: Evidence, share_pct: float) -> Said:
-    """Local memory takes a good part of the instructions."""
+    """Find local memory that takes a good part of the instructions."""
     spills, instructions = evidence.number("local_spill_instructions"), evidence.number("instructions")
     if not spills or not instructions or 100 * spills / instructions < share_pct:
         return None
@@ -39,7 +39,7 @@ def spilling(evidence: Evidence, share_pct: float) -> Said:
 
 
 def _waiting(evidence: Evidence, share_pct: float, *reasons: str) -> float | None:
-    """The share of reasons that are worth a look: not where a unit is saturated, or all is over at once."""
+    """Return the share of stall reasons; None if it is small, a unit is saturated or the kernel is short."""
     share, roof = evidence.stalls(*reasons), evidence.nearest_roof
     if share is None or share < share_pct or roof is None or roof >= SATURATED_PCT:
         return None
@@ -48,7 +48,7 @@ def _waiting(evidence: Evidence, share_pct: float, *reasons: str) -> float | Non
 
 
 def memory_latency(evidence: Evidence, share_pct: float) -> Said:
-    """Warps wait for data."""
+    """Find warps that wait for data."""
     share = _waiting(evidence, share_pct, "long_scoreboard", "lg_throttle", "tex_throttle")
     if share is None:
         return None
@@ -59,7 +59,7 @@ def memory_latency(evidence: Evidence, share_pct: float) -> Said:
 
 
 def shared_memory_latency(evidence: Evidence, share_pct: float) -> Said:
-    """Warps wait for shared memory."""
+    """Find warps that wait for shared memory."""
     share = _waiting(evidence, share_pct, "short_scoreboard", "mio_throttle")
     if share is None:
         return None
@@ -70,7 +70,7 @@ def shared_memory_latency(evidence: Evidence, share_pct: float) -> Said:
 
 
 def synchronisation_bound(evidence: Evidence, share_pct: float) -> Said:
-    """Warps wait for each other."""
+    """Find warps that wait for each other."""
     share = _waiting(evidence, share_pct, "barrier", "membar")
     if share is None:
         return None
@@ -81,7 +81,7 @@ def synchronisation_bound(evidence: Evidence, share_pct: float) -> Said:
 
 
 def math_throttled(evidence: Evidence, share_pct: float) -> Said:
-    """Warps queue for an arithmetic pipe."""
+    """Find warps that queue for an arithmetic pipe."""
     share = _waiting(evidence, share_pct, "math_pipe_throttle")
     if share is None:
         return None
@@ -92,7 +92,7 @@ def math_throttled(evidence: Evidence, share_pct: float) -> Said:
 
 
 def occupancy_limited(evidence: Evidence, occupancy_pct: float) -> Said:
-    """Too few warps to hide latency, of a grid that has enough of them."""
+    """Find an occupancy too low to hide latency in a grid with enough blocks."""
     roof, waves = evidence.nearest_roof, evidence.number("waves")
     if roof is None or roof >= 60 or waves is None or waves < 1:
         return None
@@ -104,7 +104,7 @@ def occupancy_limited(evidence: Evidence, occupancy_pct: float) -> Said:
             by = f", by their {registers:.0f} registers a thread"
         return (
             f"at most {fits:.0f} % of the warps that an SM can hold fit on it{by}",
-            "smaller tiles or fewer stages, so that more blocks fit; more warps a block where blocks are few",
+            "smaller tiles or fewer stages, so that more blocks fit; more warps a block if blocks are few",
         )
     if fits is not None and achieved is not None and achieved < occupancy_pct:
         return (
@@ -122,7 +122,7 @@ def tensor_cores_idle(evidence: Evidence, busy_pct: float) -> Said:
         return None
     return (
         f"{found}, {kind}",
-        "TF32 where 10 bits of mantissa will do (torch.set_float32_matmul_precision), or bfloat16"
+        "TF32 if 10 bits of mantissa are enough (torch.set_float32_matmul_precision), or bfloat16"
         if "float32" in kind
         else "a library's product, or mma (tl.dot) on tiles of 16 x 16 or more with aligned rows",
     )
@@ -145,7 +145,7 @@ def _product(evidence: Evidence, busy_pct: float) -> str:
 
 
 def _type_of_product(evidence: Evidence) -> str:
-    """As the name says, else as the operations do; empty where that is unknown, or tensor cores lack it."""
+    """Return the type by the name, else by the operations; empty if unknown, or if tensor cores lack it."""
     half, single = evidence.number("flops.fp16") or 0.0, evidence.number("flops.fp32") or 0.0
     by = "name"
     if evidence.matches(_HALF):
@@ -160,7 +160,7 @@ def _type_of_product(evidence: Evidence) -> str:
 
 
 def uncoalesced(evidence: Evidence, bytes_used: float) -> Said:
-    """Threads of a warp touch more sectors than they need."""
+    """Find warps that touch more sectors than they need."""
     instructions = evidence.number("instructions")
     lines = []
     for kind in ("load", "store"):
@@ -172,9 +172,9 @@ def uncoalesced(evidence: Evidence, bytes_used: float) -> Said:
         if used is not None:
             if used < bytes_used:
                 lines.append(f"{kind}s use {used:.0f} of each 32 bytes that they move")
-        # A warp's widest access has 16 bytes a thread, 16 sectors where they lie together.
+        # A warp's widest access has 16 bytes a thread, 16 sectors if they are adjacent.
         elif sectors is not None and sectors > 16.5:
-            lines.append(f"a warp's {kind} touches {sectors:.0f} sectors, where 16 do for its widest")
+            lines.append(f"a warp's {kind} touches {sectors:.0f} sectors; 16 are enough for its widest")
     if not lines:
         return None
     return (
@@ -184,7 +184,7 @@ def uncoalesced(evidence: Evidence, bytes_used: float) -> Said:
 
 
 def bank_conflicts(evidence: Evidence, share_pct: float) -> Said:
-    """Shared memory is served in more steps than needed."""
+    """Find bank conflicts of shared memory."""
     share = evidence.number("bank_conflict_pct")
     if share is None or share < share_pct:
         return None
@@ -195,11 +195,11 @@ def bank_conflicts(evidence: Evidence, share_pct: float) -> Said:
 
 
 def power_limited(evidence: Evidence, _: float) -> Said:
-    """The GPU held its clocks back while the time was taken."""
+    """Find a time during which the GPU held its clocks back."""
     if not evidence.throttle_reasons:
         return None
     clock = f" to {evidence.sm_clock_mhz:.0f} MHz" if evidence.sm_clock_mhz else ""
     return (
         f"the GPU held its clock back{clock} ({', '.join(evidence.throttle_reasons)})",
-        "a wide tolerance: such a time hangs on how warm the GPU is and on what ran before",
+        "a wide tolerance: such a time depends on the temperature of the GPU and on earlier work",
     )

@@ -1,4 +1,4 @@
-"""What is known of a kernel, as the rules ask for it: a metric that was not measured is None, never 0."""
+"""Evidence on a kernel for the rules: a metric that was not measured is None, never 0."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One launch, or several combined, with its circumstances."""
+    """Metrics of one launch, or of several combined, with time and clocks."""
 
     metrics: Mapping[str, MetricValue]
-    """By short name."""
+    """Values by short name."""
     name: str = ""
     """Function name and demangled name of the kernel, in one text."""
     chip: str = ""
-    """Name of the GPU's chip, such as `gh100`; empty where not known."""
+    """Name of the GPU's chip, such as `gh100`; empty if not known."""
     time_us: float | None = None
     """Its time without a profiler, in microseconds."""
     sm_clock_mhz: float = 0.0
-    """Clock of the SMs at that time; 0 where not known."""
+    """Clock of the SMs at that time; 0 if not known."""
     throttle_reasons: tuple[str, ...] = ()
-    """Why the GPU held its clocks back then."""
+    """Reasons for which the GPU held its clocks back at that time."""
 
     def number(self, name: str) -> float | None:
-        """A metric's value."""
+        """Return a metric's value; None if it is a word or was not measured."""
         value = self.metrics.get(name)
         return None if value is None or isinstance(value, str) else float(value)
 
     def word(self, name: str) -> str:
-        """A metric's value where it is a word; else empty."""
+        """Return a metric's value if it is a word; else an empty text."""
         value = self.metrics.get(name)
         return value if isinstance(value, str) else ""
 
     def stalls(self, *reasons: str) -> float | None:
-        """The share of all warp cycles that these reasons have together, in %."""
+        """Return the share of these reasons in all warp cycles, in %."""
         known = [value for reason in reasons if (value := self.number(f"stall.{reason}")) is not None]
         return sum(known) if known else None
 
     def matches(self, pattern: str) -> bool:
-        """Whether the kernel's name has this regex, in any case."""
+        """Return True if the kernel's name matches this regex, in any case."""
         return re.search(pattern, self.name, re.IGNORECASE) is not None
 
     @property
     def shortest_us(self) -> float | None:
-        """Its time in µs: without a profiler, or with, where the caches are cold and it may take longer."""
+        """Time in µs, the shorter one of those with and without a profiler, under which caches are cold."""
         times = (self.number("duration_us"), self.time_us)
         return min((time for time in times if time is not None), default=None)
 
@@ -62,10 +62,10 @@ class Evidence:
 
     @property
     def busy_l2(self) -> float | None:
-        """L2's busiest unit where it is at its roof, in %.
+        """Load of L2's busiest unit in %, if it is at its roof; else None.
 
         ncu's memory speed of light leaves some of L2's units out (seen on an H200: 56 % with an L2 at 83 %,
-        of a copy that just fits into it).
+        for a copy that just fits into it).
         """
         value = self.number("l2_throughput")
         return value if value is not None and value >= 80 else None

@@ -1,4 +1,4 @@
-"""Diagnoses as lines of text."""
+"""Diagnoses of calls and kernels, and their lines of text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import KernelProfile, Measurement, MetricValue, Timing, Trace
 
 SHOWN = 3
-"""Diagnoses of a kernel below a failed test, the most important ones."""
+"""Maximum number of diagnoses of a kernel below a failed test."""
 WORTH_SHOWING = 0.2
-"""Share of the time from which on one of several kernels has lines of its own below a failed test."""
+"""Minimum share of the time for a kernel to have lines of its own below a failed test."""
 
 
 def explain_lines(measurement: Measurement) -> tuple[str, ...]:
-    """What bounds a call and its kernels and what to try next, for below a failed test.
+    """Return the diagnosis of a call and its kernels, for below a failed test.
 
     Args:
-        measurement: As recorded.
+        measurement: The recorded measurement.
 
     Returns:
         A line for each diagnosis and an indented one with the next step; nothing without counters and
@@ -56,7 +56,7 @@ def diagnose_kernel(
 
     Args:
         kernel: Its counters.
-        chip: Name of the GPU's chip; empty where not known.
+        chip: Name of the GPU's chip; empty if not known.
         timing: The time of a call that launches nothing else.
     """
     name = f"{kernel.name} {kernel.demangled}".strip()
@@ -106,7 +106,7 @@ def diagnose_call(trace: Trace) -> tuple[Diagnosis, ...]:
 
 
 def lines_of(diagnoses: Sequence[Diagnosis]) -> list[str]:
-    """Each diagnosis, and below it what to try."""
+    """Return a line for each diagnosis, and one below it for the next step."""
     return [
         printable(line)
         for diagnosis in diagnoses
@@ -115,7 +115,7 @@ def lines_of(diagnoses: Sequence[Diagnosis]) -> list[str]:
 
 
 def shares_of_time(kernels: Sequence[KernelProfile]) -> list[float]:
-    """The share of each launch in the time of all, from 0 to 1; equal shares where times are not known."""
+    """Return each launch's share of the time, from 0 to 1; equal shares if times are not known."""
     times = [kernel.metrics.get("duration_us") for kernel in kernels]
     known = [float(time) for time in times if isinstance(time, (int, float))]
     total = math.fsum(known)

@@ -1,4 +1,4 @@
-"""All rules in one table: what each says, from which threshold on, and where that is from.
+"""Table of all rules, with their thresholds and the sources of these.
 
 `note` in a source is the list of limits by which people profile matrix products by hand: compute above 80 %
 of its peak, memory above 70 % and tensor cores above 60 % are good; stalls on memory above 30 %, on barriers
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be wrong with a kernel, or with a call that launches several."""
+    """One possible problem of a kernel, or of a call that launches several."""
 
     code: str
     """Stays the same from version to version."""
     when: str
-    """When it holds, with `{}` for the threshold."""
+    """Condition, with `{}` for the threshold."""
     threshold: float
     source: str
-    """Where the threshold is from."""
+    """Source of the threshold."""
     says: Callable[[Evidence, float], Said]
 
     @property
     def condition(self) -> str:
-        """When it holds."""
+        """Condition with the threshold."""
         return self.when.format(f"{self.threshold:g}")
 
 
@@ -154,31 +154,31 @@ RULES = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What one rule says of a kernel or a call."""
+    """Result of one rule for a kernel or a call."""
 
     code: str
     line: str
-    """What is so, with the values that say it."""
+    """Fact with its values."""
     next_step: str
-    """What to try."""
+    """Next step."""
 
     def __str__(self) -> str:
-        """`memory-bound: DRAM is at 85 % of its peak`."""
+        """Return `memory-bound: DRAM is at 85 % of its peak`."""
         return f"{self.code}: {self.line}"
 
 
 def diagnose(
     metrics: Mapping[str, MetricValue], *, name: str = "", chip: str = "", timing: Timing | None = None
 ) -> tuple[Diagnosis, ...]:
-    """What bounds a kernel and why, the most important first.
+    """Diagnose a kernel, the most important problem first.
 
     A rule whose metrics were not measured is silent.
 
     Args:
         metrics: By short name.
-        name: Function name of the kernel, and its demangled name, for what counters do not tell.
-        chip: Name of the GPU's chip, such as `gh100`; empty where not known.
-        timing: Its time without a profiler, of a call that launches this one kernel.
+        name: Function name of the kernel, and its demangled name, for facts that counters do not tell.
+        chip: Name of the GPU's chip, such as `gh100`; empty if not known.
+        timing: The time of a call that launches only this kernel, without a profiler.
     """
     evidence = Evidence(
         metrics,
@@ -193,5 +193,5 @@ def diagnose(
 
 
 def _clock_mhz(timing: Timing) -> float:
-    """The mean of the blocks, and only without it what NVML read after they had ended."""
+    """Return the mean clock of the blocks; without it, the clock that NVML read after they had ended."""
     return timing.sm_clock_mhz or (timing.conditions.sm_clock_mhz if timing.conditions else 0)
