@@ -1,4 +1,4 @@
-"""What the commands that take runs into baselines have in common: options, and showing what changes."""
+"""Options and output that the commands for accepting baselines share."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ ONLY = click.option(
 TOLERANCE = click.option(
     "--tolerance",
     type=click.FloatRange(min=0, min_open=True),
-    help="A slowdown up to this counts as none, in per cent, where neither the baseline file nor the run "
-    "says (default: gpuperf_tolerance of pytest's configuration).",
+    help="Ignore slowdowns up to this many %, unless the baseline file or the run has a tolerance "
+    "(default: gpuperf_tolerance of pytest's configuration).",
 )
 APPEND = click.option(
     "--append/--replace",
     default=None,
-    help="Whether the sessions that a time has stay beside the new ones, which is right for the same code "
-    f"only; of more than {MAX_SESSIONS} the oldest go (default: they go where the time moved beyond its "
+    help="Keep the sessions of a time and add the new ones, which is right only for the same code, or "
+    f"replace them; at most {MAX_SESSIONS} are kept (default: replace if the time moved beyond its "
     "tolerance, other kernels run, or an exact counter changed).",
 )
 
 
 def rule_of(append: bool | None) -> Rule:
-    """The rule that `--append` or `--replace` stands for."""
+    """Return the rule of `--append` or `--replace`."""
     return "auto" if append is None else "append" if append else "replace"
 
 
 def load_runs(project: Project, refs: Sequence[str]) -> list[Run]:
-    """The runs or recordings that `refs` name, each once, oldest first; the newest run for none.
+    """Load the runs or recordings that `refs` name, each once, oldest first; without refs the newest run.
 
     Raises:
-        GpuperfError: There is no such run, it cannot be read, or they are of several models of GPU.
+        GpuperfError: A run does not exist or cannot be read, or the runs are from several GPU models.
     """
     return in_order([load_run(project.find_for_baseline(ref)) for ref in refs or (None,)])
 
 
 def show_plan(project: Project, runs: Sequence[Run], plan: Plan) -> None:
-    """Print what changes, test by test."""
+    """Print the changes, test by test."""
     gpu = runs[0].environment.gpu
-    beside = f"{gpu.name}, beside {show_path(project.baselines / gpu.slug)}"
+    beside = f"{gpu.name}, compared with {show_path(project.baselines / gpu.slug)}"
     *first, last = [show_run(run) for run in runs]
     for line in (*first, f"{last}, {beside}"):
         echo(line)
@@ -82,17 +82,17 @@ def show_plan(project: Project, runs: Sequence[Run], plan: Plan) -> None:
 
 
 def show_kept(nodeids: Sequence[str], what: str) -> None:
-    """Print which tests have counters that were kept from an earlier run, and what becomes of these."""
+    """Print the tests with counters from an earlier run, and the treatment of those counters."""
     if not nodeids:
         return
     echo(f"counters of {count_tests(nodeids)} were kept from an earlier run and {what}:")
     for nodeid in nodeids:
         echo(f"  {nodeid}")
-    echo("  pytest --gpuperf --gpuperf-counter-cache=refresh reads them anew")
+    echo("  pytest --gpuperf --gpuperf-counter-cache=refresh reads them again")
 
 
 def show_written(plan: Plan) -> None:
-    """Print which files have changed."""
+    """Print the files that changed."""
     for path, content in plan.files.items():
         echo(f"wrote {show_path(path)} ({count_tests(content['tests'])})")
     if not plan.files:
@@ -100,7 +100,7 @@ def show_written(plan: Plan) -> None:
 
 
 def show_run(run: Run) -> str:
-    """`run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20`; a plus for a dirty working tree."""
+    """Describe a run: `run 20261120-173012-3f9a, commit c0ffee1+, 2026-11-20`, with a plus if dirty."""
     commit = run.environment.commit[:7] + ("+" if run.environment.commit and run.environment.dirty else "")
     return f"run {run.id}" + (f", commit {commit}" if commit else "") + f", {run.started_at[:10]}"
 

@@ -1,4 +1,4 @@
-"""`gpuperf baseline`: take runs as baseline, and see what that would change."""
+"""`gpuperf baseline`: accept runs as baselines, and show what would change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.group("baseline")
 def command() -> None:
-    """What the tests are expected to do on each GPU."""
+    """Accept, compare, pin and list baselines."""
 
 
 @command.command("accept")
@@ -36,7 +36,7 @@ def command() -> None:
 @ONLY
 @APPEND
 @TOLERANCE
-@click.option("--incomplete", is_flag=True, help="Take a run that was interrupted.")
+@click.option("--incomplete", is_flag=True, help="Accept a run that was interrupted.")
 @project_options
 def accept_command(
     project: Project,
@@ -46,10 +46,10 @@ def accept_command(
     tolerance: float | None,
     incomplete: bool,
 ) -> None:
-    """Make RUNS the baseline of their GPU, each a session of its own.
+    """Make RUNS the baseline of their GPU.
 
-    A run is named by its id, the start of one, a run.json, or a folder that holds one; the newest run if
-    left out. Limits, notes and pins stay. Refused where CI is set.
+    A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Each run becomes
+    a session. Limits, notes and pins stay. Refused if CI is set.
     """
     measured = load_runs(project, runs)
     result = accept(
@@ -70,7 +70,7 @@ def accept_command(
 @APPEND
 @TOLERANCE
 @click.option(
-    "--exit-code", is_flag=True, help="Exit with 1 where something is new or moved beyond its tolerance."
+    "--exit-code", is_flag=True, help="Exit with 1 if something is new or moved beyond its tolerance."
 )
 @project_options
 def diff_command(
@@ -81,7 +81,7 @@ def diff_command(
     tolerance: float | None,
     exit_code: bool,
 ) -> None:
-    """Show what `gpuperf baseline accept RUNS` would change; writes nothing."""
+    """Show the changes that `accept RUNS` would make."""
     measured = load_runs(project, runs)
     result = plan(measured, project.store, only, tolerance or project.tolerance_pct, sessions=rule_of(append))
     show_plan(project, measured, result)

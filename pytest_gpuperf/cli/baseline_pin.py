@@ -1,4 +1,4 @@
-"""`gpuperf baseline pin` and `unpin`: a release to compare with besides the newest baseline."""
+"""`gpuperf baseline pin` and `unpin`: compare with a release as well as with the newest baseline."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ONLY_TESTS = click.option(
     "--only",
     multiple=True,
     metavar="TESTS",
-    help="A node id, a test without its parameters, a file or a folder; may be given again (default: all "
+    help="Choose a node id, a test without its parameters, a file or a folder; repeatable (default: all "
     "tests on all GPUs).",
 )
-NEXT_STEP = "type the same on your machine, and commit what changes"
+NEXT_STEP = "type the same on your machine, and commit the changes"
 
 
 @click.command("pin")
@@ -25,10 +25,10 @@ NEXT_STEP = "type the same on your machine, and commit what changes"
 @ONLY_TESTS
 @project_options
 def pin_command(project: Project, name: str, only: tuple[str, ...]) -> None:
-    """Keep the present sessions of each time as NAME, whatever is accepted later.
+    """Keep the present sessions of each time as NAME.
 
-    Times are compared with them too, so that losses that are too small to be seen one by one are seen when
-    they have added up. Pin anew with each release, say. Refused where CI is set.
+    Times are compared with pinned sessions too. That shows slowdowns that are too small to detect one by one
+    but add up, for example from release to release. Refused if CI is set.
     """
     refuse_in_ci(next_step=NEXT_STEP)
     date = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
@@ -40,7 +40,7 @@ def pin_command(project: Project, name: str, only: tuple[str, ...]) -> None:
 @ONLY_TESTS
 @project_options
 def unpin_command(project: Project, only: tuple[str, ...]) -> None:
-    """Compare with the baseline alone again. Refused where CI is set."""
+    """Remove pins. Refused if CI is set."""
     refuse_in_ci(next_step=NEXT_STEP)
     for suite in unpin(project.store, only):
         _show(suite, "unpinned", "from")

@@ -1,4 +1,4 @@
-"""`gpuperf baseline record`: several fresh processes measure, and their runs are accepted together."""
+"""`gpuperf baseline record`: measure in several fresh processes, and accept their runs together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 GRACE_S = 30.0
-"""How long an interrupted pytest may take to end its test and to write what it has."""
+"""Time in which an interrupted pytest has to end its test and write its run, in seconds."""
 
 
 @click.command("record")
@@ -36,7 +36,7 @@ GRACE_S = 30.0
     type=click.IntRange(1, MAX_SESSIONS),
     default=5,
     show_default=True,
-    help="How many processes measure; the more, the smaller the change that can be told from chance.",
+    help="Measure in this many processes; more of them detect smaller changes.",
 )
 @ONLY
 @APPEND
@@ -51,12 +51,12 @@ def record_command(
     tolerance: float | None,
     arguments: tuple[str, ...],
 ) -> None:
-    """Measure in fresh processes, one after the other, and accept their runs together.
+    """Measure in fresh processes and accept their runs together.
 
-    Times differ from process to process by more than within one, so only sessions of several processes tell
-    how small a change can be seen. Hardware counters are read in the first process only. What stands after
-    -- goes to pytest; without it pytest runs what its configuration says. Nothing is accepted where a
-    process is interrupted or crashes. Refused where CI is set and where there is no GPU.
+    Times differ more between processes than within one, so it takes sessions of several processes to know how
+    small a change is detectable. Only the first process reads hardware counters. Arguments after -- go to
+    pytest; by default pytest runs the tests of its configuration. If a process is interrupted or crashes,
+    nothing is accepted. Refused if CI is set, and without a GPU.
     """
     from pytest_gpuperf.session.live import why_not_live
 
@@ -69,7 +69,7 @@ def record_command(
         raise GpuperfError(
             f"nothing can be measured here: {reason}",
             expected="a CUDA GPU",
-            next_step="record where there is one, or accept runs from there: `gpuperf baseline accept RUNS`",
+            next_step="record on a machine with one, or accept its runs here: `gpuperf baseline accept RUNS`",
         )
     runs: list[Run] = []
     try:
@@ -93,7 +93,7 @@ def record_command(
 
 
 def _command(number: int, arguments: Sequence[str]) -> list[str]:
-    """What to type; the options at its end have the last word."""
+    """Return the command of one session; its last options override earlier ones."""
     command = ["pytest", "--gpuperf", *arguments, "--gpuperf-replay=never", "--gpuperf-update=never"]
     command.append("--gpuperf-counter-cache=refresh" if number == 1 else "--gpuperf-counters=off")
     given = click.get_current_context().params
@@ -107,23 +107,23 @@ def _command(number: int, arguments: Sequence[str]) -> list[str]:
 def _measure(project: Project, session: str, command: Sequence[str]) -> Run:
     """Run pytest, and return its run.
 
-    That is the one that appears among the project's runs. pytest needs no word of it then, and no test that
-    fails or prints can garble it. Two that appear mean that somebody else measured on the GPU meanwhile.
+    The run is the new one among the project's runs: output of tests cannot garble that. Two new runs mean
+    that another process measured at the same time.
 
     Raises:
-        GpuperfError: pytest crashed, was interrupted, or has not measured; `found` says how.
+        GpuperfError: pytest crashed, was interrupted, or has not measured.
     """
     echo(f"{session}: {shlex.join(command)}")
     before = project.runs.ids()
     begin = time.monotonic()
     status = _wait([sys.executable, "-m", *command])
-    # Tests that fail are no obstacle: they may have regressed against the baseline that is to be replaced.
+    # Failed tests are fine: they may have regressed against the baseline that this run replaces.
     if status not in (0, 1):
         how = f"exit status {status}" if status > 0 else signal.strsignal(-status) or f"signal {-status}"
         raise GpuperfError(f"pytest ended with {how}")
     new = sorted(project.runs.ids() - before)
     if not new:
-        raise GpuperfError("pytest left no run: no test of it measured, or its rootdir is another (--root)")
+        raise GpuperfError("pytest left no run: no test measured, or its rootdir differs (--root)")
     if len(new) > 1:
         raise GpuperfError(f"another process measured meanwhile: {', '.join(new)}")
     run = project.load(new[0])
@@ -141,7 +141,7 @@ def _wait(command: Sequence[str]) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # The terminal has told pytest too, which has an ncu to end and a run to write.
+            # pytest was interrupted too: it has to end ncu and write its run.
             with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.wait(GRACE_S)
             process.kill()
@@ -149,7 +149,7 @@ def _wait(command: Sequence[str]) -> int:
 
 
 def _kept(runs: Sequence[Run]) -> str:
-    """What to type to take what has been measured."""
+    """Return the command that accepts the complete runs."""
     if not runs:
         return ""
     them = "the run that is complete" if len(runs) == 1 else f"the {len(runs)} runs that are complete"

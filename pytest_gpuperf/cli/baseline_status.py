@@ -1,4 +1,4 @@
-"""`gpuperf baseline status`: what there is on each GPU."""
+"""`gpuperf baseline status`: list the baselines of each GPU."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 @click.argument("run", required=False)
 @project_options
 def status_command(project: Project, run: str | None) -> None:
-    """Show the baselines of each GPU beside RUN, or beside each GPU's newest run.
+    """List the baselines of each GPU, compared with RUN.
 
-    That is the project's newest run if it is of that GPU, else the GPU's newest recording.
+    The default is the project's newest run if it is from that GPU, otherwise the GPU's newest recording.
     """
     store = project.store
     runs = _newest_runs(project, run)
     for slug in sorted({*store.slugs(), *runs}):
         newest = runs.get(slug)
-        beside = f"beside {show_run(newest)}" if newest else "no run of it at hand"
+        beside = f"compared with {show_run(newest)}" if newest else "no run from it"
         echo(f"{slug}: {beside}")
         ran = _by_suite(newest)
         for suite in sorted({*store.suites(slug), *ran}):
@@ -61,7 +61,7 @@ def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
 def _by_suite(run: Run | None) -> dict[str, set[str]]:
     suites: dict[str, set[str]] = {}
     for test in run.tests if run else ():
-        # What only checks or warms up has no baseline.
+        # Tests that only check or warm up have no baseline.
         if any(measured.timing or measured.profile for measured in test.measurements.values()):
             suites.setdefault(suite_of(test.nodeid), set()).add(test.nodeid)
     return suites
@@ -80,7 +80,7 @@ def _suite_line(known: Baseline | None) -> str:
     cards = {note.gpu_uuid for run, note in known.runs.items() if run in runs} - {""}
     if cards:
         parts.append(f"{len(cards)} card{'' if len(cards) == 1 else 's'}")
-    # A pinned run may be older than all that the baseline is made of.
+    # A pinned run may be older than every other run of the baseline.
     used = runs | {m.counters_run for test in known.tests.values() for m in test.measurements.values()}
     notes = sorted((note for run, note in known.runs.items() if run in used), key=lambda note: note.date)
     if notes:

@@ -1,4 +1,4 @@
-"""`gpuperf break-even`: from which size on a change pays that saves GPU time and adds launches."""
+"""`gpuperf break-even`: find the size at which a change breaks even."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from pytest_gpuperf.cli.project import Project, project_options
 @click.option(
     "--x",
     metavar="NAME",
-    help="The parameter that is the size: its name where the ids have one (N of N4096), else its number in "
-    "the ids, 1 for the first (default: the only one that is a number and differs).",
+    help="Choose the parameter that is the size: by its name if the ids have one (N of N4096), otherwise by "
+    "its place in the ids, 1 for the first (default: the only number that differs).",
 )
 @click.option(
     "--launch",
     metavar="COST",
-    help="What a launch costs: host (the least of host time over launches), graph (from a node of a graph to "
-    "the next), or microseconds (default: host where the times are by the host's clock and not all calls are "
-    "graphs, else graph).",
+    help="Set the cost of a launch: host (the least of host time over launches), graph (from a graph's node "
+    "to the next), or microseconds (default: host if times come from the host's clock and not all calls are "
+    "graphs, otherwise graph).",
 )
 @output_form
 @project_options
 def command(project: Project, without: str, with_: str, x: str | None, launch: str | None, form: str) -> None:
-    """Say from which size on a change pays that saves GPU time and adds launches.
+    """Find the size at which a change breaks even.
+
+    The change saves GPU time and adds launches.
 
     WITHOUT and WITH name tests without and with the change, as `gpuperf compare` takes them: RUN::TEST, or
     tests of the newest run. Their names differ in one part: the function, the label or one parameter.

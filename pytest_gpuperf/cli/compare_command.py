@@ -14,22 +14,22 @@ from pytest_gpuperf.cli.project import Project, project_options
     "--metrics",
     metavar="NAMES",
     default="",
-    help="The rows, separated by commas: metrics by short or raw name, presets, or all (default: times, "
-    "launches, speed of light, occupancy, registers, hit rates and the largest stalls).",
+    help="Choose the rows, separated by commas: metrics by short or raw name, presets, or all (default: "
+    "times, launches, speed of light, occupancy, registers, hit rates and the largest stalls).",
 )
 @click.option(
     "--shares",
     is_flag=True,
-    help="Show what share of the first a value is, 97.4 %, in place of the change, -2.6 %.",
+    help="Show shares of the first value, 97.4 %, in place of changes, -2.6 %.",
 )
 @output_form
 @project_options
 def command(project: Project, what: tuple[str, ...], metrics: str, shares: bool, form: str) -> None:
-    """Show measurements side by side, with the changes against the first.
+    """Compare runs, tests or parameters with the first one.
 
-    A and B are runs (an id, the start of one, a run.json, a folder that holds one, or latest), tests of a
-    run as RUN::TEST, or tests of the newest run: a node id, or ::TEST. TEST is a node id with or without
-    its parameters, or a part of names. One test with parameters or labels is compared with itself.
+    A and B are runs (an id, the start of an id, a run.json, its folder, or latest), tests of a run as
+    RUN::TEST, or tests of the newest run: a node id, or ::TEST. TEST is a node id with or without its
+    parameters, or a part of names. A single test compares its own parameters or labels.
     """
     from pytest_gpuperf.compare.choosing import choose
     from pytest_gpuperf.compare.measurements import compare_measurements

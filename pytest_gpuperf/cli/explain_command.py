@@ -1,4 +1,4 @@
-"""`gpuperf explain`: what bounds the kernels of a run or of a file of ncu's, and what changed."""
+"""`gpuperf explain`: show what bounds the kernels of a run or an ncu file, and the changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import KernelProfile, Run, TestRecord, Timing, Trace
 
 SHOWN_KERNELS = 20
-"""Launches of one call or file that are explained, the longest ones."""
+"""Maximum number of launches of a call or file to explain; the longest ones are kept."""
 
 
 @click.command("explain")
@@ -42,12 +42,12 @@ SHOWN_KERNELS = 20
 @click.argument("test", required=False)
 @project_options
 def command(project: Project, source: str | None, test: str | None) -> None:
-    """Say what bounds each call and kernel, why, and what to try next.
+    """Show the bound of each call and kernel, and what to try.
 
-    RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if left
-    out; or tests of one, RUN::TEST and ::TEST. What moved since the baseline is shown too, the largest mover
-    first. FILE is a report (.ncu-rep) or CSV that ncu wrote, gzipped or not. TEST is a part of the names of
-    tests; what no test has in its name is a regex for the names of kernels.
+    RUN is an id, the start of an id, a run.json, or its folder; the newest run by default; or tests of a run,
+    RUN::TEST and ::TEST. Changes since the baseline follow, the largest mover first. FILE is a report
+    (.ncu-rep) or CSV from ncu, gzipped or not. TEST is a part of test names; if no test has it, it is a regex
+    for the names of kernels.
     """
     from pytest_gpuperf.measure.ncu.report_file import read_report
 
@@ -118,7 +118,7 @@ def _of_call(trace: Trace) -> Iterator[str]:
 
 
 class _Changes:
-    """A run beside the baselines of its GPU."""
+    """The changes of a run since the baselines of its GPU."""
 
     def __init__(self, project: Project, run: Run) -> None:
         from pytest_gpuperf.judge.gate import Gate
@@ -167,6 +167,6 @@ def _of_kernels(
         share = f", {100 * shares[i]:.0f} % of the time" if len(kernels) > 1 else ""
         yield f"{kernels[i].name}{took}{share}"
         lines = lines_of(diagnose_kernel(kernels[i], chip, timing))
-        yield from (f"  {line}" for line in lines or ["nothing to say: too few counters were measured"])
+        yield from (f"  {line}" for line in lines or ["unknown: too few counters were measured"])
     if len(kernels) > len(longest):
         yield f"and {len(kernels) - len(longest)} shorter launches; a regex chooses among them"

@@ -1,4 +1,4 @@
-"""`gpuperf export`: a run as a file for other tools."""
+"""`gpuperf export`: write a run as a file for other tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _csv(run: Run) -> bytes:
 
 
 def _json(run: Run) -> bytes:
-    # Fifteen digits are the most that pandas writes.
+    # pandas writes at most fifteen digits.
     text = to_frame(run).to_json(orient="records", date_format="iso", double_precision=15, indent=1)
     return text.encode() + b"\n"
 
@@ -55,23 +55,22 @@ _FORMATS: Mapping[str, Callable[[Run], bytes]] = {
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["csv", "json", "parquet", "pytest-benchmark"]),
+    type=click.Choice(list(_FORMATS)),
     required=True,
-    help="csv, json, parquet: a table with a row for each test, label, kernel and metric; "
-    "pytest-benchmark: the times as a file that `pytest-benchmark compare` reads.",
+    help="Choose a table with a row for each test, label, kernel and metric (csv, json, parquet), or the "
+    "times for `pytest-benchmark compare` (pytest-benchmark).",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file to write (default: standard output; parquet needs a file).",
+    help="Write to a file (default: standard output; parquet needs a file).",
 )
 @project_options
 def command(project: Project, run: str | None, format_name: str, output: Path | None) -> None:
-    """Write RUN in a form that other tools read.
+    """Write RUN in a format for other tools.
 
-    RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if
-    left out.
+    RUN is an id, the start of an id, a run.json, or its folder; the newest run by default.
     """
     if format_name == "parquet" and output is None:
         raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")

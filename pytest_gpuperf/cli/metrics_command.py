@@ -34,11 +34,11 @@ class _Passes:
 
 
 @click.command("metrics")
-@click.option("--chip", help="Names and passes on this chip: gh100, ga10x, or a compute capability, 9.0.")
+@click.option("--chip", help="Show names and passes on this chip: gh100, ga10x, or 9.0 (compute capability).")
 @click.option(
-    "--preset", help=f"Only the metrics of these presets, separated by commas: {', '.join(PRESETS)}."
+    "--preset", help=f"Show only the metrics of these presets, separated by commas: {', '.join(PRESETS)}."
 )
-@click.option("--find", "word", help="Only metrics with this word in a name or in the explanation.")
+@click.option("--find", "word", help="Show only metrics with this word in a name or in the explanation.")
 @output_form
 def command(chip: str | None, preset: str | None, word: str | None, form: str) -> None:
     """List the metrics that tests, limits and baselines may name.

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 @click.command("ncu")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--kernel", metavar="REGEX", help="Only kernels in whose function or demangled name this is found."
+    "--kernel", metavar="REGEX", help="Show only kernels with this regex in their function or demangled name."
 )
 @click.option(
     "--preset",
     type=click.Choice([*PRESETS, "all"]),
-    help="A table of these metrics, a column for each launch (default: a line for each launch; in JSON and "
-    "CSV all metrics).",
+    help="Show a table of these metrics with a column for each launch (default: a line for each launch; in "
+    "JSON and CSV all metrics).",
 )
 @click.option(
     "--metric", "metrics", metavar="NAME", multiple=True, help="Add a metric, by short or raw ncu name."
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     "other",
     metavar="OTHER",
     type=click.Path(path_type=Path),
-    help="Show what has changed since OTHER.",
+    help="Show the changes since OTHER.",
 )
 @click.option(
     "--rules",
     type=click.Choice(["top", "all", "none"]),
     default="top",
     show_default=True,
-    help="ncu's own rules below the table: of each launch the three with the largest estimated speedups, all "
-    "in full, or none.",
+    help="Show ncu's own rules below the table: the three of each launch with the largest estimated "
+    "speedups, all in full, or none.",
 )
 @output_form
 def command(
@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Show the kernels in FILE.
 
-    FILE is a report of Nsight Compute (.ncu-rep), its raw page as CSV, or any other CSV of ncu's, gzipped or
-    not. Neither a GPU nor ncu is needed; for a report the package ncu-report is, or an installation of ncu.
+    FILE is a report of Nsight Compute (.ncu-rep), its raw page as CSV, or any other CSV from ncu, gzipped or
+    not. Needs neither a GPU nor ncu; a report needs the package ncu-report or an installation of ncu.
     """
     from pytest_gpuperf.compare.kernels import compare_kernels
     from pytest_gpuperf.measure.ncu.report_file import read_report

@@ -1,4 +1,4 @@
-"""`gpuperf plot`: a line plot of tests over one of their parameters."""
+"""`gpuperf plot`: draw a line plot of tests over one of their parameters."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from pytest_gpuperf.records.json_files import show_path
 @click.option(
     "--x",
     metavar="NAME",
-    help="The parameter to draw over: its name where the ids have one (N of N4096), else its number in the "
-    "ids, 1 for the first (default: the only one that is a number and differs, which NAME is the title of).",
+    help="Choose the parameter of the x axis: by its name if the ids have one (N of N4096), otherwise by its "
+    "place in the ids, 1 for the first (default: the only number that differs; NAME is then its title).",
 )
 @click.option(
     "--y",
     metavar="METRIC",
-    help="What to draw, by short or raw name (default: gb_per_s, else tflop_per_s, else time_us).",
+    help="Choose the metric of the y axis, by short or raw name (default: gb_per_s, otherwise tflop_per_s, "
+    "otherwise time_us).",
 )
-@click.option("--log-y", is_flag=True, help="Make the y axis logarithmic; else it begins at 0.")
-@click.option("--title", help="Above the plot (default: the file or folder of the tests).")
+@click.option("--log-y", is_flag=True, help="Make the y axis logarithmic; by default it begins at 0.")
+@click.option("--title", help="Set the title (default: the file or folder of the tests).")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The file to write: .svg, .png or .pdf.",
+    help="Write to this file: .svg, .png or .pdf.",
 )
 @project_options
 def command(
@@ -44,10 +45,10 @@ def command(
     title: str | None,
     output: Path,
 ) -> None:
-    """Draw tests over one of their parameters, a line for each function, label and other parameter.
+    """Draw a line plot of tests over one of their parameters.
 
-    A and B are runs or tests, as `gpuperf compare` takes them. Needs matplotlib:
-    pip install "pytest-gpuperf[plot]".
+    There is a line for each function, label and other parameter. A and B are runs or tests, as
+    `gpuperf compare` takes them. Needs matplotlib: pip install "pytest-gpuperf[plot]".
     """
     from pytest_gpuperf.compare.choosing import choose
     from pytest_gpuperf.compare.curves import curves_of

@@ -1,4 +1,4 @@
-"""Where a command finds the runs and baselines of a project."""
+"""The project of a command: its runs, baselines and configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Project:
-    """The folders that a command works on, and how it compares."""
+    """The folders of a project, and its tolerance."""
 
     root: Path
     baselines: Path
@@ -46,30 +46,30 @@ class Project:
         return BaselineStore(self.baselines, state=self.root / STATE_FOLDER)
 
     def find(self, ref: str | None) -> Path:
-        """The file of the run or recording that `ref` names; see `RunStore.resolve`."""
+        """Return the file of a run or recording; see `RunStore.resolve`."""
         return RunStore(self.root / STATE_FOLDER, self.baselines).resolve(ref)
 
     def find_for_baseline(self, ref: str | None) -> Path:
-        """As `find`, but a recording counts only where it is named: the baselines were made with it."""
+        """Find a run as `find` does, but a recording only by its name: the baselines come from it."""
         return self.runs.resolve(ref) if ref in (None, "latest") else self.find(ref)
 
     def load(self, ref: str | None) -> Run:
-        """The run or recording that `ref` names, the newest for None."""
+        """Load a run or recording; the newest for None."""
         return classify_again(load_run(self.find(ref)))
 
 
 def echo(text: str) -> None:
-    """Print one line; names in it come from files, so control characters are taken out."""
+    """Print one line without control characters, which names from files may contain."""
     click.echo(printable(text))
 
 
 def count_tests(tests: Sized) -> str:
-    """`1 test`, `2 tests`."""
+    """Count tests: `1 test`, `2 tests`."""
     return f"{len(tests)} test{'' if len(tests) == 1 else 's'}"
 
 
 def find_root(start: Path) -> Path:
-    """The nearest folder upwards that has run files or is the top of a project, else `start`."""
+    """Return the nearest folder upwards with run files or the top of a project; otherwise `start`."""
     for folder in (start, *start.parents):
         if any((folder / name).exists() for name in (STATE_FOLDER, "pyproject.toml", "setup.py", ".git")):
             return folder
@@ -77,11 +77,11 @@ def find_root(start: Path) -> Path:
 
 
 def find_project(root: Path | None = None, baselines: Path | None = None) -> Project:
-    """The project that pytest would find, with its `gpuperf_baselines` and `gpuperf_tolerance`.
+    """Find the same project as pytest, with its `gpuperf_baselines` and `gpuperf_tolerance`.
 
     Args:
-        root: pytest's rootdir where it is not the folder of its configuration.
-        baselines: Replaces `gpuperf_baselines`.
+        root: pytest's rootdir if it is not the folder of its configuration.
+        baselines: Folder that replaces `gpuperf_baselines`.
 
     Raises:
         GpuperfError: pytest's configuration is broken.
@@ -107,19 +107,19 @@ def _tolerance(text: str) -> float:
 
 
 def project_options(command: Callable[Concatenate[Project, P], R]) -> Callable[P, R]:
-    """Give a command `--root` and `--baselines`, and the `Project` they make as its first argument."""
+    """Add `--root` and `--baselines` to a command, which gets the `Project` as its first argument."""
 
     @click.option(
         "--root",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="pytest's rootdir (default: the folder of pytest's configuration, as pytest finds it; without "
-        "one the nearest folder upwards with .gpuperf, pyproject.toml, setup.py or .git).",
+        help="Set pytest's rootdir (default: the folder of pytest's configuration; without one the nearest "
+        "folder upwards with .gpuperf, pyproject.toml, setup.py or .git).",
     )
     @click.option(
         "--baselines",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Folder of the baseline files (default: gpuperf_baselines of pytest's configuration, else "
-        "baselines, below the root).",
+        help="Set the folder of the baseline files (default: gpuperf_baselines of pytest's configuration, "
+        "otherwise baselines, below the root).",
     )
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

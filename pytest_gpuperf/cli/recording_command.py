@@ -1,4 +1,4 @@
-"""`gpuperf recording`: runs that machines without a GPU replay."""
+"""`gpuperf recording`: commit runs that machines without a GPU replay."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 @click.group("recording")
 def command() -> None:
-    """Runs that machines without a GPU replay."""
+    """Add and list runs for replay without a GPU."""
 
 
 @command.command("add")
 @click.argument("run", required=False)
-@click.option("--replace", is_flag=True, help="Drop older recordings of the GPU whose tests are all in RUN.")
+@click.option("--replace", is_flag=True, help="Delete the GPU's older recordings whose tests are all in RUN.")
 @project_options
 def add_command(project: Project, run: str | None, replace: bool) -> None:
-    """Store RUN beside the baselines of its GPU.
+    """Store RUN next to the baselines of its GPU.
 
-    RUN is the id of a run, the start of one, a run.json, or a folder that holds one; the newest run if
-    left out. Refused where it was interrupted or a test of it is wrong.
+    RUN is an id, the start of an id, a run.json, or its folder; the newest run by default. Refused if the run
+    was interrupted or has a failed test.
     """
     measured = load_run(project.runs.resolve(run))
     _check(measured)
@@ -51,7 +51,7 @@ def add_command(project: Project, run: str | None, replace: bool) -> None:
 @command.command("list")
 @project_options
 def list_command(project: Project) -> None:
-    """Show the recordings, by GPU and date."""
+    """List the recordings, by GPU and date."""
     paths = recordings(project.baselines)
     for path in paths:
         run = load_run(path)

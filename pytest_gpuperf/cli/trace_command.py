@@ -1,4 +1,4 @@
-"""`gpuperf trace`: the kernel tables of a run, or of any trace that torch.profiler has saved."""
+"""`gpuperf trace`: show the kernel tables of a run, or of a trace from torch.profiler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run, Trace
 
 _NAMES_SHOWN = 8
-"""So many tests or kernels are named in an error."""
+"""Maximum number of tests or kernels that an error names."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class _Found:
     """One kernel table."""
 
     nodeid: str
-    """Empty where it is of a file."""
+    """Empty for a file."""
     label: str
     trace: Trace
     file: Path
-    """The Chrome trace; a recording has none."""
+    """The Chrome trace, which a recording does not have."""
 
     @property
     def title(self) -> str:
@@ -55,12 +55,12 @@ class _Found:
 @click.command("trace")
 @click.argument("source", required=False)
 @click.argument("test", required=False)
-@click.option("--kernel", metavar="REGEX", help="Only kernels in whose names this is found.")
+@click.option("--kernel", metavar="REGEX", help="Show only kernels with this regex in their names.")
 @click.option(
     "--annotation",
     metavar="REGEX",
-    help="Of a trace file: what these annotations enclose, the median of them, such as 'ProfilerStep#.*' "
-    "(default: the whole file).",
+    help="Show the part of a trace file inside these annotations, such as 'ProfilerStep#.*'; the median if "
+    "there are several (default: the whole file).",
 )
 @click.option(
     "--chrome",
@@ -84,15 +84,15 @@ def command(
     tensorboard: Path | None,
     form: str,
 ) -> None:
-    """Show what ran on the GPU: SOURCE is a run, or a trace that torch.profiler has saved.
+    """Show the kernels of a run or a saved trace.
 
-    A run is named by its id, the start of one, a run.json, or a folder that holds one; the newest run if left
-    out; tests of one as RUN::TEST and ::TEST. TEST alone is a part of a node id. A trace is a file of
-    export_chrome_trace or tensorboard_trace_handler, gzipped or not. No GPU is needed.
+    SOURCE is a run (an id, the start of an id, a run.json, or its folder; the newest run by default), tests
+    of a run as RUN::TEST and ::TEST, or a trace file from export_chrome_trace or tensorboard_trace_handler,
+    gzipped or not. TEST alone is a part of a node id. Needs no GPU.
     """
     if (chrome or tensorboard) and (kernel is not None or annotation is not None or form != DEFAULT):
         raise click.UsageError(
-            "--chrome and --tensorboard write all that the profiler wrote; --kernel, --annotation and "
+            "--chrome and --tensorboard write everything that the profiler wrote; --kernel, --annotation and "
             "output forms are for the table"
         )
     if kernel is not None:
@@ -157,7 +157,7 @@ def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
 
 
 def _with_kernel(found: Sequence[_Found], regex: str) -> list[_Found]:
-    """What of each table is of kernels in whose names the regex is found; one at least has some."""
+    """Keep the kernels with the regex in their names; at least one table must have some."""
     chosen = [_only(one, regex) for one in found]
     if not any(one.trace.kernels for one in chosen):
         names = list(dict.fromkeys(short_name(row.name) for one in found for row in one.trace.kernels))
@@ -180,14 +180,14 @@ def _only(one: _Found, kernel: str) -> _Found:
 
 
 def _chrome_of(one: _Found) -> bytes:
-    """The Chrome trace, not gzipped."""
+    """Return the Chrome trace, unzipped."""
     try:
         data = one.file.read_bytes()
         return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (OSError, EOFError, zlib.error) as error:
         raise GpuperfError(
             f"the Chrome trace of {one.title} cannot be read: {getattr(error, 'strerror', None) or error}",
-            expected="a run of this machine: those that were measured last keep theirs, recordings do not",
+            expected="a recent run of this machine: older runs and recordings have no Chrome trace",
         ) from None
 
 
@@ -201,7 +201,7 @@ def _write_chrome(found: Sequence[_Found], target: Path) -> None:
 
 
 def _write_tensorboard(found: Sequence[_Found], folder: Path) -> None:
-    """As `torch.profiler.tensorboard_trace_handler` does it: `WORKER.TIME.pt.trace.json`, a folder a run."""
+    """Write one folder for each trace, as `torch.profiler.tensorboard_trace_handler` does."""
     files = {}
     for one in found:
         name = one.file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")

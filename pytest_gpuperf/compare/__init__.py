@@ -1,1 +1,1 @@
-"""Runs, tests and parametrizations side by side, as a table, a break-even and a plot."""
+"""Runs, tests and parameters side by side: comparisons, break-evens and curves."""

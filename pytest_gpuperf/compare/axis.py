@@ -1,4 +1,4 @@
-"""The parameter of tests that is a number and differs: what a plot and a break-even are drawn over."""
+"""The axis of a plot or break-even: a parameter of tests that is a number and differs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _FIRST = 2
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter, by its name in the ids (`N4096`) or, where it has none there, by its place."""
+    """One parameter, by its name in the ids (`N4096`) or, without a name, by its place."""
 
     title: str
     named: str = ""
-    """Its name in the ids; empty where it goes by its place."""
+    """Its name in the ids; empty if it goes by its place."""
     place: int = _FIRST
     """Index into `Name.parts`."""
 
     def of(self, name: Name) -> tuple[int, float] | None:
-        """The index into `Name.parts` and the value of a test's parameter; None where it has none."""
+        """Return the index into `Name.parts` and the value of a test's parameter; None without one."""
         for place, parameter in enumerate(name.parameters, _FIRST):
             number = number_of(parameter)
             if number is not None and (number[0] == self.named if self.named else place == self.place):
@@ -37,16 +37,16 @@ class Axis:
 
 
 def find_axis(names: Sequence[Name], wanted: str | None = None) -> Axis:
-    """The parameter to draw over.
+    """Find the parameter of the axis.
 
     Args:
-        names: Of the tests.
-        wanted: The parameter's name where the ids have names, its number in the ids otherwise (`1` for the
-            first); None where only one parameter is a number and differs. A name that no id has is the title
-            of that one.
+        names: Names of the tests.
+        wanted: The parameter's name if the ids have names, otherwise its place (`1` for the first);
+            None if only one parameter is a number that differs. A name that no id has becomes the title of
+            that parameter.
 
     Raises:
-        GpuperfError: There is no such parameter, or more than one.
+        GpuperfError: No parameter fits, or more than one does.
     """
     if wanted is not None and wanted.isdecimal():
         axis = Axis(f"parameter {wanted}", place=int(wanted) - 1 + _FIRST)
@@ -59,7 +59,7 @@ def find_axis(names: Sequence[Name], wanted: str | None = None) -> Axis:
     prefixes = [
         number[0] for name in names for parameter in name.parameters if (number := number_of(parameter))
     ]
-    # `--x n` means N4096 too, unless both are there.
+    # `--x n` means N4096 too, unless both exist.
     for named in (wanted, *(prefix for prefix in prefixes if prefix.lower() == (wanted or "").lower())):
         if named and named in prefixes:
             return Axis(named, named=named)
@@ -77,7 +77,7 @@ def find_axis(names: Sequence[Name], wanted: str | None = None) -> Axis:
 
 
 def _candidates(names: Iterable[Name]) -> list[tuple[str, int]]:
-    """Name and place of each number that differs among the tests of a function; place 0 for a named one."""
+    """Return name and place of each number that differs in a function; place 0 for a named one."""
     values: dict[tuple[str, str, int], set[float]] = {}
     words = set()
     for name in names:

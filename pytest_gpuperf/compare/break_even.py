@@ -1,4 +1,4 @@
-"""From which size on a change pays that saves time on the GPU and costs launches."""
+"""The size at which a change breaks even that saves GPU time and adds launches."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pytest_gpuperf.errors import GpuperfError
 
 @dataclass(frozen=True)
 class BreakEven:
-    """What a change saves and costs at each size, and from which size on it pays."""
+    """Savings and costs of a change at each size, and the size at which it breaks even."""
 
     sizes: tuple[float, ...]
     """Ascending."""
     saved_us: tuple[float, ...]
-    """GPU time saved at each size, in microseconds a call; negative where it takes longer."""
+    """GPU time saved at each size, in microseconds a call; negative if it takes longer."""
     cost_us: tuple[float, ...]
-    """What the launches added at each size cost, in microseconds a call."""
+    """Cost of the launches added at each size, in microseconds a call."""
     net_us: tuple[float, ...]
-    """`saved_us` less `cost_us`: above 0 it pays."""
+    """`saved_us` less `cost_us`: the change pays if it is above 0."""
     affordable_launches: tuple[float, ...]
-    """How many launches the change may add at each size before it no longer pays; infinite where they cost
-    nothing and time is saved, 0 where none is saved."""
+    """Number of launches that the change may add at each size until it no longer pays; infinite if launches
+    cost nothing and time is saved, 0 if no time is saved."""
     size: float | None
-    """It pays at every measured size above this one: interpolated between two measured sizes, or the smallest
-    of them where it pays at all; None where it does not pay at the largest."""
+    """The change pays at every measured size above this one: interpolated between two measured sizes, or the
+    smallest size if it pays at all of them; None if it does not pay at the largest."""
 
     @property
     def always(self) -> bool:
-        """Whether it pays at every measured size, so that it may break even below all of them."""
+        """True if the change pays at every measured size: it may break even below all of them."""
         return min(self.net_us) > 0
 
     def __str__(self) -> str:
@@ -54,42 +54,43 @@ def break_even(
     launches_added: float | Sequence[float],
     launch_us: float,
 ) -> BreakEven:
-    """The size from which on a change pays that saves GPU time and adds launches.
+    """Find the size at which a change breaks even that saves GPU time and adds launches.
 
-    At each size the net is `saved_us - launches_added * launch_us`. Between two sizes it is taken to be a
-    line, so where it goes from `a <= 0` at `n` to `b > 0` at `m`, it is 0 at `n + (m - n) * -a / (b - a)`. Of
-    several such places the last one counts: above it the change pays at every measured size. A launch that
-    costs more never makes that size smaller, as long as launches are added at each size.
+    At each size the net is `saved_us - launches_added * launch_us`. Between two sizes the net is interpolated
+    linearly: if it goes from `a <= 0` at `n` to `b > 0` at `m`, it is 0 at `n + (m - n) * -a / (b - a)`. The
+    last such place counts: above it the change pays at every measured size. A more expensive launch never
+    makes that size smaller, as long as launches are added at each size.
 
-    The sum takes a launch to cost time that nothing hides. That holds inside a CUDA graph, with the gap
-    between two nodes as the cost. In eager code the host launches while the GPU works, and the host's cost
-    of a launch counts as far as the GPU waits for it. Where the host is the bound with the change and without
-    it, what the GPU saves is not seen at all, and the real net is nearer to the cost alone.
+    The calculation assumes that nothing hides the cost of a launch. That holds inside a CUDA graph, with the
+    gap between two nodes as the cost. In eager code the host launches while the GPU works, and the host's
+    cost of a launch counts only as far as the GPU waits for it. If the host is the bound with and without the
+    change, the savings of the GPU do not show, and the real net is closer to the cost alone.
 
-    Source: the break-even calculation by which token reduction in a vision transformer was explained: 500
-    launches at 8 µs are 4 ms, more than 224 x 224 pixels save and less than 448 x 448 do.
+    Source: the break-even calculation that explained token reduction in a vision transformer: 500 launches at
+    8 µs are 4 ms, more than 224 x 224 pixels save and less than 448 x 448 pixels save.
 
     Args:
-        sizes: What grows: pixels of an edge, tokens, elements. All different, in any order.
-        saved_us: GPU time without the change less that with it, of each size, in microseconds a call.
-        launches_added: Launches of a call with the change less those without it: of all sizes, or of each.
-        launch_us: What one launch costs, in microseconds.
+        sizes: Pixels of an edge, tokens or elements. All different, in any order.
+        saved_us: GPU time without the change less GPU time with it, for each size, in microseconds a call.
+        launches_added: Launches of a call with the change less launches without it: one number for all sizes,
+            or one for each.
+        launch_us: Cost of one launch, in microseconds.
 
     Raises:
-        GpuperfError: The lists differ in length or are empty, a size is there twice, a number is not finite,
+        GpuperfError: The lists differ in length or are empty, a size occurs twice, a number is not finite,
             or `launch_us` is negative.
     """
     added = tuple(launches_added) if isinstance(launches_added, Sequence) else (launches_added,) * len(sizes)
     if not sizes or not len(sizes) == len(saved_us) == len(added):
         raise GpuperfError(
             f"there are {len(sizes)} sizes, {len(saved_us)} times saved and {len(added)} counts of launches",
-            expected="as many of each, and one at least",
+            expected="the same number of each, and at least one",
         )
     if len(set(sizes)) < len(sizes):
         raise GpuperfError(f"the sizes {', '.join(f'{s:g}' for s in sizes)} are not all different")
     if not all(map(math.isfinite, (*sizes, *saved_us, *added, launch_us))) or launch_us < 0:
         raise GpuperfError(
-            f"a launch of {launch_us} µs, or a size, time or count that is no number",
+            f"a launch of {launch_us} µs, or a size, time or count that is not finite",
             expected="finite numbers, and a launch of 0 µs or more",
         )
     rows = sorted(zip(map(float, sizes), map(float, saved_us), map(float, added), strict=True))
@@ -113,7 +114,7 @@ def _affordable(saved_us: float, launch_us: float) -> float:
 
 
 def _crossing(sizes: Sequence[float], net_us: Sequence[float]) -> float | None:
-    """The largest size at which the line through the nets is not above 0, the smallest size without one."""
+    """Return the largest size at which the interpolated net is 0; the smallest size if there is none."""
     below = max((index for index, net in enumerate(net_us) if net <= 0), default=None)
     if below is None:
         return sizes[0]

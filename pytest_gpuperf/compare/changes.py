@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
 
 ROUNDING_PCT = 0.5
-"""Rounding error of ncu's long CSV. It has two decimals, 1024 bytes as 1.02 Kbyte: 1.005 is 1.00 or 1.01."""
+"""Rounding error of the long CSV from ncu: it has two decimals, and 1.005 is 1.00 or 1.01."""
 
 
 def change_of(name: str, old: MetricValue, new: MetricValue, better: Better | None = None) -> Change:

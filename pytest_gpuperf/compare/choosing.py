@@ -1,4 +1,4 @@
-"""Which measurements an argument of a command names: `RUN`, `RUN::TEST`, or a test of the newest run."""
+"""The measurements that an argument of a command names: `RUN`, `RUN::TEST`, or a test of the newest run."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ class Entry:
 
     @property
     def measurement(self) -> Measurement:
-        """What was measured."""
+        """The measurement."""
         return self.test.measurements[self.label]
 
     @property
     def name(self) -> Name:
-        """The parts of its name."""
+        """The parts of the name."""
         return name_of(self.test.nodeid, self.label)
 
     @property
     def shown(self) -> str:
-        """Node id, with the label behind it unless that is `main`, as all reports show it."""
+        """Node id, then the label unless it is `main`, as all reports show it."""
         return self.test.nodeid if self.label == "main" else f"{self.test.nodeid} ({self.label})"
 
     @property
     def failed(self) -> bool:
-        """Whether the test ended with an exception or its result was wrong."""
+        """True if the test ended with an exception or its result was wrong."""
         correctness = self.measurement.correctness
         return bool(self.test.failure) or (correctness is not None and not correctness.passed)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one argument names."""
+    """The measurements that one argument names."""
 
     ref: str
-    """As it was typed."""
+    """The argument as typed."""
     run: Run
     entries: tuple[Entry, ...]
     """At least one, in the order of the run."""
 
 
 def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
-    """Find what an argument names.
+    """Find the measurements that an argument names.
 
     Args:
         ref: `RUN`, for all its tests; `RUN::TEST`; `::TEST` or a node id, which begins with a file that ends
-            in `.py`, for tests of the newest run. TEST is a node id, one without its parameters, or a part
-            of names; of these the first that fits counts. A label stands behind any of them, or alone, as
-            in `test_a (cold)` and `(main)`.
+            in `.py`, for tests of the newest run. TEST is a node id, a node id without its parameters, or a
+            part of names; the first that fits counts. A label may follow any of them, or stand alone, as in
+            `test_a (cold)` and `(main)`.
         load: Reads the run of a name, the newest for None.
 
     Raises:
-        GpuperfError: There is no such run, or it has nothing measured of that name.
+        GpuperfError: The run does not exist, or has no measurement of that name.
     """
     head, _, rest = ref.partition("::")
     run_ref, test = (None, ref) if head.endswith(".py") else (head or None, rest)
@@ -104,7 +104,7 @@ def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
 
 def _matching(entries: Sequence[Entry], test: str) -> list[Entry]:
     labelled = _LABELLED.fullmatch(test)
-    # Else it may be the end of a parameter that is a tuple.
+    # Otherwise it may be the end of a parameter that is a tuple.
     if labelled and labelled["label"] in {entry.label for entry in entries}:
         entries = [entry for entry in entries if entry.label == labelled["label"]]
         test = labelled["name"]

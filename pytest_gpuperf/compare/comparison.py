@@ -1,4 +1,4 @@
-"""Values side by side: the one result of every comparison, of measurements and of ncu's launches."""
+"""Values side by side: the result of every comparison, of measurements or of launches from ncu."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.compare.choosing import Choice, Entry
 
 USUAL = ("gb_per_s", "tflop_per_s", "time_us")
-"""What is drawn unless something is asked for: the first that a test has."""
+"""Metrics to draw by default: the first that a test has."""
 
 
 class Point(NamedTuple):
@@ -27,7 +27,7 @@ class Point(NamedTuple):
     x: float
     y: float
     parameter: str
-    """As it stands in the test's id."""
+    """Its text in the test's id."""
 
 
 @dataclass(frozen=True)
@@ -35,45 +35,45 @@ class Curve:
     """Measurements whose tests differ in one parameter only."""
 
     name: str
-    """What tells it from the others; empty for the only one."""
+    """The parts of the name that differ from other curves; empty for the only one."""
     points: tuple[Point, ...]
-    """By `x`; each value of it once."""
+    """Sorted by `x`; each value once."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """What a plot shows."""
+    """The curves of one plot."""
 
     x_title: str
     metric: str
     unit: str
     curves: tuple[Curve, ...]
     runs: tuple[str, ...]
-    """Ids of the runs that it is of."""
+    """Ids of its runs."""
     left_out: tuple[str, ...]
-    """Names of tests that failed, or whose result was wrong."""
+    """Names of tests that failed or had a wrong result."""
 
 
 def curves_of(choices: Sequence[Choice], *, x: str | None = None, y: str | None = None) -> Curves:
     """Sort measurements into curves.
 
-    All that tests differ in besides `x` makes another curve: function, label, other parameters, run, and for
-    what comes from a time its mode, since times of different modes are different quantities.
+    Tests that differ in more than `x` are on different curves: by function, label, other parameters, run,
+    and for times and rates by mode, because times of different modes are different quantities.
 
     Args:
-        choices: The measurements; those without `x` or `y` are passed over.
-        x: The parameter to draw over; see `axis.find_axis`.
-        y: A metric that is a number, by short or raw name; None for the rate, else the time.
+        choices: The measurements; those without `x` or `y` are skipped.
+        x: The parameter of the x axis; see `axis.find_axis`.
+        y: A metric that is a number, by short or raw name; None for the rate, otherwise the time.
 
     Raises:
-        GpuperfError: Nothing has such a parameter or metric.
+        GpuperfError: No measurement has such a parameter or metric.
     """
     everything = {
         (entry.run.id, entry.test.nodeid, entry.label): entry for c in choices for entry in c.entries
     }
     passed = [entry for entry in everything.values() if not entry.failed]
     if not passed:
-        raise GpuperfError("there is nothing to draw: every test failed, or its result was wrong")
+        raise GpuperfError("there is nothing to draw: every test failed or had a wrong result")
     metric = _metric(passed, y)
     entries = [entry for entry in passed if metric in values_of(entry.measurement)]
     axis = find_axis([entry.name for entry in entries], x)
@@ -85,7 +85,7 @@ def curves_of(choices: Sequence[Choice], *, x: str | None = None, y: str | None 
         place, size = found
         rest = tuple("" if index == place else part for index, part in enumerate(entry.name.parts))
         values = values_of(entry.measurement)
-        # A shape such as 1024x512 is as large as 512x1024: the former counts.
+        # A shape such as 1024x512 is as large as 512x1024: the first one counts.
         point = Point(size, float(values[metric]), entry.name.parts[place])
         mode = str(values[MODE]) if metric in TIME_UNITS else ""
         families.setdefault((entry.run.id, mode, *rest), {}).setdefault(size, point)
@@ -110,7 +110,7 @@ def _metric(entries: Iterable[Entry], wanted: str | None) -> str:
     )
     metric = wanted or next((name for name in USUAL if name in numbers), "")
     if metric not in numbers:
-        # A word, or what was not measured, cannot be drawn.
+        # Words, and metrics that were not measured, cannot be drawn.
         near = difflib.get_close_matches(wanted or "", numbers)
         raise GpuperfError(
             f"no test here has measured a number {wanted!r}" if wanted else "no test here has a time",

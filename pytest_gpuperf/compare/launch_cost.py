@@ -1,4 +1,4 @@
-"""Two ways of doing the same in a run, by size: their times, their launches, and what a launch costs."""
+"""A run without and with a change, by size: times, launches, and the cost of a launch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from pytest_gpuperf.compare.choosing import Choice, Entry
 
 Kind = Literal["host", "graph", "given"]
-"""Whose cost of a launch counts: the host's, that of a node inside a CUDA graph, or a number given."""
+"""Cost of a launch: the host's, that of a node inside a CUDA graph, or a given number."""
 _NODES_A_GRAPH = 2
-"""Kernels for each launch of the host from which on a call is a CUDA graph; kernel by kernel it is 1."""
+"""Kernels per launch of the host from which a call counts as a CUDA graph; without a graph it is 1."""
 
 
 class LaunchCost(NamedTuple):
-    """What one launch costs."""
+    """The cost of one launch."""
 
     us: float
     kind: Kind
     source: str
-    """How it was found, for the reader."""
+    """The calculation, for the reader."""
     of_nodes: bool
-    """Whether it is that of each node of a graph; else the launches that the host makes are counted."""
+    """True if it is the cost of each node of a graph; otherwise of each launch by the host."""
 
 
 @dataclass(frozen=True)
@@ -46,50 +46,49 @@ class Pair:
     gpu_us: tuple[float, float]
     """Sum of the durations of a call's kernels, copies and fills, without and with, in microseconds."""
     measured_us: float | None
-    """Time without less time with, as both were timed; None where they were not, or in different modes."""
+    """Measured time without less time with; None if one was not timed, or if the modes differ."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """The sizes of one family of tests: all that is not the size is the same."""
+    """The sizes of one family of tests, which differ only in the size."""
 
     name: str
-    """What tells it from the others; empty for the only one."""
+    """The parts of the name that differ from other series; empty for the only one."""
     pairs: tuple[Pair, ...]
-    """By size."""
+    """Sorted by size."""
     mode: str
-    """How its times were taken; empty where they are not compared."""
+    """Mode of its times; empty if they are not compared."""
     calculated: BreakEven
-    """From GPU time, launches and their cost."""
+    """Break-even from GPU time, launches and their cost."""
     measured: BreakEven | None
-    """From the measured times alone: all that launches cost is in them."""
+    """Break-even from the measured times alone, which include the cost of launches."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a change saves and costs, family by family."""
+    """Savings and costs of a change, family by family."""
 
     size_title: str
     cost: LaunchCost
     series: tuple[Series, ...]
     left_out: tuple[str, ...]
-    """Why sizes are missing: what is not known of which test."""
+    """Reasons for missing sizes: the unknown value and its test."""
 
 
 def find(without: Choice, with_: Choice, *, x: str | None = None, launch: str | None = None) -> Found:
-    """Pair measurements without a change with those with it, and calculate when it pays.
+    """Pair measurements without and with a change, and calculate the break-even.
 
     Args:
         without: Measurements without the change, one for each size.
-        with_: Those with it; their names differ in one part only.
+        with_: Measurements with the change; their names differ in one part only.
         x: The parameter that is the size; see `axis.find_axis`.
-        launch: Which cost of a launch counts: `host`, `graph` or microseconds; None for the host's where
-            the times are the host's and not all calls are CUDA graphs, else that of a graph. Microseconds are
-            for each launch of the host or each node of a graph, by the same rule.
+        launch: The cost of a launch: `host`, `graph` or microseconds; None for `host` if the times are host
+            times and not all calls are CUDA graphs, otherwise `graph`. By the same rule, microseconds are for
+            each launch by the host or for each node of a graph.
 
     Raises:
-        GpuperfError: The names do not belong together, launches or times of one side are not known, or the
-            cost of a launch is not.
+        GpuperfError: The names do not belong together, or launches, times or their cost are unknown.
     """
     entries = [
         (without.entries[row[0]], with_.entries[row[1]])
@@ -132,7 +131,7 @@ def _paired(without: Choice, with_: Choice) -> Iterable[Mapping[int, int]]:
 def _pair(size: float, old: Entry, new: Entry, cost: LaunchCost) -> Pair:
     for entry in (old, new):
         if entry.failed:
-            raise GpuperfError(f"{entry.shown} failed, or its result was wrong")
+            raise GpuperfError(f"{entry.shown} failed or had a wrong result")
     times = [entry.measurement.timing for entry in (old, new)]
     measured = None
     if times[0] and times[1] and not why_not_compared("time_us", old.measurement, new.measurement):
@@ -176,7 +175,7 @@ def _launches(entry: Entry, cost: LaunchCost) -> float:
 
 def _known_launches(entry: Entry, *, of_nodes: bool) -> float | None:
     figures = trace_figures(entry.measurement)
-    # The host launches a whole graph at once.
+    # The host launches a whole graph with one call.
     if figures:
         return figures["launches"] if of_nodes else figures["host_launches"] or figures["launches"]
     profile = entry.measurement.profile
@@ -186,7 +185,7 @@ def _known_launches(entry: Entry, *, of_nodes: bool) -> float | None:
 
 
 def _is_graph(entry: Entry) -> bool:
-    """Whether most of what a call launches is nodes of CUDA graphs."""
+    """Return True if most kernels of a call are nodes of CUDA graphs."""
     figures = trace_figures(entry.measurement)
     return bool(figures) and 0 < figures["host_launches"] <= figures["launches"] / _NODES_A_GRAPH
 
@@ -199,7 +198,7 @@ def _gpu_us(entry: Entry, kind: Kind) -> float:
     recorded = timing.by("cupti") if timing else None
     if recorded is not None:
         return recorded.time_us
-    # By events the gaps between the nodes of a graph are in the time already.
+    # A time from events includes the gaps between the nodes of a graph already.
     if timing is not None and timing.mode != "host" and kind != "graph":
         return timing.time_us
     raise GpuperfError(
@@ -227,9 +226,9 @@ def _cost(entries: Sequence[Entry], launch: str | None) -> LaunchCost:
 
 
 def _cost_on_the_host(entries: Iterable[Entry]) -> LaunchCost:
-    """The least of host time over launches: a launch costs at most that, and just that if the GPU waits.
+    """Return the least host time per launch: the exact cost if the GPU waits, otherwise an upper bound.
 
-    The time of a graph is its nodes': it says nothing of the launch.
+    The time of a graph depends on its nodes, not on its launch.
     """
     found = [
         (timing.time_us / launches, entry.shown)
@@ -239,18 +238,18 @@ def _cost_on_the_host(entries: Iterable[Entry]) -> LaunchCost:
     ]
     if not found:
         raise GpuperfError(
-            "what a launch costs the host is not known: no test here has a time by the host and its "
-            "launches, kernel by kernel",
+            "the host's cost of a launch is not known: no test here has a host time and its launches, "
+            "kernel by kernel",
             next_step="time with mode='host' and call gpuperf.trace(), or give --launch=MICROSECONDS",
         )
     cost, shown = min(found)
-    return LaunchCost(cost, "host", f"the least of host time over launches, that of {shown}", of_nodes=False)
+    return LaunchCost(cost, "host", f"the least host time per launch, from {shown}", of_nodes=False)
 
 
 def _cost_in_a_graph(entries: Sequence[Entry]) -> LaunchCost:
     traced = [trace_figures(entry.measurement)["launch_gap"] for entry in entries if _is_graph(entry)]
     if traced:
-        source = "the idle time from a node to the next in the graphs that were traced"
+        source = "the idle time between nodes in the traced graphs"
         return LaunchCost(median(traced), "graph", source, of_nodes=True)
     gaps = [
         timing.launch_gap_us
@@ -259,9 +258,9 @@ def _cost_in_a_graph(entries: Sequence[Entry]) -> LaunchCost:
     ]
     if not gaps:
         raise GpuperfError(
-            "what a launch costs inside a graph is not known: no time here has a launch gap",
-            next_step="time with mode='hot' where Triton is installed, trace the call as a CUDA graph, or "
+            "the cost of a launch inside a graph is not known: no time here has a launch gap",
+            next_step="time with mode='hot' and Triton installed, trace the call as a CUDA graph, or "
             "give --launch=MICROSECONDS",
         )
-    source = "an empty kernel inside a graph, the most that a node adds"
+    source = "an empty kernel inside a graph, an upper bound for a node"
     return LaunchCost(median(gaps), "graph", source, of_nodes=True)

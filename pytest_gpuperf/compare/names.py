@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# A minus sign and the exponent of a number are no separators.
+# Minus signs and exponents do not separate.
 _SEPARATOR = re.compile(r"(?<!^)(?<!-)-(?!(?<=[\d.]e-)\d)")
 _NUMBER = re.compile(r"(?P<name>[^\W\d]*?)[=_]?(?P<number>-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)", re.ASCII)
 # Types of one letter are floats only: i8 and u8 may as well be counts.

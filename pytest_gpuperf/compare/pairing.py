@@ -1,4 +1,4 @@
-"""The engine that finds what belongs together in several groups: tests of runs, launches of files."""
+"""Pairing of items in several groups: tests of runs, or launches of files."""
 
 from __future__ import annotations
 

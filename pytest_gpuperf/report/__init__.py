@@ -1,1 +1,1 @@
-"""From records and verdicts to what people and machines read."""
+"""Reports from records and verdicts, for people and programs."""

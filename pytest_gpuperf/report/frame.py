@@ -1,4 +1,4 @@
-"""A run as a table in long form: one number or word a row, for notebooks, spreadsheets and dashboards."""
+"""A run as a data frame in long form: one number or word per row, for notebooks and dashboards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CONDITIONS = {"sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c"
 
 
 class _Entry(NamedTuple):
-    """What one row says, without the test and the run it belongs to."""
+    """One row, without its test and run."""
 
     kernel: str
     launch: int | None
@@ -65,20 +65,20 @@ _COLUMNS = ("nodeid", "label", *_Entry._fields, "failed")
 
 
 def to_frame(run: Run) -> pd.DataFrame:
-    """The table of a run, a row for each test, label, kernel launch and metric.
+    """Return a run as a data frame, one row for each test, label, kernel launch and metric.
 
-    Columns: `nodeid`; `label`; `kernel` (empty for the combined row of all kernels, and for what belongs to
-    none); `launch` (place of the kernel in launch order, from 0; of a traced one in the table of its trace);
-    `metric` (those of a traced kernel begin with `trace.`); `mode` (`hot`, `cold` or `queued`
-    for a time, which is comparable only with times of the same mode); `value`; `unit` (empty for a pure
-    number and for raw ncu metrics); `text` (the word, where the metric is one and `value` is NaN);
-    `failed` (whether the test ended with an exception or its result was wrong); and for all rows alike
-    `run`, `date` (UTC), `gpu`, `commit` and `dirty`.
+    Columns: `nodeid`; `label`; `kernel` (empty for the combined row of all kernels, and for values without a
+    kernel); `launch` (place of the kernel in launch order, from 0; for a traced kernel in the table of its
+    trace); `metric` (metrics of a traced kernel begin with `trace.`); `mode` (`hot`, `cold` or `queued` for a
+    time, which is comparable only with times of the same mode); `value`; `unit` (empty for a pure number and
+    for raw ncu metrics); `text` (the word if the metric is one; `value` is then NaN); `failed` (True if the
+    test ended with an exception or had a wrong result); and in all rows `run`, `date` (UTC), `gpu`, `commit`
+    and `dirty`.
     """
     import pandas as pd
 
     frame: pd.DataFrame = pd.DataFrame(_rows(run), columns=list(_COLUMNS))
-    # An empty run, or one without words or kernels, has columns of the same types all the same.
+    # The types of the columns do not depend on the run, which may be empty.
     frame = frame.astype({"launch": "Int64", "value": "float64", "failed": "bool"})
     environment = run.environment
     frame["run"] = run.id
@@ -116,7 +116,7 @@ def _numbers(
 ) -> Iterator[_Entry]:
     for name, unit in units.items():
         value = getattr(record, name)
-        # 0 is what a time holds that was not taken.
+        # A time that was not measured is 0.
         if value is not None and (value or not name.endswith("_us")):
             yield _Entry("", None, name, mode, value, unit, "")
 

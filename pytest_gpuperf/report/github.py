@@ -1,4 +1,4 @@
-"""GitHub workflow commands that put a failure beside the test's line in a pull request."""
+"""GitHub workflow commands that show a failure at the test's line in a pull request."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestResult
 
 MOST = 10
-"""GitHub shows ten errors of a step and drops the rest."""
+"""GitHub shows ten errors of a step and drops the others."""
 NAMES_SHOWN = 20
-"""Tests named in the annotation that sums up the rest."""
+"""Maximum number of tests in the annotation that sums up the rest."""
 
 
 def error_annotations(
     results: Sequence[TestResult], *, lines: Mapping[str, int] | None = None, prefix: str = ""
 ) -> list[str]:
-    """`::error` commands for failed tests, the worst first, the last of ten summing up what is left.
+    """Return `::error` commands for failed tests, the worst first; the tenth sums up the rest.
 
-    Names and messages may come from a pull request; they are escaped as GitHub's own toolkit does it, so that
-    none of them can start a command of its own.
+    Names and messages may come from a pull request. They are escaped in the same way as by GitHub's own
+    toolkit, so that none of them can start a command.
 
     Args:
-        results: What was measured and judged, without tests that pytest expected to fail.
+        results: Every test with its verdict, without tests that pytest expected to fail.
         lines: Line of a test in its file, counted from 1, by node id.
-        prefix: Folder of pytest's rootdir in the repository, as `packages/kernels`; empty for its top.
+        prefix: Folder of pytest's rootdir in the repository, such as `packages/kernels`; empty for its top.
     """
     failed = failures(results)
     single = failed if len(failed) <= MOST else failed[: MOST - 1]

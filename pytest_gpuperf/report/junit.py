@@ -1,4 +1,4 @@
-"""What a test's entry in the JUnit XML file says besides passed or failed."""
+"""Properties of a test in the JUnit XML file: verdict, times and counters."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ COUNTERS = (
     "tensor_active",
     "registers_per_thread",
 )
-"""Written by their short names, in the catalogue's units."""
+"""Counters to write, by short name, in the catalogue's units."""
 
 
 TRACED = ("launches", "gpu_busy", "launch_gap", "copies", "synchronizations", "tensor_core_share")
-"""Figures of a trace that are written by the names of limits."""
+"""Trace figures to write, by the names of limits."""
 
 
 def properties(result: TestResult) -> list[tuple[str, str]]:
-    """Names and values for pytest's `user_properties`: `("gpuperf.main.time_us", "5.3")` and the like.
+    """Return names and values for pytest's `user_properties`, such as `("gpuperf.main.time_us", "5.3")`.
 
-    Names are `gpuperf.<label>.<what>`, with the unit in what is not a counter; numbers have four digits.
+    Names are `gpuperf.<label>.<value>`; except for counters they contain the unit. Numbers have four digits.
     """
     written = [("gpuperf.verdict", overall_status(result).value)]
     if result.replayed:

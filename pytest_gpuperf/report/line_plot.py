@@ -1,4 +1,4 @@
-"""Curves as a picture, by matplotlib. The same curves make the same bytes."""
+"""Curves as a picture from matplotlib. The same curves make the same bytes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png", "pdf")
 MARKERS = "osD^vPX*<>"
-"""Lines can be told apart without their colours."""
+"""Markers that distinguish lines without colours."""
 LOGARITHMIC_FROM = 8.0
-"""Sizes whose largest is so many times the smallest stand at equal distances for equal ratios."""
+"""The x axis is logarithmic if the largest size is at least this many times the smallest."""
 CHARACTERS = 70
-"""So many have room along the x axis."""
+"""Number of characters that fit along the x axis."""
 TICKS = 12
-"""Up to so many sizes are all named."""
+"""Up to this many sizes all have a label."""
 _NO_DATE: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -32,19 +32,19 @@ _NO_DATE: dict[str, dict[str, Any]] = {
 _SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "gpuperf",
     "svg.fonttype": "none",  # text stays text
-    "text.parse_math": False,  # a dollar sign in a test's name is one
+    "text.parse_math": False,  # a dollar sign in a test's name stays one
 }
 
 
 def draw(curves: Curves, form: str, *, title: str, source: Sequence[str], log_y: bool = False) -> bytes:
-    """A picture with a line for each curve.
+    """Draw a picture with a line for each curve.
 
     Args:
-        curves: What is drawn.
+        curves: The curves.
         form: One of `FORMATS`.
-        title: Above it.
-        source: Where the values are from, below it, a line each.
-        log_y: Whether the y axis is logarithmic; else it begins at 0.
+        title: Title above the picture.
+        source: Lines below the picture: the sources of the values.
+        log_y: True if the y axis is logarithmic; otherwise it begins at 0.
 
     Raises:
         GpuperfError: matplotlib is not installed.
@@ -68,7 +68,7 @@ def draw(curves: Curves, form: str, *, title: str, source: Sequence[str], log_y:
                 marker=MARKERS[index % len(MARKERS)],
                 # Ten colours, so the next ten lines are dashed.
                 linestyle="-" if index < 10 else "--",
-                # A label that begins with an underscore would be left out of the legend.
+                # matplotlib leaves a label that begins with an underscore out of the legend.
                 label=printable(curve.name).lstrip("_"),
             )
         _name_axes(axes, curves, log_y)
@@ -112,6 +112,6 @@ def _plain(value: float, _: int) -> str:
 
 
 def _collide(places: Sequence[float], texts: Collection[str]) -> bool:
-    """Whether two neighbours are nearer than the longest text is wide."""
+    """Return True if two neighbours are closer than the longest text is wide."""
     gaps = [after - before for before, after in pairwise(places)]
     return bool(gaps) and min(gaps) / (places[-1] - places[0]) < max(map(len, texts)) / CHARACTERS

@@ -180,7 +180,7 @@ def _first_sentence(message: str) -> str:
 
 
 def _weight_notes(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> list[str]:
-    """Name the weights of the means in the combined row; empty if there is no mean."""
+    """Name the weights of the means in the combined row; empty without a mean."""
     used = weights_used(kernels, metrics) if len(kernels) > 1 else {}
     families = {
         weight: dict.fromkeys("stalls" if name.startswith("stall.") else name for name in names)

@@ -1,4 +1,4 @@
-"""What a reader must know besides the rows: missing counters, doubtful timings, missing baselines."""
+"""Notes below the rows: missing counters, doubtful timings, missing baselines."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
 
 SHOWN = 3
-"""Tests that a notice names, and reasons that are told, before it says how many more there are."""
+"""Maximum number of tests in a notice, and of reasons."""
 
 
 def notices(
     results: Sequence[TestResult], counters_unavailable: str, *, replayed: bool, updated: bool = False
 ) -> list[str]:
-    """One line for each kind of thing to know, the most serious first.
+    """Return one line for each kind of notice, the most serious first.
 
     Args:
-        results: What was measured and judged.
-        counters_unavailable: Why the session has no counters; empty where it has.
-        replayed: Whether the results were recorded earlier.
-        updated: Whether they have become the baseline, so that nothing need be said of what had none.
+        results: Every test with its verdict.
+        counters_unavailable: The reason why the session has no counters; empty if it has them.
+        replayed: True if the results were recorded earlier.
+        updated: True if they have become the baseline: then no test lacks one.
     """
     lines = [f"no counters: {printable(counters_unavailable)}"] if counters_unavailable else []
     if not counters_unavailable:
@@ -60,7 +60,7 @@ def _is_compiled(result: TestResult) -> bool:
 
 
 def _compiled(results: Sequence[TestResult], *, updated: bool) -> list[str]:
-    """Who compiled, which in a replay is not the recording's compiler, and what has no baseline of it."""
+    """Name the compilers, which in a replay are not those of the recording, and count missing baselines."""
     compilers = {
         str(measurement.profile.combined.get("compiler")).partition(",")[0]
         for result in results
@@ -110,12 +110,14 @@ def _kept_profiles(results: Sequence[TestResult], *, replayed: bool) -> list[str
         return []
     dates = sorted({date for result in kept for date in filter(None, _dates(result))})
     when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
-    anew = "" if replayed else "; --gpuperf-counter-cache=refresh reads them anew"
-    return [printable(f"{_tests(len(kept))} with counters of {when}, of the same code: {_names(kept)}{anew}")]
+    again = "" if replayed else "; --gpuperf-counter-cache=refresh reads them again"
+    return [
+        printable(f"{_tests(len(kept))} with counters of {when}, of the same code: {_names(kept)}{again}")
+    ]
 
 
 def _dates(result: TestResult) -> Iterable[str]:
-    """Of the counters that were kept and used."""
+    """Return the dates of counters that were kept and used."""
     profiles = (m.profile for m in result.record.measurements.values() if m.profile)
     return (profile.read_at[:10] for profile in profiles if not profile.unavailable)
 
@@ -137,7 +139,7 @@ def _queued(count: int) -> str:
 def _by_reason(
     results: Sequence[TestResult], reasons_of: Callable[[TestResult], Iterable[str]]
 ) -> list[tuple[str, list[TestResult]]]:
-    """Tests by each reason they have, that of most tests first."""
+    """Group tests by their reasons, the reason of most tests first."""
     tests_of: dict[str, list[TestResult]] = {}
     for result in results:
         for reason in dict.fromkeys(filter(None, reasons_of(result))):

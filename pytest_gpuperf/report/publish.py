@@ -25,7 +25,7 @@ LEAST_COLUMNS = 100
 
 @dataclass(frozen=True)
 class Summary:
-    """The results of a run, and what the reports say about it."""
+    """The results of a run, and further facts for its reports."""
 
     results: Sequence[TestResult]
     environment: Environment

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def to_pytest_benchmark(run: Run) -> bytes:
-    """The times of a run as pytest-benchmark stores its own, in seconds.
+    """Return the times of a run in the format of pytest-benchmark, in seconds.
 
     A block of the timing is a round, the calls of a block are its iterations. The timing mode is the
-    benchmark's group, so that times of different modes are shown in tables of their own. Tests that failed
-    are left out, as pytest-benchmark does. Where it says host and user there is nothing.
+    benchmark's group, so that each mode has a table of its own. Failed tests are left out, as in
+    pytest-benchmark. Its fields for host and user stay empty.
 
     Raises:
         GpuperfError: pytest-benchmark is not installed, or the run has no time of a test that passed.
@@ -26,7 +26,7 @@ def to_pytest_benchmark(run: Run) -> bytes:
     except ModuleNotFoundError:
         raise GpuperfError(
             "pytest-benchmark is not installed",
-            expected="it, as its own code makes the statistics of its files",
+            expected="the package, because its own code makes the statistics of its files",
             next_step="pip install pytest-benchmark",
         ) from None
     benchmarks = [

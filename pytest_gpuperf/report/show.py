@@ -129,7 +129,7 @@ def show_shared_memory(size_bytes: float | None) -> str:
 
 
 def show_compiled(metrics: Mapping[str, MetricValue]) -> str:
-    """Show what a kernel needs, and how it loads and multiplies: `208 regs, 144 KiB shared, wgmma`."""
+    """Show the resources and instructions of a compiled kernel: `208 regs, 144 KiB shared, wgmma`."""
     spills, shared = (number_in(metrics, name) or 0 for name in ("spills", "shared_memory_bytes"))
     load = number_in(metrics, "widest_load_bits")
     words = str(metrics.get("tensor_instructions", NO_INSTRUCTIONS))

@@ -54,7 +54,7 @@ def summary_lines(
     counters_unavailable: str,
     updated: bool = False,
 ) -> list[str]:
-    """Return the lines of the terminal summary; none if there are no results.
+    """Return the lines of the terminal summary; empty without results.
 
     Args:
         results: Every test with its verdict.
@@ -168,7 +168,7 @@ def _clock_line(timing: Timing) -> str:
 
 
 def _remarks(result: TestResult, width: int) -> list[str]:
-    """Return the findings of a verdict that are no failures, which pytest shows with the test."""
+    """Return the findings of a verdict except failures, which pytest shows with the test."""
     timings = [m.timing for m in result.record.measurements.values() if m.timing]
     reasons = dict.fromkeys(filter(None, (timing.not_captured for timing in timings)))
     lines = [f"timed queued because it cannot be captured: {reason}" for reason in reasons]

@@ -133,7 +133,7 @@ def test_tests_run_under_ncu_again_after_a_source_changed(project: pytest.Pytest
     assert "ncu 2025.3.1.0 profiles" not in said(result)
     assert all(profile["read_at"] for profile in profiles(project))
     assert "3 tests with counters of 20" in said(result)
-    assert "--gpuperf-counter-cache=refresh reads them anew" in said(result)
+    assert "--gpuperf-counter-cache=refresh reads them again" in said(result)
 
     (project.path / "kernels.py").write_text(SQUARE.replace("n * n", "n ** 2"))
     result, ran = run(project)

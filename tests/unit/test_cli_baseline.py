@@ -38,7 +38,8 @@ def test_accept_makes_the_newest_run_the_baseline(project: Path) -> None:
     result = gpuperf("baseline", "accept")
     assert result.exit_code == 0
     assert result.output.splitlines() == [
-        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20, NVIDIA H200, beside baselines/nvidia-h200",
+        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20, NVIDIA H200, compared with "
+        "baselines/nvidia-h200",
         f"  new      {NODEID}",
         "           time 5.30 µs (hot)",
         "1 new",
@@ -182,7 +183,7 @@ def test_accept_takes_several_runs(project: Path) -> None:
     assert output == [
         "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
         "run later-1, commit c0ffee1, 2026-11-21",
-        "run later-2, commit c0ffee1, 2026-11-22, NVIDIA H200, beside baselines/nvidia-h200",
+        "run later-2, commit c0ffee1, 2026-11-22, NVIDIA H200, compared with baselines/nvidia-h200",
         f"  new      {NODEID}",
         "           time 5.30 µs (hot, mean of 3 sessions)",
         "1 new",
@@ -262,7 +263,7 @@ def test_status_shows_stale_tests_and_tests_without_baseline(project: Path) -> N
         ),
     )
     assert gpuperf("baseline", "status").output.splitlines() == [
-        "nvidia-h200: beside run 29990101-000000-0000, commit c0ffee1, 2026-11-20",
+        "nvidia-h200: compared with run 29990101-000000-0000, commit c0ffee1, 2026-11-20",
         "  test_a: 2 tests, 1 session, 1 card, newest 2026-11-20 (commit c0ffee1)",
         "    not in the run: t/test_a.py::old",
         "    without baseline: t/test_a.py::added",
@@ -279,7 +280,7 @@ def test_status_needs_no_run(project: Path) -> None:
     store(project, one_test())
     gpuperf("baseline", "accept", "--baselines", "elsewhere/baselines")
     output = gpuperf("baseline", "status", "--root", "elsewhere").output
-    assert output.splitlines()[0] == "nvidia-h200: no run of it at hand"
+    assert output.splitlines()[0] == "nvidia-h200: no run from it"
 
 
 def test_names_from_a_run_cannot_steer_the_terminal(project: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from inline_snapshot import snapshot
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.init.plan import packaged
@@ -54,22 +55,24 @@ def tox(key: str, *arguments: str) -> str:
 
 
 def test_what_was_written_and_what_to_type_next_is_said(repository: Path) -> None:
-    assert init() == [
-        f"wrote     {SUITE}: a suite to put your kernels into",
-        f"wrote     {CONFTEST}: leaves it out where the plugin or torch is missing",
-        "wrote     tox.ini: the tox environment gpuperf",
-        f"wrote     {WORKFLOWS[0]}: measures on your runner with a GPU",
-        f"wrote     {WORKFLOWS[1]}: judges the recording again on a hosted runner",
-        "wrote     .gitignore: .gpuperf/, where runs are kept",
-        "",
-        "Next, on a machine with a GPU:",
-        "  gpuperf doctor                              is it ready to measure?",
-        "  pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline",
-        "  gpuperf recording add                       what machines without a GPU replay",
-        "Commit what these write into baselines/, and the workflows not before: replay.yml",
-        "fails as long as there is no recording. From then on, with a GPU or without:",
-        "  pytest --gpuperf perf",
-    ]
+    assert init() == snapshot(
+        [
+            "wrote     perf/test_perf_example.py: a suite to put your kernels into",
+            "wrote     perf/conftest.py: leaves it out if the plugin or torch is missing",
+            "wrote     tox.ini: the tox environment gpuperf",
+            "wrote     .github/workflows/gpuperf.yml: measures on your runner with a GPU",
+            "wrote     .github/workflows/replay.yml: judges the recording again on a hosted runner",
+            "wrote     .gitignore: .gpuperf/, where runs are kept",
+            "",
+            "Next, on a machine with a GPU:",
+            "  gpuperf doctor                              is it ready to measure?",
+            "  pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline",
+            "  gpuperf recording add                       let machines without a GPU replay it",
+            "Commit the new files in baselines/, then the workflows: replay.yml fails without a",
+            "recording. From then on, with or without a GPU:",
+            "  pytest --gpuperf perf",
+        ]
+    )
     written = {SUITE, CONFTEST, *WORKFLOWS, "tox.ini", ".gitignore"}
     assert content(repository).keys() == {*written, "pyproject.toml"}
 
@@ -79,7 +82,7 @@ def test_typed_again_it_changes_nothing_and_says_so(repository: Path) -> None:
     before = content(repository)
     lines = init()
     assert all(line.startswith("kept ") for line in lines[:-1])
-    assert lines[-1] == "nothing to write: all of it is there"
+    assert lines[-1] == "nothing to write: every file is there"
     assert content(repository) == before
 
 
@@ -95,7 +98,7 @@ def test_what_is_missing_is_written_again(repository: Path) -> None:
 def test_a_file_that_differs_is_never_overwritten(repository: Path, name: str) -> None:
     (repository / name).parent.mkdir(parents=True)
     (repository / name).write_text("mine\n", encoding="utf-8")
-    assert f"kept      {name}: yours differs; remove it to have it written anew" in init()
+    assert f"kept      {name}: yours differs; remove it to have it written again" in init()
     assert (repository / name).read_text(encoding="utf-8") == "mine\n"
 
 
@@ -134,7 +137,7 @@ def test_workflows_are_left_out_where_github_does_not_look(repository: Path) -> 
 
 def test_no_repository_is_no_obstacle_and_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "not in a git repository: baselines are to be committed, so type `git init`" in init()
+    assert "not in a git repository: type `git init`, because baselines have to be committed" in init()
     assert (tmp_path / SUITE).exists()
 
 
@@ -150,10 +153,10 @@ def test_a_link_stays_a_link(repository: Path) -> None:
     ("name", "broken", "said"),
     [
         ("tox.ini", b"[tox]\n[tox]\n", "tox.ini cannot be read: "),
-        ("tox.ini", b"\xff", "is no text; expected UTF-8"),
+        ("tox.ini", b"\xff", "is not text; expected UTF-8"),
         ("setup.cfg", b"no section", "setup.cfg cannot be read: "),
         ("pyproject.toml", b"[project", "pyproject.toml cannot be read: "),
-        (".gitignore", b"\xff", "is no text; expected UTF-8"),
+        (".gitignore", b"\xff", "is not text; expected UTF-8"),
         ("perf", b"", "test_perf_example.py cannot be read: Not a directory"),
     ],
 )
@@ -255,11 +258,11 @@ def test_an_environment_of_that_name_is_kept(repository: Path, section: str) -> 
 def test_what_cannot_be_added_to_is_left_to_its_owner(repository: Path, text: str) -> None:
     (repository / "pyproject.toml").write_text(text, encoding="utf-8")
     lines = init()
-    said = lines.index("kept      pyproject.toml: is written so that only you can add to it")
+    said = lines.index("kept      pyproject.toml: has a format that only you can extend")
     assert lines[said + 1].startswith(("    [tool.tox.env.gpuperf]", "    [testenv:gpuperf]"))
     assert any("--gpuperf" in line for line in lines[said:])
     assert lines[-1] == "  pytest --gpuperf perf"
-    assert "nothing to write: all of it is there" not in init()
+    assert "nothing to write: every file is there" not in init()
     assert (repository / "pyproject.toml").read_text(encoding="utf-8") == text
 
 

@@ -97,7 +97,7 @@ def test_sessions_of_fresh_processes_are_accepted_together(
     assert output[6:] == [
         "run run-1, commit c0ffee1, 2026-11-20",
         "run run-2, commit c0ffee1, 2026-11-20",
-        "run run-3, commit c0ffee1, 2026-11-20, NVIDIA H200, beside baselines/nvidia-h200",
+        "run run-3, commit c0ffee1, 2026-11-20, NVIDIA H200, compared with baselines/nvidia-h200",
         f"  new      {NODEID}",
         "           time 5.30 µs (hot, mean of 3 sessions)",
         "1 new",

@@ -47,7 +47,7 @@ def test_counters_that_an_earlier_run_has_read_are_named(project: Path) -> None:
     assert result.output.splitlines()[1:] == [
         "counters of 1 test were kept from an earlier run and recorded with their dates:",
         f"  {NODEID}",
-        "  pytest --gpuperf --gpuperf-counter-cache=refresh reads them anew",
+        "  pytest --gpuperf --gpuperf-counter-cache=refresh reads them again",
     ]
     assert "counters of 1 test were kept from an earlier run and are not taken:" in (
         CliRunner().invoke(main, ["baseline", "diff"]).output

@@ -154,7 +154,7 @@ def test_chrome_and_tensorboard_get_what_the_profiler_wrote(project: Path) -> No
     [
         (["latest", "test_c"], "has no trace of a test with 'test_c' in its name"),
         (["latest", "--chrome", "out.json"], "there are 2 traces"),
-        (["latest", "test_a", "--chrome", "out.json"], "recordings do not"),
+        (["latest", "test_a", "--chrome", "out.json"], "recordings have no Chrome trace"),
         (["latest", "--kernel", "("], "is broken"),
         (["latest", "--annotation", "x"], "is for a trace file"),
         (["nothing.json"], "there is no run 'nothing.json'"),
@@ -165,9 +165,15 @@ def test_chrome_and_tensorboard_get_what_the_profiler_wrote(project: Path) -> No
             "no kernel of t.py::test_a matches 'zzz'; expected a regex found in",
         ),
         (["--kernel", "zzz", "--csv"], "no kernel of the 2 traces matches 'zzz'"),
-        (["::test_a", "--kernel", "gemm", "--chrome", "out.json"], "write all that the profiler wrote"),
-        (["::test_a", "--csv", "--tensorboard", "logs"], "write all that the profiler wrote"),
-        (["run.json", "--annotation", "a", "--chrome", "out.json"], "write all that the profiler wrote"),
+        (
+            ["::test_a", "--kernel", "gemm", "--chrome", "out.json"],
+            "write everything that the profiler wrote",
+        ),
+        (["::test_a", "--csv", "--tensorboard", "logs"], "write everything that the profiler wrote"),
+        (
+            ["run.json", "--annotation", "a", "--chrome", "out.json"],
+            "write everything that the profiler wrote",
+        ),
         (["latest", "--csv", "--json"], "exclude each other"),
     ],
 )

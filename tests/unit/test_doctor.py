@@ -166,7 +166,7 @@ def test_lines_that_need_a_gpu_are_absent_without_one(here: Path) -> None:
 
 def test_lines_that_need_nvml_say_why_it_does_not_tell(here: Path) -> None:
     texts = {found.name: found.text for found in doctor.examine(machine(here, state=None))}
-    assert texts["ecc"] == "NVML does not tell: it does not know this GPU"
+    assert texts["ecc"] == "NVML does not say: it does not know this GPU"
 
 
 def test_all_lines_of_a_good_machine_are_well(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_who_may_read_the_counters(
 def test_a_driver_that_does_not_say_who_may_read_them_is_a_warning(tmp_path: Path) -> None:
     assert said(counters.permission(machine(tmp_path))) == (
         "warning",
-        "not to be known here: /proc/driver/nvidia/params does not say",
+        "unknown: /proc/driver/nvidia/params does not say",
         "ncu --query-metrics tries it",
     )
 
@@ -186,7 +186,7 @@ PAUSE = "dcgmi profile --pause; after the run: dcgmi profile --resume"
     [
         (["python"], False, ("ok", "none is running here (other containers are hidden)", "")),
         (["nv-hostengine"], False, ("warning", "DCGM may hold the counters", PAUSE)),
-        (["nv-hostengine"], True, ("ok", "DCGM is running, but reads this GPU beside the counters", "")),
+        (["nv-hostengine"], True, ("ok", "DCGM is running, but reads this GPU without the counters", "")),
         (
             ["nsys-launcher"],
             True,

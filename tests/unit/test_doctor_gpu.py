@@ -289,7 +289,7 @@ def test_what_ncu_reads_of_a_slice_hangs_on_who_shares_it(
 def test_what_the_driver_does_not_tell_is_absent(check: Callable[[GpuState], Finding]) -> None:
     found = check(NOTHING)
     assert found.state.value == "absent"
-    assert found.text in ("the driver does not tell", "this GPU has none")
+    assert found.text in ("the driver does not say", "this GPU has none")
 
 
 def test_a_free_gpu_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

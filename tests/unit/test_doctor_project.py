@@ -52,7 +52,7 @@ def test_a_cache_has_a_size_or_is_empty_or_cannot_be_written(
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != cache)
     assert said(probe(there)) == (
         "problem",
-        "its folder cannot be written: kernels are compiled anew in each run, or not at all",
+        "its folder cannot be written: each run compiles its kernels again, or fails",
         f"export {variable}=FOLDER, one that you may write",
     )
 

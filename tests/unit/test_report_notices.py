@@ -35,7 +35,7 @@ def test_counters_of_earlier_runs_are_named_with_their_dates() -> None:
 
     one = kept("test_x", "2026-11-20T10:00:00Z")
     line = "1 test with counters of 2026-11-20, of the same code: test_x"
-    anew = "; --gpuperf-counter-cache=refresh reads them anew"
+    anew = "; --gpuperf-counter-cache=refresh reads them again"
     assert notices([one, result()], "", replayed=False) == [line + anew]
     assert notices([one], "", replayed=True) == [line]
     two = kept("test_y", "", "2026-11-18T10:00:00Z")

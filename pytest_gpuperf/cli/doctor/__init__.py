@@ -1,4 +1,4 @@
-"""`gpuperf doctor`: what of this machine a run depends on, whether it is well, and what fixes it."""
+"""`gpuperf doctor`: the checks of this machine, and the commands that fix problems."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Check", "State", "examine"]
 
 
 def _of_state(check: Callable[[GpuState], Finding]) -> Probe:
-    """A check of what NVML says of the GPU, for a machine that may have neither."""
+    """Turn a check of the GPU's state into a check of a machine, which may have no GPU or no NVML."""
 
     def probe(machine: Machine) -> Finding:
         if machine.state is not None:
             return check(machine.state)
         if machine.gpu is None:
             return absent("no GPU")
-        return absent(f"NVML does not tell: {machine.driver.error or 'it does not know this GPU'}")
+        return absent(f"NVML does not say: {machine.driver.error or 'it does not know this GPU'}")
 
     return probe
 
@@ -68,11 +68,11 @@ PROBES: Mapping[str, Mapping[str, Probe]] = {
         "recordings": project.recordings,
     },
 }
-"""The checks by theme and name, in the order in which people read them."""
+"""The checks by theme and name, in the order of the page."""
 
 
 def examine(machine: Machine) -> list[Check]:
-    """Make every check; one that fails itself is a problem among the others."""
+    """Run every check; a check that raises is a problem too."""
     checks = []
     for theme, probes in PROBES.items():
         for name, probe in probes.items():

@@ -1,4 +1,4 @@
-"""One line of `gpuperf doctor`: what was found, whether that is well, and what to type where it is not."""
+"""One line of `gpuperf doctor`: the finding, its state, and the command that fixes a problem."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from enum import Enum
 from pathlib import Path
 
 SYSTEM_FOLDERS = ("/usr", "/opt", "/bin", "/nix", "/snap")
-"""Paths below these name no person."""
+"""Folders whose paths never contain a person's name."""
 
 
 class State(str, Enum):
-    """How it is with one thing, worst first."""
+    """The state of one finding, worst first."""
 
     PROBLEM = "problem"
-    """Something that people expect of a run will not work."""
+    """Part of a run will not work."""
     WARNING = "warning"
-    """It works, and numbers or convenience suffer."""
+    """It works, but numbers or convenience suffer."""
     OK = "ok"
     ABSENT = "absent"
-    """Not there, not needed, or not to be known here."""
+    """Not there, not needed, or unknown."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found."""
+    """The finding of a check."""
 
     state: State
     text: str
     fix: str = ""
-    """What to type or do, where something can be done."""
+    """The command or action that fixes it; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A finding with the name of its check: what people read, and what `--json` writes."""
+    """A finding with the name of its check, as people read it and `--json` writes it."""
 
     theme: str
     name: str
@@ -46,27 +46,27 @@ class Check:
 
 
 def ok(text: str) -> Finding:
-    """All is well."""
+    """Return a finding without a problem."""
     return Finding(State.OK, text)
 
 
 def warning(text: str, fix: str = "") -> Finding:
-    """It works, but."""
+    """Return a finding that needs attention."""
     return Finding(State.WARNING, text, fix)
 
 
 def problem(text: str, fix: str = "") -> Finding:
-    """It will not work."""
+    """Return a finding that stops part of a run."""
     return Finding(State.PROBLEM, text, fix)
 
 
 def absent(text: str, fix: str = "") -> Finding:
-    """There is nothing to be said of it here."""
+    """Return a finding about something that is not there or not known."""
     return Finding(State.ABSENT, text, fix)
 
 
 def shown(path: Path) -> str:
-    """A path without anybody's name in it: below `~`, in a folder of the system, or its last part."""
+    """Show a path without a person's name: below `~`, in a system folder, or its last part."""
     text = path.as_posix()
     if (own := home()) and path.is_relative_to(own):
         return f"~/{path.relative_to(own).as_posix()}"
@@ -74,7 +74,7 @@ def shown(path: Path) -> str:
 
 
 def home() -> Path | None:
-    """The user's own folder; None where there is none, as for a number without a name in a container."""
+    """Return the user's folder; None without one, such as for a user without a name in a container."""
     try:
         found = Path.home()
     except RuntimeError:
@@ -83,5 +83,5 @@ def home() -> Path | None:
 
 
 def without_paths(text: str) -> str:
-    """A message of somebody else's code, on one line, with `…` for the folders of absolute paths."""
+    """Shorten a foreign message to one line, with `…` for the folders of absolute paths."""
     return re.sub(r"(?<![\w.~…])/(?:[^\s/'\"]+/)+", "…/", text.strip().partition("\n")[0])

@@ -37,7 +37,7 @@ def command(project: Project, form: str) -> None:
 
     Checks the GPU and its driver, hardware counters, the toolchain, other pytest plugins and the project.
     Measures nothing and changes nothing. Works without a GPU. Exits with 1 if there is a problem; warnings
-    and a missing GPU are no problem.
+    and a missing GPU do not count.
     """
     checks = examine(Machine(project))
     show(_report(checks), form)

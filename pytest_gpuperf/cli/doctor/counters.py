@@ -1,4 +1,4 @@
-"""Checks of what hardware counters need."""
+"""Checks for hardware counters: permission, tools and other profilers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ ALLOW = (
 )
 
 NCU_NEEDS_CUDA = (((2025, 3), 13), ((2022, 4), 12))
-"""From this ncu on, the driver has to run this CUDA; else it says 'Cuda driver is not compatible'."""
+"""CUDA version that the driver must run from this ncu on; otherwise ncu reports an incompatible driver."""
 GPU_NEEDS_NCU = {9: (2022, 3), 10: (2025, 1), 12: (2025, 1)}
-"""By major compute capability: the first ncu that knows such GPUs (CUDA 11.8 and 12.8)."""
+"""First ncu for each major compute capability (CUDA 11.8 and 12.8)."""
 
 OTHER_PROFILERS = {
     "nv-hostengine": "DCGM",
@@ -38,18 +38,16 @@ OTHER_PROFILERS = {
     "nsys-launcher": "Nsight Systems",
     "ncu": "Nsight Compute",
 }
-"""By the name of the process, as the kernel cuts it."""
+"""Profilers by the name of their process, as the kernel shortens it."""
 
 
 def permission(machine: Machine) -> Finding:
-    """Whether the driver lets this process read the counters."""
+    """Check that the driver lets this process read the counters."""
     setting = _line(machine.system / "proc/driver/nvidia/params", "RmProfilingAdminOnly")
     if not setting:
         if machine.gpu is None:
             return absent("no GPU")
-        return warning(
-            "not to be known here: /proc/driver/nvidia/params does not say", "ncu --query-metrics tries it"
-        )
+        return warning("unknown: /proc/driver/nvidia/params does not say", "ncu --query-metrics tries it")
     if setting == "0":
         return ok("every user may read them")
     held = int(_line(machine.system / "proc/self/status", "CapEff") or "0", 16)
@@ -62,7 +60,7 @@ def permission(machine: Machine) -> Finding:
 
 
 def ncu(machine: Machine) -> Finding:
-    """Which ncu a run would use, and whether driver and GPU go with it."""
+    """Find the ncu of a run, and check that driver and GPU fit it."""
     found = machine.ncu
     if found is None:
         return _no_ncu(machine)
@@ -100,7 +98,7 @@ def _no_ncu(machine: Machine) -> Finding:
 
 
 def reader(machine: Machine) -> Finding:
-    """What reads ncu's reports."""
+    """Find the reader for ncu reports."""
     if found := machine.version("ncu-report"):
         return ok(f"ncu-report {found}")
     if machine.ncu is None:
@@ -113,7 +111,7 @@ def reader(machine: Machine) -> Finding:
 
 
 def cupti(machine: Machine) -> Finding:
-    """Where NVIDIA's profiling library is, for counters and kernel times in the process itself."""
+    """Find NVIDIA's profiling library, for counters and kernel times in the process itself."""
     wheels = [machine.torch.folder.parent / "nvidia"] if machine.torch else []
     for source, path in copies_in(wheels, machine.toolkits, package_folders("triton")):
         return ok(f"{path.name} of {source}")
@@ -125,11 +123,11 @@ def cupti(machine: Machine) -> Finding:
 
 
 def profilers(machine: Machine) -> Finding:
-    """Who else may hold the counters, or leave the process when it should not."""
+    """Find other profilers that may hold the counters, and settings that make CUPTI hang."""
     if "TEARDOWN_CUPTI" in machine.environ:
         return warning(
-            "with TEARDOWN_CUPTI torch.profiler frees the process of CUPTI in a thread of its own: where no "
-            "call into CUDA follows, the process hangs at its end",
+            "with TEARDOWN_CUPTI torch.profiler frees the process of CUPTI in a thread of its own: "
+            "without another call into CUDA, the process hangs at its end",
             "unset TEARDOWN_CUPTI",
         )
     running = set()
@@ -140,7 +138,7 @@ def profilers(machine: Machine) -> Finding:
     if not running:
         return ok("none is running here (other containers are hidden)")
     if running == {"DCGM"} and machine.state and machine.state.gpm:
-        return ok("DCGM is running, but reads this GPU beside the counters")
+        return ok("DCGM is running, but reads this GPU without the counters")
     fix = "dcgmi profile --pause; after the run: dcgmi profile --resume" if "DCGM" in running else ""
     if running - {"DCGM"}:
         fix = "; ".join(part for part in ("end the other profiler", fix) if part)
@@ -148,7 +146,7 @@ def profilers(machine: Machine) -> Finding:
 
 
 def _line(path: Path, key: str) -> str:
-    """Value of `key: value` in a file below /proc; empty where it is not there."""
+    """Return the value of `key: value` in a file below /proc; empty if it is missing."""
     try:
         text = path.read_text(errors="replace")
     except OSError:

@@ -21,7 +21,7 @@ NEAR_SLOWDOWN_C = 5
 
 
 def gpu(machine: Machine) -> Finding:
-    """Whether a run would measure, and on what."""
+    """Check that a run can measure, and name its GPU."""
     driver = machine.driver
     if info := machine.gpu:
         several = f", one of {driver.gpus}" if driver.gpus > 1 else ""
@@ -46,7 +46,7 @@ def gpu(machine: Machine) -> Finding:
 
 
 def driver(machine: Machine) -> Finding:
-    """The driver, and whether it runs the CUDA that torch was built for."""
+    """Check that the driver runs the CUDA that torch was built for."""
     found = machine.driver
     if found.error:
         if not machine.has_device:
@@ -58,7 +58,7 @@ def driver(machine: Machine) -> Finding:
     if found.cuda is None or torch is None or not torch.cuda:
         return ok(found.version + (f", runs CUDA {_dotted(found.cuda)}" if found.cuda else ""))
     text = f"{found.version}, runs CUDA {_dotted(found.cuda)}; torch is built for {torch.cuda}"
-    # Where a run would measure all the same, one of NVIDIA's compatibility packages is at work.
+    # If a run can measure anyway, one of NVIDIA's compatibility packages is in use.
     if int(torch.cuda.partition(".")[0]) > found.cuda[0] and machine.gpu is None:
         fix = f"update the driver, or install a torch for CUDA {found.cuda[0]}"
         return problem(text, f"{fix}: https://pytorch.org/get-started/locally")
@@ -70,9 +70,9 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def persistence(state: GpuState) -> Finding:
-    """Whether the driver stays loaded between two runs."""
+    """Check that the driver stays loaded between two runs."""
     if state.persistence is None:
-        return absent("the driver does not tell")
+        return absent("the driver does not say")
     if state.persistence:
         return ok("on")
     return warning(
@@ -82,9 +82,9 @@ def persistence(state: GpuState) -> Finding:
 
 
 def clocks(state: GpuState) -> Finding:
-    """Clocks, and whether a setting holds them."""
+    """Show the clocks, and check that no setting holds them."""
     if state.sm_mhz is None:
-        return absent("the driver does not tell")
+        return absent("the driver does not say")
     most = f" of {state.most_sm_mhz}" if state.most_sm_mhz else ""
     memory = f", memory {state.memory_mhz} MHz" if state.memory_mhz else ""
     text = f"SM {state.sm_mhz}{most} MHz{memory}"
@@ -102,9 +102,9 @@ def clocks(state: GpuState) -> Finding:
 
 
 def throttling(state: GpuState) -> Finding:
-    """What holds the clocks back now."""
+    """Check that nothing throttles the clocks now."""
     if state.event_bits is None:
-        return absent("the driver does not tell")
+        return absent("the driver does not say")
     reasons = [name for name, bit in THROTTLE_REASONS.items() if state.event_bits & bit]
     if not reasons:
         return ok("nothing holds the clocks back now")
@@ -115,7 +115,7 @@ def throttling(state: GpuState) -> Finding:
 
 
 def power(state: GpuState) -> Finding:
-    """Temperature and power, and the limits of both."""
+    """Compare temperature and power with their limits."""
     parts = []
     if state.temperature_c is not None:
         parts.append(f"{state.temperature_c} °C")
@@ -131,11 +131,11 @@ def power(state: GpuState) -> Finding:
         )
     if state.temperature_c and state.slowdown_c and state.temperature_c > state.slowdown_c - NEAR_SLOWDOWN_C:
         return warning(f"{text}; clocks go down at {state.slowdown_c} °C", "let it cool, look at its fans")
-    return ok(text) if text else absent("the driver does not tell")
+    return ok(text) if text else absent("the driver does not say")
 
 
 def ecc(state: GpuState) -> Finding:
-    """Error correction, which costs some GPUs memory bandwidth."""
+    """Show error correction, which costs some GPUs memory bandwidth."""
     if state.ecc is None:
         return absent("this GPU has none")
     now, pending = state.ecc
@@ -146,7 +146,7 @@ def ecc(state: GpuState) -> Finding:
 
 
 def mig(state: GpuState) -> Finding:
-    """Whether the GPU is cut into slices, and what ncu can read of one."""
+    """Check whether the GPU is cut into slices, and which counters of one ncu can read."""
     if state.mig is None:
         return absent("this GPU has none")
     if not state.mig:
@@ -170,9 +170,9 @@ def mig(state: GpuState) -> Finding:
 
 
 def processes(state: GpuState) -> Finding:
-    """Who else computes on the GPU."""
+    """Find other processes that compute on the GPU."""
     if state.pids is None:
-        return absent("the driver does not tell")
+        return absent("the driver does not say")
     others = [str(pid) for pid in state.pids if pid != os.getpid()]
     if not others:
         return ok("nobody else computes on it (other containers may be hidden)")
@@ -183,7 +183,7 @@ def processes(state: GpuState) -> Finding:
 
 
 def lock(machine: Machine) -> Finding:
-    """Whether a run of somebody has the GPU."""
+    """Check that no other run has locked the GPU."""
     if machine.gpu is None:
         return absent("no GPU")
     try:

@@ -1,4 +1,4 @@
-"""What the checks look at: this machine, its software and one project, each read when first asked for."""
+"""This machine, its software and one project, as the checks read them: each fact when first needed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import GpuInfo
 
 DEVICES = ("nvidiactl", "dxg", "nvgpu", "nvhost-gpu")
-"""Below `/dev`: of the driver, of WSL's, and of those of boards with CPU and GPU in one."""
+"""Devices below `/dev`: of the driver, of WSL, and of boards with CPU and GPU in one."""
 TOOL_S = 20.0
-"""A tool that takes longer to say its version does not answer."""
+"""Time in which a tool has to print its version, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Torch:
 
     version: str
     cuda: str
-    """The CUDA that it was built for, such as `13.0`; empty where for none."""
+    """The CUDA version that it was built for, such as `13.0`; empty for none."""
     folder: Path
 
 
@@ -45,8 +45,8 @@ class Machine:
     """This machine as the checks see it.
 
     Args:
-        project: Whose baselines, state folder and pytest configuration to look at.
-        system: Where `/proc`, `/dev` and the folders of the CUDA toolkit are.
+        project: The project with the baselines, state folder and pytest configuration.
+        system: Folder of `/proc`, `/dev` and the CUDA toolkit.
         environ: The environment variables.
     """
 
@@ -65,17 +65,17 @@ class Machine:
 
     @cached_property
     def driver(self) -> Driver:
-        """What NVML says of the driver."""
+        """Facts about the driver, from NVML."""
         return read_driver()
 
     @cached_property
     def has_device(self) -> bool:
-        """Whether a GPU may be here: NVML has one, or there is the device of a driver."""
+        """True if there may be a GPU: NVML has one, or the device of a driver exists."""
         return self.driver.gpus > 0 or any((self.system / "dev" / name).exists() for name in DEVICES)
 
     @cached_property
     def torch(self) -> Torch | None:
-        """The installed torch, read without the second or more that its import takes."""
+        """The installed torch, read without importing it, which takes a second or more."""
         found = importlib.util.find_spec("torch")
         if found is None or found.origin is None:
             return None
@@ -85,12 +85,12 @@ class Machine:
 
     @cached_property
     def gpu(self) -> GpuInfo | None:
-        """The GPU that a run would measure on."""
+        """The GPU of a run."""
         return self._looked_for[0]
 
     @cached_property
     def no_gpu(self) -> str:
-        """Why there is none; empty where there is."""
+        """The reason why a run has no GPU; empty if it has one."""
         return self._looked_for[1]
 
     @cached_property
@@ -114,7 +114,7 @@ class Machine:
 
     @cached_property
     def state(self) -> GpuState | None:
-        """What NVML says of that GPU, or of the first one where torch sees none."""
+        """Facts about that GPU, from NVML; about the first GPU if torch sees none."""
         if self.driver.error:
             return None
         uuid = self.gpu.uuid if self.gpu else first_uuid()
@@ -122,7 +122,7 @@ class Machine:
 
     @cached_property
     def ncu(self) -> Ncu | None:
-        """The ncu that a run would use."""
+        """The ncu of a run."""
         return find_ncu(self.ini.get("gpuperf_ncu", ""))
 
     @property
@@ -133,7 +133,7 @@ class Machine:
         return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
     def tool(self, name: str) -> Path | None:
-        """A program on PATH or in a CUDA toolkit."""
+        """Find a program on PATH or in a CUDA toolkit."""
         found = shutil.which(name, path=self.environ.get("PATH", ""))
         if found is None:
             hits = (shutil.which(name, path=str(folder / "bin")) for folder in self.toolkits)
@@ -141,7 +141,7 @@ class Machine:
         return Path(found) if found else None
 
     def ask(self, *command: str | Path) -> str:
-        """What a tool prints.
+        """Run a tool and return its output.
 
         Raises:
             OSError: It cannot be run.
@@ -153,7 +153,7 @@ class Machine:
         ).stdout
 
     def version(self, *distributions: str) -> str:
-        """Version of the first of these that is installed; empty where none is."""
+        """Return the version of the first installed distribution; empty if none is installed."""
         for name in distributions:
             with suppress(PackageNotFoundError):
                 return version(name)

@@ -1,4 +1,4 @@
-"""What NVML says of the driver and of one GPU, as plain data."""
+"""Facts about the driver and one GPU from NVML, as plain data."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 import pynvml
 
 LIMITED_BY_SETTING = 0x2
-"""Bit of the clock event reasons: application or locked clocks hold the clock where it is (nvml.h)."""
+"""Bit of the clock event reasons: application or locked clocks hold the clock (nvml.h)."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """The driver, and how many GPUs it has."""
+    """The driver and its number of GPUs."""
 
     version: str = ""
     cuda: tuple[int, int] | None = None
     """The newest CUDA that it runs."""
     gpus: int = 0
     error: str = ""
-    """Why NVML cannot be used; empty where it can."""
+    """The reason why NVML cannot be used; empty if it can."""
 
 
 @dataclass(frozen=True)
 class GpuState:
-    """One GPU, or one slice of it. None is what NVML does not tell."""
+    """One GPU, or one slice of it. None for facts that NVML does not have."""
 
     uuid: str
     persistence: bool | None = None
@@ -35,10 +35,10 @@ class GpuState:
     application_mhz: int | None = None
     default_application_mhz: int | None = None
     event_bits: int | None = None
-    """What holds the clocks back now."""
+    """Reasons why the clocks are throttled now."""
     temperature_c: int | None = None
     slowdown_c: int | None = None
-    """Where the hardware takes the clocks down."""
+    """Temperature at which the hardware lowers the clocks."""
     power_mw: int | None = None
     limit_mw: int | None = None
     default_limit_mw: int | None = None
@@ -46,15 +46,15 @@ class GpuState:
     """Now, and after the next reset."""
     mig: bool | None = None
     slices: tuple[int, int] | None = None
-    """Of a MIG slice: slices of its GPU instance, and those of them that its compute instance has."""
+    """For a MIG slice: number of slices in its GPU instance, and in its compute instance."""
     pids: tuple[int, ...] | None = None
     """Compute processes, numbered as the host does."""
     gpm: bool | None = None
-    """Whether DCGM reads its metrics beside the counters (GPM, Hopper and newer)."""
+    """True if DCGM reads its metrics without the counters (GPM, Hopper and newer)."""
 
 
 def read_driver() -> Driver:
-    """Ask NVML who it is."""
+    """Read the facts about the driver."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -68,13 +68,13 @@ def read_driver() -> Driver:
 
 
 def read_gpu(uuid: str) -> GpuState | None:
-    """Ask NVML, which has to be at hand, about a GPU; None where it does not know the GPU."""
+    """Read the facts about a GPU; None if NVML does not know it. NVML must be initialised."""
     gpu = _ask("nvmlDeviceGetHandleByUUID", uuid)
     if gpu is None:
         return None
     is_slice = uuid.startswith("MIG")
     attributes = _ask("nvmlDeviceGetAttributes_v2", gpu) if is_slice else None
-    # A slice has no clocks, temperature or mode of its own.
+    # Clocks, temperature and modes are those of the whole GPU.
     whole = (_ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", gpu) if is_slice else None) or gpu
     persistence = _ask("nvmlDeviceGetPersistenceMode", whole)
     ecc = _ask("nvmlDeviceGetEccMode", whole)
@@ -112,13 +112,13 @@ def read_gpu(uuid: str) -> GpuState | None:
 
 
 def first_uuid() -> str | None:
-    """UUID of the first GPU that the driver has; None where it has none."""
+    """Return the UUID of the driver's first GPU; None if it has no GPU."""
     gpu = _ask("nvmlDeviceGetHandleByIndex", 0)
     return None if gpu is None else str(_ask("nvmlDeviceGetUUID", gpu))
 
 
 def _ask(function: str, *arguments: object) -> Any:
-    """What NVML answers; None where this driver, this GPU or this pynvml has no answer."""
+    """Call NVML; None if this driver, this GPU or this pynvml has no answer."""
     try:
         return getattr(pynvml, function)(*arguments)
     except (pynvml.NVMLError, AttributeError):

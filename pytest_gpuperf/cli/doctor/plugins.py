@@ -1,4 +1,4 @@
-"""Check of other pytest plugins: which of those that would run disturb a measurement."""
+"""Check for other pytest plugins that would disturb a measurement."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ OFF = ("", "0", "no")
 
 @dataclass(frozen=True)
 class Disturber:
-    """A plugin that disturbs while it is at work."""
+    """A plugin that disturbs measurements while it is active."""
 
     name: str
-    """Of its distribution."""
+    """Name of its distribution."""
     entry: str
     """Its name for `-p no:…`."""
     why: str
     fix: str
-    """What to add to `pytest --gpuperf`."""
+    """Arguments to add to `pytest --gpuperf`."""
     options: Sequence[str] = ()
-    """At work where one of these is given; without any, wherever it is installed."""
+    """Options that activate it; without any, it is always active."""
     ini: str = ""
-    """At work also where this key is set."""
+    """Configuration key that activates it too."""
     refused: bool = False
-    """Whether no test can be measured beside it."""
+    """True if nothing can be measured while it is active."""
 
 
 DISTURBERS = (
@@ -88,15 +88,15 @@ DISTURBERS = (
 
 
 def plugins(machine: Machine) -> Finding:
-    """Installed plugins that would disturb a run, found without running pytest."""
+    """Find installed plugins that would disturb a run, without running pytest."""
     installed = {entry.name for entry in entry_points(group="pytest11")}
     if machine.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
-        return absent("PYTEST_DISABLE_PLUGIN_AUTOLOAD is set: none is loaded but those that are named")
+        return absent("PYTEST_DISABLE_PLUGIN_AUTOLOAD is set: only named plugins are loaded")
     arguments = shlex.split(f"{machine.ini.get('addopts', '')} {machine.environ.get('PYTEST_ADDOPTS', '')}")
     found = [
         disturber
         for disturber in DISTURBERS
-        if disturber.entry in installed and _at_work(disturber, arguments, machine.ini)
+        if disturber.entry in installed and _is_active(disturber, arguments, machine.ini)
     ]
     if not found:
         return ok(f"none of the {len(installed)} installed would disturb a run")
@@ -105,7 +105,7 @@ def plugins(machine: Machine) -> Finding:
     return Finding(state, text, f"pytest --gpuperf {' '.join(disturber.fix for disturber in found)}")
 
 
-def _at_work(disturber: Disturber, arguments: Sequence[str], ini: Mapping[str, str]) -> bool:
+def _is_active(disturber: Disturber, arguments: Sequence[str], ini: Mapping[str, str]) -> bool:
     blocked = f"no:{disturber.entry}"
     if {blocked, f"-p{blocked}", disturber.fix}.intersection(arguments):
         return False
@@ -116,7 +116,7 @@ def _at_work(disturber: Disturber, arguments: Sequence[str], ini: Mapping[str, s
 
 
 def _last(option: str, arguments: Sequence[str]) -> str:
-    """The value that an option has in the end: empty where it is not given, `on` where it has none."""
+    """Return the last value of an option: empty if it is not given, `on` if it has no value."""
     for one, following in reversed(list(zip(arguments, [*arguments, ""][1:], strict=True))):
         if one == option:
             return following if following and not following.startswith("-") else "on"

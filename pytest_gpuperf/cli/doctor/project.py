@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.cli.doctor.check import absent, home, ok, problem, warning
 from pytest_gpuperf.measure.static.kernel import SOURCE
 from pytest_gpuperf.records.runs import STATE_FOLDER, newest_recordings
+from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from pytest_gpuperf.cli.doctor.check import Finding
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.baseline import Baseline
 
 FILES_COUNTED = 20_000
-"""A cache is not worth more of anybody's time."""
+"""Number of files in a cache after which counting stops."""
 LOW_BYTES = 2**30
 TOO_LOW_BYTES = 100 * 2**20
-"""ncu's report of one run takes tens of megabytes."""
+"""An ncu report of one run takes tens of megabytes."""
 
 
 def triton_cache(machine: Machine) -> Finding:
-    """Where Triton keeps what it has compiled."""
+    """Check Triton's cache of compiled kernels."""
     if folder := machine.environ.get("TRITON_CACHE_DIR"):
         return _cache(Path(folder), "TRITON_CACHE_DIR")
     above = machine.environ.get("TRITON_HOME") or home() or "~"
@@ -36,14 +37,14 @@ def triton_cache(machine: Machine) -> Finding:
 
 
 def inductor_cache(machine: Machine) -> Finding:
-    """Where torch.compile keeps what it has compiled."""
+    """Check the cache of torch.compile."""
     if folder := machine.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return _cache(Path(folder), "TORCHINDUCTOR_CACHE_DIR")
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = f"uid_{os.getuid()}"
-    # As torch._inductor.runtime.cache_dir_utils has it.
+    # The same as in torch._inductor.runtime.cache_dir_utils.
     name = re.sub(r'[\\/:*?"<>|]', "_", user)
     return _cache(Path(tempfile.gettempdir()) / f"torchinductor_{name}", "TORCHINDUCTOR_CACHE_DIR")
 
@@ -51,7 +52,7 @@ def inductor_cache(machine: Machine) -> Finding:
 def _cache(folder: Path, variable: str) -> Finding:
     if not _writable(folder):
         return problem(
-            "its folder cannot be written: kernels are compiled anew in each run, or not at all",
+            "its folder cannot be written: each run compiles its kernels again, or fails",
             f"export {variable}=FOLDER, one that you may write",
         )
     if not folder.exists():
@@ -68,7 +69,7 @@ def _cache(folder: Path, variable: str) -> Finding:
 
 
 def disk(machine: Machine) -> Finding:
-    """Room for run files and ncu's reports."""
+    """Check the free space for run files and ncu reports."""
     state = machine.project.root / STATE_FOLDER
     if not _writable(state):
         return problem(
@@ -84,7 +85,7 @@ def disk(machine: Machine) -> Finding:
 
 
 def baselines(machine: Machine) -> Finding:
-    """What there is to compare with on this GPU."""
+    """Count the baselines for this GPU."""
     store = machine.project.store
     slugs = store.slugs()
     if machine.gpu is None:
@@ -106,19 +107,15 @@ def _counts(found: list[Baseline]) -> str:
         for measurement in test.measurements.values()
         if measurement.time
     )
-    text = f"{_number(len(found), 'suite')}, {_number(len(tests), 'test')}"
+    text = f"{count(len(found), 'suite')}, {count(len(tests), 'test')}"
     if not sessions:
         return text
     few, many = sessions[0], sessions[-1]
-    return f"{text}, {'' if few == many else f'{few} to '}{_number(many, 'session')} for each time"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{text}, {'' if few == many else f'{few} to '}{count(many, 'session')} for each time"
 
 
 def recordings(machine: Machine) -> Finding:
-    """What a machine without a GPU replays."""
+    """Find the recordings that a machine without a GPU replays."""
     runs = newest_recordings(machine.project.baselines)
     if runs:
         newest = runs[0]
@@ -130,7 +127,7 @@ def recordings(machine: Machine) -> Finding:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or what of the way to it exists."""
+    """Return a folder, or the first folder above it that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
@@ -138,8 +135,8 @@ def _writable(folder: Path) -> bool:
     return os.access(_nearest(folder), os.W_OK | os.X_OK)
 
 
-def _bytes(count: int) -> str:
-    """`340 kB`, `12 MB`, `3.4 GB`."""
-    if count >= 10**9:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.0f} MB" if count >= 10**6 else f"{count / 1e3:.0f} kB"
+def _bytes(size: int) -> str:
+    """Show a size: `340 kB`, `12 MB`, `3.4 GB`."""
+    if size >= 10**9:
+        return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e6:.0f} MB" if size >= 10**6 else f"{size / 1e3:.0f} kB"

@@ -1,4 +1,4 @@
-"""Checks of what kernels are written and compiled with."""
+"""Checks for the tools that kernels are written and compiled with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def torch(machine: Machine) -> Finding:
-    """The torch that a run would use."""
+    """Find the torch of a run."""
     found = machine.torch
     if found is None:
         text = "not installed: nothing can be measured, and tests that use it cannot run"
@@ -23,13 +23,13 @@ def torch(machine: Machine) -> Finding:
 
 
 def triton(machine: Machine) -> Finding:
-    """The Triton that tests of Triton kernels need."""
+    """Find the Triton that tests of Triton kernels need."""
     found = machine.version("triton", "pytorch-triton")
     return ok(found) if found else absent("not installed; needed only by tests that use it")
 
 
 def nvcc(machine: Machine) -> Finding:
-    """The compiler for CUDA C++ in tests (`load_inline`)."""
+    """Find the compiler for CUDA C++ in tests (`load_inline`)."""
     path = machine.tool("nvcc")
     if path is None:
         return absent("not found; needed only by tests that compile CUDA C++")
@@ -47,7 +47,7 @@ def nvcc(machine: Machine) -> Finding:
 
 
 def sanitizer(machine: Machine) -> Finding:
-    """The tool that finds wrong accesses and races."""
+    """Find the tool that detects wrong accesses and races."""
     path = machine.tool("compute-sanitizer")
     if path is None:
         return absent("not found; needed only by --gpuperf-sanitize")

@@ -1,1 +1,1 @@
-"""What `gpuperf init` writes: a suite, a tox environment, workflows, and a line for git."""
+"""The files that `gpuperf init` writes: a suite, a tox environment, workflows, and a line for git."""

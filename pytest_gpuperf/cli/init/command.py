@@ -1,4 +1,4 @@
-"""`gpuperf init`: what a repository needs to have its kernels tested, beside what it has."""
+"""`gpuperf init`: add the files that a repository needs to test its kernels."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NEXT = """
 Next, on a machine with a GPU:
   gpuperf doctor                              is it ready to measure?
   pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline
-  gpuperf recording add                       what machines without a GPU replay
-Commit what these write into baselines/, and the workflows not before: replay.yml
-fails as long as there is no recording. From then on, with a GPU or without:
+  gpuperf recording add                       let machines without a GPU replay it
+Commit the new files in baselines/, then the workflows: replay.yml fails without a
+recording. From then on, with or without a GPU:
   pytest --gpuperf perf"""
 
 
@@ -32,11 +32,11 @@ fails as long as there is no recording. From then on, with a GPU or without:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 def command(folder: Path) -> None:
-    """Write a small suite, a tox environment and workflows into the project in DIR.
+    """Write a suite, a tox environment and workflows into DIR.
 
-    DIR is the top of an existing project, the working directory if left out. What is there stays as it is:
-    files that differ are kept, and tox and git's list of ignored files are added to. Typed again, it writes
-    only what is missing.
+    DIR is the top of an existing project, the working directory by default. Existing files stay: files that
+    differ are kept, and the tox configuration and .gitignore are extended. A second call writes only missing
+    files.
     """
     from pytest_gpuperf.cli.init.plan import git_top, plan
 
@@ -44,7 +44,7 @@ def command(folder: Path) -> None:
     pieces = plan(root)
     news = {piece.path: piece.path.exists() for piece in pieces if piece.text is not None}
     try:
-        # What is a link stays one.
+        # Links stay links.
         write_files({piece.path.resolve(): piece.text.encode() for piece in pieces if piece.text is not None})
     except OSError as error:
         raise GpuperfError(
@@ -53,11 +53,11 @@ def command(folder: Path) -> None:
     for piece in pieces:
         _show(piece, "kept" if piece.text is None else "added to" if news[piece.path] else "wrote")
     if git_top(root) is None:
-        echo("not in a git repository: baselines are to be committed, so type `git init`")
+        echo("not in a git repository: type `git init`, because baselines have to be committed")
     if news:
         click.echo(NEXT)
     elif not any(piece.by_hand for piece in pieces):
-        echo("nothing to write: all of it is there")
+        echo("nothing to write: every file is there")
 
 
 def _show(piece: Piece, done: str) -> None:

@@ -1,4 +1,4 @@
-"""One file of a repository: how it should be, and what is said of it."""
+"""One file of a repository: its new text, and the message about it."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file, and what is to become of it."""
+    """A file, and the change to it."""
 
     path: Path
     said: str
-    """What it is, what is added, or why it stays as it is."""
+    """Purpose of the file, the addition, or the reason why it stays the same."""
     text: str | None = None
-    """What it should hold; None leaves it alone."""
+    """New text; None leaves the file alone."""
     by_hand: str = ""
-    """What its owner has to add."""
+    """Text that its owner has to add by hand."""
 
 
 def new_file(path: Path, text: str, what: str) -> Piece:
-    """A file that is written where there is none, and never over another."""
+    """Return a file that is written only if it does not exist."""
     there = read(path)
     if there is None:
         return Piece(path, what, text)
     if there == text:
         return Piece(path, "as it should be")
-    return Piece(path, "yours differs; remove it to have it written anew")
+    return Piece(path, "yours differs; remove it to have it written again")
 
 
 def appended(text: str, addition: str) -> str:
-    """A text with an addition, an empty line between them, and the line ends that the text has."""
+    """Add to a text after an empty line, with the text's own line ends."""
     newline = "\r\n" if "\r\n" in text else "\n"
     whole = text.rstrip()
     return (whole + newline * 2 if whole else "") + addition.replace("\n", newline)
 
 
 def read(path: Path) -> str | None:
-    """What a file holds, line ends kept; None where there is none.
+    """Read a file with its line ends; None if it does not exist.
 
     Raises:
-        GpuperfError: It cannot be read, or is no text.
+        GpuperfError: It cannot be read, or is not text.
     """
     try:
-        # A byte order mark is kept, too: nothing but the addition changes.
+        # The byte order mark stays too: only the addition changes.
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
-        raise GpuperfError(f"{show_path(path)} is no text", expected="UTF-8") from None
+        raise GpuperfError(f"{show_path(path)} is not text", expected="UTF-8") from None
     except OSError as error:
         raise GpuperfError(f"{show_path(path)} cannot be read: {error.strerror}") from None

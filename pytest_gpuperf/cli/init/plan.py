@@ -1,4 +1,4 @@
-"""All that a repository lacks to have its kernels tested."""
+"""The files that a repository lacks to test its kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SUITE = "perf"
 EXAMPLE = "test_perf_example.py"
-"""A name that no other test is likely to have: pytest cannot import two of one name from plain folders."""
+"""A rare name: pytest cannot import two test files with the same name from plain folders."""
 CONFTEST = "conftest.py"
 WORKFLOWS = {
     "gpuperf.yml": "measures on your runner with a GPU",
@@ -24,25 +24,25 @@ WORKFLOWS = {
 
 
 def plan(root: Path) -> list[Piece]:
-    """What becomes of each file; nothing is written yet.
+    """Plan the change to each file; nothing is written yet.
 
     Args:
         root: The top of the project.
 
     Raises:
-        GpuperfError: A file that is to be added to is broken.
+        GpuperfError: A file that needs an addition is broken.
     """
     return [*_suite(root), tox_environment(root, SUITE), *_workflows(root), _gitignore(root)]
 
 
 def git_top(folder: Path) -> Path | None:
-    """The top of the repository that a folder is in; None where it is in none."""
+    """Return the top of the repository of a folder; None if it is in no repository."""
     # In a worktree or a submodule .git is a file.
     return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
 
 
 def packaged(name: str) -> str:
-    """The text of a file that is written as it is."""
+    """Return the text of a file in the package."""
     return (files("pytest_gpuperf.cli.init") / "files" / name).read_text(encoding="utf-8")
 
 
@@ -50,11 +50,11 @@ def _suite(root: Path) -> list[Piece]:
     folder = root / SUITE
     others = sorted(path for path in folder.glob("test_*.py") if path.name != EXAMPLE)
     if others and not (folder / EXAMPLE).exists():
-        # It may need neither the plugin nor torch, so it is collected as before.
+        # A suite of the project may not need the plugin or torch, so it is collected as before.
         return [Piece(others[0], "your suite is there, so no example is needed")]
     news = {
         EXAMPLE: "a suite to put your kernels into",
-        CONFTEST: "leaves it out where the plugin or torch is missing",
+        CONFTEST: "leaves it out if the plugin or torch is missing",
     }
     return [new_file(folder / name, packaged(f"{name}.txt"), what) for name, what in news.items()]
 
@@ -73,7 +73,7 @@ def _gitignore(root: Path) -> Piece:
     text = read(path) or ""
     if STATE_FOLDER in (line.strip().strip("/") for line in text.splitlines()):
         return Piece(path, f"has {STATE_FOLDER}/")
-    # No empty line: such files are lists.
+    # Without an empty line: such files are lists.
     newline = "\r\n" if "\r\n" in text else "\n"
     end = "" if not text or text.endswith("\n") else newline
     return Piece(path, f"{STATE_FOLDER}/, where runs are kept", f"{text}{end}{STATE_FOLDER}/{newline}")

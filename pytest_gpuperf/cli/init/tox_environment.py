@@ -1,4 +1,4 @@
-"""The tox environment of the suite, in the file and the form that the repository has for tox."""
+"""The tox environment of the suite, in the file and format that the repository uses for tox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENVIRONMENT = "gpuperf"
-DESCRIPTION = "kernels measured on a GPU against their baselines, or a recording judged where there is none"
+DESCRIPTION = "measure kernels on a GPU against their baselines, or judge a recording without a GPU"
 ADVICE = "# Pin torch and triton: another compiler makes other kernels, with other baselines."
 DEPENDENCIES = (
     "pytest-gpuperf",
@@ -27,21 +27,21 @@ DEPENDENCIES = (
     'ncu-report; sys_platform == "linux"',
 )
 PASSED = ("CUDA_*", "NVIDIA_*", "GITHUB_*", "TRITON_*", "TORCH_*", "CI", "CC", "CXX")
-"""Variables of the machine, of GitHub and of the compilers."""
+"""Environment variables of the machine, GitHub and the compilers."""
 HEAD = f"[tox]\nmin_version = 4.21\nenv_list = {ENVIRONMENT}\n"
 THERE = f"has the environment {ENVIRONMENT}"
 ADDED = f"the tox environment {ENVIRONMENT}"
 
 
 def tox_environment(root: Path, suite: str) -> Piece:
-    """The environment, added to the file that tox reads there, or in a new tox.ini.
+    """Add the environment to the file that tox reads, or to a new tox.ini.
 
     Args:
         root: The top of the project.
         suite: The folder of the tests.
 
     Raises:
-        GpuperfError: A file on the way is broken.
+        GpuperfError: A configuration file is broken.
     """
     # In the order in which tox looks; https://tox.wiki/en/stable/config.html#discovery-and-file-types
     if (text := read(root / "tox.ini")) is not None:
@@ -102,9 +102,9 @@ def _in_toml(path: Path, text: str, table: tuple[str, ...], suite: str) -> Piece
 def _checked(
     path: Path, text: str, whole: str, expect: Callable[[dict[str, Any]], None], section: str
 ) -> Piece:
-    """The piece, if the new text means what the old one does and the section besides.
+    """Return the piece if the new text has the meaning of the old one plus the section.
 
-    TOML has more ways to write a table or a string than can be added to without writing all of it anew.
+    TOML has more ways to write a table or a string than this can extend without rewriting the whole file.
     """
     wanted = _document(path, text)
     try:
@@ -113,11 +113,11 @@ def _checked(
             return Piece(path, ADDED, whole)
     except (msgspec.DecodeError, AttributeError):
         pass
-    return Piece(path, "is written so that only you can add to it", by_hand=section)
+    return Piece(path, "has a format that only you can extend", by_hand=section)
 
 
 def _is_there(sections: Iterable[str]) -> bool:
-    """Whether an ini file has the environment, be it among others as in `[testenv:{gpuperf,tests}]`."""
+    """Return True if an ini file has the environment, also as in `[testenv:{gpuperf,tests}]`."""
     names = (name.removeprefix("testenv:") for name in sections if name.startswith("testenv:"))
     return any(ENVIRONMENT in name.strip("{}").replace(" ", "").split(",") for name in names)
 
@@ -129,13 +129,13 @@ def _ini(sections: Mapping[str, Mapping[str, str]], suite: str, *, installs: boo
         lines.append("skip_install = true")
     lines += [ADVICE, "deps =", *_indented(base, ("deps",), DEPENDENCIES)]
     lines += ["pass_env =", *_indented(base, ("pass_env", "passenv"), PASSED)]
-    # What is not installed is found in the folder where pytest starts, which only -m puts on the path.
+    # A project that is not installed is found in the working directory, which only -m puts on the path.
     pytest = "pytest" if installs else "python -m pytest"
     return "\n".join([*lines, f"commands = {pytest} --gpuperf {{posargs:{suite}}}", ""])
 
 
 def _indented(base: Mapping[str, str], names: Iterable[str], values: Iterable[str]) -> list[str]:
-    """The values, after those that all environments have."""
+    """Return the values, after those that all environments share."""
     shared = [f"{{[testenv]{name}}}" for name in names if base.get(name)]
     return [f"    {value}" for value in (*shared, *values)]
 
@@ -154,7 +154,7 @@ def _toml(base: Mapping[str, Any], table: tuple[str, ...], suite: str) -> str:
 
 
 def _sections(path: Path, text: str) -> dict[str, dict[str, str]]:
-    # As tox reads them.
+    # The same as tox reads them.
     parser = ConfigParser(interpolation=None)
     try:
         parser.read_string(text.removeprefix("\ufeff"))
@@ -172,7 +172,7 @@ def _document(path: Path, text: str) -> dict[str, Any]:
 
 
 def _table(document: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """The table at the end of the way; empty where there is none."""
+    """Return a nested table; empty if it does not exist."""
     for key in keys:
         value = document.get(key)
         if not isinstance(value, dict):

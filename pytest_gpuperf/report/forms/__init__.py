@@ -42,7 +42,7 @@ def render(report: Report, form: str, screen: Screen) -> str:
     """Return a report in one of `FORMS`.
 
     Raises:
-        GpuperfError: There is no such form.
+        GpuperfError: The form does not exist.
     """
     if form not in FORMS:
         raise GpuperfError(f"there is no output form {form!r}", expected=f"one of {', '.join(FORMS)}")

@@ -26,7 +26,7 @@ _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 GAP = 2
 """Spaces between columns."""
 INDENT = 4
-"""Spaces before what belongs to the line above."""
+"""Spaces before lines that belong to the line above."""
 GROUP_INDENT = 2
 """Spaces before the rows of a group."""
 SHORTEST_NAME = 24
