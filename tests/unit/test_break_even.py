@@ -125,7 +125,7 @@ def test_as_many_launches_as_it_can_afford_leave_nothing(
         (([1, 2], [1], 1, 1), "2 sizes, 1 times saved"),
         (([1, 2], [1, 2], [1], 1), "and 1 counts of launches"),
         (([1, 1], [1, 2], 1, 1), "the sizes 1, 1 are not all different"),
-        (([1], [math.nan], 1, 1), "that is no number"),
+        (([1], [math.nan], 1, 1), "that is not finite"),
         (([1], [1], 1, -8), "a launch of -8 µs"),
     ],
 )

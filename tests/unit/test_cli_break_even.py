@@ -109,7 +109,8 @@ def test_the_host_s_cost_is_the_least_of_time_over_launches(project: Path) -> No
     assert lines[-4:] == [
         "calculated: pays above 247.2, interpolated between 224 and 448",
         "measured (host): pays above 238, interpolated between 224 and 448",
-        "cost of a launch: 8.00 µs, by the host: the least host time per launch, from t/test_vit.py::test_reduced[224]",
+        "cost of a launch: 8.00 µs, by the host: the least host time per launch, from",
+        "  t/test_vit.py::test_reduced[224]",
     ]
 
 
