@@ -106,7 +106,7 @@ def presets(root: Path) -> str:
         (f"`{name}`", purpose, str(len(PRESETS[name])), *(str(of_chip[i]) for of_chip in passes))
         for i, (name, purpose) in enumerate(PURPOSES.items())
     ]
-    return _table(("preset", "what it is for", "metrics", *map(str.upper, SHOWN_CHIPS)), rows)
+    return _table(("preset", "purpose", "metrics", *map(str.upper, SHOWN_CHIPS)), rows)
 
 
 def chips(_: Path) -> str:
