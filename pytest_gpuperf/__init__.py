@@ -1,6 +1,6 @@
 """pytest-gpuperf: the performance of a GPU kernel as a test.
 
-Importing the package is cheap; the names below are loaded when they are first used.
+Importing the package is cheap: the names below are loaded at their first use.
 """
 
 from __future__ import annotations

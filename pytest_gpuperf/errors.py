@@ -1,15 +1,15 @@
-"""The one kind of error this package raises on purpose."""
+"""The errors that this package raises on purpose."""
 
 from __future__ import annotations
 
 
 class GpuperfError(Exception):
-    """Something a user can mend: says what was found, what was expected and what to do next.
+    """An error that the user can fix: what was found, what was expected, and the next step.
 
     Args:
-        found: What was found, a sentence without a final stop.
-        expected: What was expected instead.
-        next_step: What to type or change next.
+        found: A sentence without a final stop.
+        expected: The expected state, a noun phrase.
+        next_step: A command to type, or a change to make.
     """
 
     def __init__(self, found: str, *, expected: str = "", next_step: str = "") -> None:
@@ -25,4 +25,4 @@ class GpuperfError(Exception):
 
 
 class NoGpuError(GpuperfError):
-    """There is neither a GPU nor a recording of one: no fault of the test that asked."""
+    """Neither a GPU nor a recording is available; the test did nothing wrong."""

@@ -73,14 +73,12 @@ class FakeTimer:
         return FakePrepared(fn, mode)
 
 
-class FakeInstruments:
-    """In place of `instruments.live.LiveInstruments`."""
-
-    device = "cuda"
+class FakeSource:
+    """In place of `LiveSource`."""
 
     def __init__(self, *_: object) -> None: ...
 
-    def check(self, call: object, reference: object) -> object:
+    def check(self, call: object) -> object:
         """It passed."""
         from pytest_gpuperf.records import Correctness
 
@@ -102,4 +100,4 @@ def pytest_configure() -> None:
     stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: H200)
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
-    stand_in("pytest_gpuperf.session.live_instruments", LiveInstruments=FakeInstruments)
+    vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource

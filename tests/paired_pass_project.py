@@ -9,8 +9,8 @@ from paired_project import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.against.paired_pass import PairedPass
-    from pytest_gpuperf.against.series import PairedTime
+    from pytest_gpuperf.against.against_pass import AgainstPass
+    from pytest_gpuperf.against.series import AgainstTime
 
 TEST = """
 from kernels import kernel
@@ -32,13 +32,13 @@ def ten_microseconds(root: Path) -> Project:
     return made
 
 
-def found(paired: PairedPass, nodeid: str = K, label: str = "main") -> PairedTime:
+def found(paired: AgainstPass, nodeid: str = K, label: str = "main") -> AgainstTime:
     result = paired.lookup(nodeid, label)
     assert result is not None
     return result
 
 
-def reason(paired: PairedPass, nodeid: str = K, label: str = "main") -> str:
+def reason(paired: AgainstPass, nodeid: str = K, label: str = "main") -> str:
     result = found(paired, nodeid, label)
     assert result.decision is None
     return result.record.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING
@@ -13,11 +14,10 @@ import msgspec
 import pytest
 
 import pytest_gpuperf
-from pytest_gpuperf.against.candidate import Candidate
+from pytest_gpuperf.against.against_pass import AgainstPass
 from pytest_gpuperf.against.git import Repository
-from pytest_gpuperf.against.launch import Invocation
-from pytest_gpuperf.against.paired_pass import PairedPass
 from pytest_gpuperf.records import AgainstTiming, Run
+from pytest_gpuperf.records.passes import Invocation, SelectedTest
 from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Project:
         looks: tuple[int, ...] = (2, 4, 6),
         patience_s: float = 60.0,
         say: Callable[[str], None] = lambda _: None,
-    ) -> PairedPass:
+    ) -> AgainstPass:
         """What a session does before its tests, in this process.
 
         Args:
@@ -120,7 +120,7 @@ class Project:
             say: Told what is going on.
         """
         repository = Repository.around(self.root)
-        paired = PairedPass(
+        paired = AgainstPass(
             repository,
             repository.commit(ref),
             self.root / ".gpuperf" / "runs" / "1" / "against",
@@ -128,12 +128,12 @@ class Project:
             thresholds=Thresholds(looks=looks),
             patience_s=patience_s,
         )
-        candidates = [Candidate(nodeid, self.root / nodeid.partition("::")[0]) for nodeid in tests]
+        selected = [SelectedTest(nodeid, path=self.root / nodeid.partition("::")[0]) for nodeid in tests]
         invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root))
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.chdir(self.root)
             monkeypatch.setattr("tempfile.tempdir", str(self.temporary))
             for name, value in self.environment().items():
                 monkeypatch.setenv(name, value)
-            paired.run(candidates, invocation, say)
+            paired.run(selected, invocation, lambda _title: nullcontext(say))
         return paired

@@ -107,7 +107,7 @@ def lookups(
     found, seconds = [], []
     for _ in range(REPEATS):
         began = time.perf_counter()
-        found.append(counters.lookup(call, Selection(), metrics, list))
+        found.append(counters.lookup(call, Selection(), metrics))
         if apart:
             counters.let_go()
         seconds.append(time.perf_counter() - began)
@@ -133,7 +133,7 @@ def profile(path: Path, first: int) -> None:
             row["apart_seconds"] = lookups(counters, call, METRICS, apart=True)[1]
             row["one_pass_apart_seconds"] = lookups(counters, call, PRESETS["one-pass"], apart=True)[1]
             # Otherwise the first lookup of the next call would attach CUPTI.
-            counters.lookup(call, Selection(), METRICS, list)
+            counters.lookup(call, Selection(), METRICS)
         except Exception:
             row["failure"] = traceback.format_exc()
         faulthandler.cancel_dump_traceback_later()

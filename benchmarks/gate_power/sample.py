@@ -11,7 +11,7 @@ import msgspec
 from benchmarks.children import Child, ChildError, say
 from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS, POWER_LIMITED
 from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample
-from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
+from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, log_times, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -158,11 +158,11 @@ class Sampler:
 
     def _blocks(
         self, sides: Mapping[Side, Child], kernel: str, doses: Mapping[Side, int], rng: Random
-    ) -> tuple[PairedBlock, ...]:
-        def block(side: Side) -> PairedBlock:
+    ) -> tuple[SideBlock, ...]:
+        def block(side: Side) -> SideBlock:
             sides[side].tell(["block", kernel, doses[side]])
             time_us, sm_clock_mhz = self._answer(sides[side])
-            return PairedBlock(side, time_us, sm_clock_mhz)
+            return SideBlock(side, time_us, sm_clock_mhz)
 
         return in_turn(block, rng, POWER_LIMITED_BUDGET_S if kernel in POWER_LIMITED else BUDGET_S)
 

@@ -1,4 +1,4 @@
-"""Blocks of both sides of one call in one restart, and what they say together."""
+"""Blocks of both sides of one call in one restart, and their ratio."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ if TYPE_CHECKING:
 
 LEAST_QUADS = 3
 ENOUGH_QUADS = 5
-"""Before they are asked how precise they are."""
+"""Quads before the first check of their precision."""
 MOST_QUADS = 64
 PRECISE_PCT = 0.03
-"""Standard error of a restart's ratio, in per cent, below which more blocks tell nothing: restarts differ by
+"""Standard error of a restart's ratio, in percent, below which more blocks add nothing: restarts differ by
 more."""
 SURE = 3.0
-"""Standard errors by which a time has to go with the clock before it is corrected for it."""
+"""Standard errors of the slope from which on times are corrected for the clock."""
 
 
 @dataclass(frozen=True)
-class PairedBlock:
+class SideBlock:
     """One block of one side."""
 
     side: Side
     time_us: float
-    """Microseconds a call."""
+    """Microseconds per call."""
     sm_clock_mhz: float
-    """Mean SM clock, in MHz; 0 where unknown."""
+    """Mean SM clock, in MHz; 0 if unknown."""
 
 
-def in_turn(block: Callable[[Side], PairedBlock], rng: Random, budget_s: float) -> tuple[PairedBlock, ...]:
-    """Blocks in quads, until their ratio is precise or the time is up.
+def in_turn(block: Callable[[Side], SideBlock], rng: Random, budget_s: float) -> tuple[SideBlock, ...]:
+    """Run blocks in quads until their ratio is precise or the time is up.
 
     Args:
         block: Runs a block of a side.
-        rng: Where the order comes from.
-        budget_s: Seconds for all; `LEAST_QUADS` are taken all the same.
+        rng: Chooses the order.
+        budget_s: Seconds for all blocks; `LEAST_QUADS` run in any case.
     """
     begin = time.monotonic()
-    blocks: list[PairedBlock] = []
+    blocks: list[SideBlock] = []
     before: Side | None = None
     for quads, quad in enumerate(quad_order(rng, MOST_QUADS), 1):
         for side in _sides(quad):
             if side != before:
-                # The first finds caches and clocks as the other side has left them.
+                # The first block finds the caches and clocks of the other side.
                 block(side)
             blocks.append(block(side))
             before = side
@@ -62,20 +62,21 @@ def in_turn(block: Callable[[Side], PairedBlock], rng: Random, budget_s: float) 
     return tuple(blocks)
 
 
-def log_times(blocks: Sequence[PairedBlock]) -> list[float] | None:
-    """Natural logarithms of the times; None where a cold one is lost in the noise of its flushes."""
+def log_times(blocks: Sequence[SideBlock]) -> list[float] | None:
+    """Return natural logarithms of the times; None if a cold one is lost in the noise of its flushes."""
     if any(block.time_us <= 0 for block in blocks):
         return None
     return [math.log(block.time_us) for block in blocks]
 
 
-def at_one_clock(blocks: Sequence[PairedBlock], logs: Sequence[float]) -> list[float]:
-    """Logarithms of the times as they would be at the mean SM clock of all blocks.
+def at_one_clock(blocks: Sequence[SideBlock], logs: Sequence[float]) -> list[float]:
+    """Correct logarithms of the times to the mean SM clock of all blocks.
 
     An analysis of covariance, with the side as the factor (R. A. Fisher, Statistical Methods for Research
-    Workers, 4th ed. 1932, section 49.1). How a time goes with the clock is read within each side, where the
-    code is the same: the time of work bound by the SMs goes with `clock ** -1`, that of work bound by memory
-    not at all. Where that cannot be told from no effect, or the clock is not known, the times are left alone.
+    Workers, 4th ed. 1932, section 49.1). The slope of time against clock is estimated within each side, as
+    the code is the same there: the time of work bound by the SMs follows `clock ** -1`, the time of work
+    bound by memory does not change. If the slope cannot be told from 0, or the clock is unknown, the times
+    stay as measured.
     """
     if not all(block.sm_clock_mhz for block in blocks):
         return list(logs)
@@ -97,13 +98,13 @@ def at_one_clock(blocks: Sequence[PairedBlock], logs: Sequence[float]) -> list[f
     return [log + share * (clock - mean) for log, clock in zip(logs, clocks, strict=True)]
 
 
-def ratio(blocks: Sequence[PairedBlock], logs: Sequence[float]) -> float:
-    """Natural logarithm of new over old time, by these logarithms of the blocks' times."""
+def ratio(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:
+    """Return the natural logarithm of new over old time, from logarithms of the blocks' times."""
     return restart_log_ratio([(block.side, log) for block, log in zip(blocks, logs, strict=True)])
 
 
-def is_precise(blocks: Sequence[PairedBlock]) -> bool:
-    """Whether more quads would not make the ratio of a restart better than restarts are among themselves."""
+def is_precise(blocks: Sequence[SideBlock]) -> bool:
+    """Return True if more quads would not help: restarts differ by more than this ratio's error."""
     logs = log_times(blocks)
     if logs is None:
         return False

@@ -1,4 +1,4 @@
-"""A test that is to be compared, and what is known of its calls."""
+"""A test to compare, and the state of its calls."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ if TYPE_CHECKING:
     from pytest_gpuperf.against.turns import Taken
 
 WHOLE_TEST = ""
-"""In place of a label: why none of the test's calls can be compared."""
+"""In place of a label: the reason why none of the test's calls can be compared."""
 
 
 @dataclass
 class Candidate:
-    """A test that may time something."""
+    """A test to compare."""
 
     nodeid: str
     path: Path
     """Its file."""
     tolerance_pct: float = 0.0
-    """Slowdown that is accepted, in per cent; 0 leaves it to statistics."""
+    """Accepted slowdown, in percent; 0 leaves it to statistics."""
     series: defaultdict[str, Series] = field(default_factory=lambda: defaultdict(Series))
     """By label."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether it needs no further restart."""
+        """True if it needs no further restart."""
         return bool(self.series) and all(series.is_settled for series in self.series.values())
 
     @property
     def settled(self) -> list[str]:
-        """Labels that need none."""
+        """Labels that need no further restart."""
         return [label for label, series in self.series.items() if series.is_settled]
 
     def give_up(self, reason: str, *, broken: bool = False) -> None:
-        """Compare nothing more of it."""
+        """Stop comparing its calls."""
         for label in (*self.series, WHOLE_TEST):
             series = self.series[label]
             if not series.is_settled:
                 series.reason, series.broken = reason, broken
 
     def take(self, taken: Taken, commit: Commit) -> None:
-        """Take in one restart."""
+        """Add one restart."""
         if taken.misplaced:
             self.give_up(taken.misplaced, broken=True)
             return
@@ -74,7 +74,7 @@ class Candidate:
             self.series[WHOLE_TEST].reason = "the test timed nothing when it was to be compared"
 
     def conclude(self, commit: Commit) -> None:
-        """No restart follows."""
+        """Note the reason for calls that no restart has timed on both sides."""
         for series in self.series.values():
             if not series.is_settled and not series.log_ratios:
                 series.reason = f"the test makes its calls in another order on {commit}"

@@ -1,4 +1,4 @@
-"""The repository of the tests, and commits in it."""
+"""The git repository of the tests, and its commits."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from pytest_gpuperf.errors import GpuperfError
 
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""Set where git runs us from a hook; a new worktree would write into the index of that commit."""
+"""Variables that git sets for hooks; with them a new worktree would write into the hook's index."""
 
 
 class GitError(Exception):
-    """What git said, on one line."""
+    """An error of git: its message, on one line."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What `--gpuperf-against` names."""
+    """The commit that `--gpuperf-against` names."""
 
     ref: str
-    """As the user types it."""
+    """The name that the user types."""
     id: str
 
     def __str__(self) -> str:
@@ -39,10 +39,10 @@ class Repository:
 
     @classmethod
     def around(cls, folder: Path) -> Repository:
-        """The checkout that a folder is in.
+        """Find the checkout that contains a folder.
 
         Raises:
-            GpuperfError: It is in none, git cannot be run, or git does not trust the folder's owner.
+            GpuperfError: None contains it, git cannot run, or git does not trust the folder's owner.
         """
         try:
             return cls(Path(cls(folder).git("rev-parse", "--show-toplevel").rstrip("\n")).resolve())
@@ -55,10 +55,10 @@ class Repository:
             ) from None
 
     def commit(self, ref: str) -> Commit:
-        """The commit that a branch, a tag or the start of an id names.
+        """Find the commit that a branch, a tag or the start of an id names.
 
         Raises:
-            GpuperfError: There is none of that name.
+            GpuperfError: No commit has that name.
         """
         try:
             return Commit(ref, self._id(ref))
@@ -66,14 +66,14 @@ class Repository:
             raise GpuperfError(
                 f"--gpuperf-against={ref}: git says: {error}",
                 expected="a branch, a tag or a commit of this repository",
-                next_step=self._way_to(ref),
+                next_step=self._suggest(ref),
             ) from None
 
     def git(self, *arguments: str) -> str:
-        """What a git command prints.
+        """Run a git command and return its output.
 
         Raises:
-            GitError: It failed, or there is no git.
+            GitError: The command failed, or git is missing.
         """
         environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
         try:
@@ -82,7 +82,7 @@ class Repository:
                 env={**environment, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                # What the terminal sends to its processes is ours to deal with.
+                # This process handles the signals of the terminal.
                 start_new_session=True,
                 check=False,
             )
@@ -99,7 +99,7 @@ class Repository:
             raise GitError("Needed a single revision")
         return found
 
-    def _way_to(self, ref: str) -> str:
+    def _suggest(self, ref: str) -> str:
         for remote in self._lines("remote"):
             try:
                 self._id(f"{remote}/{ref}")

@@ -1,4 +1,4 @@
-"""How the two workers are started: one in the checkout, one in the old tree, and else alike."""
+"""Start the two workers: one in the checkout, one in the old tree, otherwise alike."""
 
 from __future__ import annotations
 
@@ -6,38 +6,25 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against import start
 from pytest_gpuperf.against.messages import Plan
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.settings.settings import WORKER_ENV
+from pytest_gpuperf.settings.values import WORKER_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pytest_gpuperf.against.candidate import Candidate
     from pytest_gpuperf.against.worktree import OldTree
+    from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.statistics.sequential import Side
 
 
 _FOLDERS = re.compile(r"(?<![\w./])(/[^/\s'\"()]+)+/")
 """The folders of an absolute path."""
-
-
-@dataclass(frozen=True)
-class Invocation:
-    """How the session was started."""
-
-    arguments: Sequence[str]
-    cwd: Path
-    rootdir: Path
-    mode: str
-    """How `time` measures unless a test says."""
-    first: str
-    """What Python had put first on `sys.path`: the working directory under `python -m pytest`."""
 
 
 class Launch:
@@ -46,38 +33,38 @@ class Launch:
     Args:
         checkout: Top folder of the checkout, without symbolic links.
         old: The old code.
-        invocation: How the session was started.
+        invocation: The command that started pytest.
 
     Raises:
-        GpuperfError: The session was started from outside the checkout.
+        GpuperfError: pytest was started outside the checkout.
     """
 
     def __init__(self, checkout: Path, old: OldTree, invocation: Invocation) -> None:
         if not invocation.cwd.resolve().is_relative_to(checkout):
             raise GpuperfError(
-                "--gpuperf-against was given outside the checkout, whose old code is to run the same command",
+                "--gpuperf-against was given outside the checkout, but old code has to run the same command",
                 next_step=f"type it in {checkout}",
             )
         self._checkout = checkout
         self._old = old
         self._invocation = invocation
-        first = Path(invocation.first).resolve() if invocation.first else invocation.cwd.resolve()
+        first = Path(invocation.first_on_path or invocation.cwd).resolve()
         self._first = str(first) if first.is_relative_to(checkout) else ""
         self._program = _program(old.folder / "program")
 
     def _tree(self, side: Side) -> Path:
-        """Top folder of a side's code."""
+        """Return the top folder of a side's code."""
         return self._old.root if side == "A" else self._checkout
 
     def _place(self, path: Path, side: Side) -> Path:
-        """A path of the session as a side has it; what is outside the checkout is the same for both."""
+        """Return a side's counterpart of a path; a path outside the checkout stays."""
         path = path.resolve()
         if side == "B" or not path.is_relative_to(self._checkout):
             return path
         return self._old.root / path.relative_to(self._checkout)
 
     def plan(self, side: Side, tests: Iterable[Candidate], seed: int) -> Plan:
-        """What a side's worker has to know, but for its end of the socket."""
+        """Return the plan of a side's worker, without its end of the socket."""
         return Plan(
             channel=-1,
             checkout=str(self._checkout),
@@ -91,45 +78,45 @@ class Launch:
         )
 
     def plain(self, text: str) -> str:
-        """A message without the machine's folders, as records have none."""
+        """Remove the machine's folders from a message: records have none."""
         for tree in (self._old.root, self._checkout):
             text = text.replace(f"{tree}{os.sep}", "")
         return _FOLDERS.sub("…/", text)
 
     def plan_file(self, side: Side) -> Path:
-        """Where a side finds its plan; gone when the old code goes."""
+        """Return the file of a side's plan; it disappears with the old code."""
         return self._old.folder / f"{side}.json"
 
     def cwd(self, side: Side) -> Path:
-        """Where a side's worker runs; made where the old code has no such folder."""
+        """Return a worker's working directory; make it if the old code lacks it."""
         place = self._place(self._invocation.cwd, side)
         place.mkdir(parents=True, exist_ok=True)
         return place
 
     def command(self, side: Side) -> list[str]:
-        """The session's own command line, for a side."""
+        """Return the run's own command line for a side."""
         rootdir = self._place(self._invocation.rootdir, side)
         rootdir.mkdir(parents=True, exist_ok=True)
         return [
             *(sys.executable, str(self._program)),
             *(self._in_text(argument, side) for argument in self._invocation.arguments),
-            # What the old code's ini file could have otherwise: the last two the session took from its own.
+            # The old code's ini file could set the last two differently.
             *(f"--rootdir={rootdir}", "--gpuperf", f"--gpuperf-mode={self._invocation.mode}"),
         ]
 
     def environment(self, side: Side, plan: Path) -> dict[str, str]:
-        """Environment of a side's worker."""
+        """Return the environment of a side's worker."""
         environment = dict(os.environ)
         if side == "A":
-            # For programs that tests start; the worker's own path is put right when it starts.
+            # For programs that tests start; the worker corrects its own path when it starts.
             environment |= {name: self._moved(value) for name, value in os.environ.items() if name != "HOME"}
             environment["PYTEST_ADDOPTS"] = self._in_text(os.environ.get("PYTEST_ADDOPTS", ""), side)
-            # torch builds an inline extension again whenever the other side has built one of its name.
+            # torch rebuilds an inline extension each time the other side has built one with its name.
             environment["TORCH_EXTENSIONS_DIR"] = str(self._old.folder / "torch_extensions")
         return {**environment, WORKER_ENV: str(plan)}
 
     def _moved(self, value: str) -> str:
-        """A variable that is a path, or several, as the old code has them."""
+        """Replace the paths in a variable by those of the old code."""
         paths = value.split(os.pathsep)
         checkout, tree = str(self._checkout), str(self._old.root)
         return os.pathsep.join(
@@ -137,16 +124,16 @@ class Launch:
         )
 
     def _in_text(self, text: str, side: Side) -> str:
-        """A command line, or a part of one, with the checkout's paths as a side has them."""
-        # Where a path may begin: with the text, after white space, or after the name of an option.
+        """Replace the checkout's paths in a part of a command line by those of a side."""
+        # A path may begin with the text, after white space, or after the name of an option.
         pattern = rf"(^|\s|=|:|^-\w){re.escape(str(self._checkout))}(?=[/:\s]|$)"
         return re.sub(pattern, lambda found: found[1] + str(self._tree(side)), text)
 
 
 def _program(folder: Path) -> Path:
-    """A folder that Python can run: `start.py` beside a link to this package.
+    """Make a folder that Python can run: `start.py` next to a link to this package.
 
-    Python puts it first on the path, before anything that could hold another `pytest_gpuperf`.
+    Python puts it first on the path, before any folder that could hold another `pytest_gpuperf`.
     """
     if not folder.exists():
         folder.mkdir()

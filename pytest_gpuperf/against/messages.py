@@ -1,7 +1,7 @@
-"""What a session and its two workers tell each other: a plan to begin with, then messages over a socket.
+"""Messages between a run and its two workers: first a plan, then commands and answers over a socket.
 
-A worker does nothing of its own accord: it says where it has come to, and waits. So only one of the two has
-work on the GPU at any time, and neither compiles, autotunes or warms up while the other is measured.
+A worker does nothing by itself: it reports its state, and waits. So only one of the two has work on the GPU
+at any time, and neither compiles, autotunes or warms up while the other is measured.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has to know; `start.py` reads `checkout`, `tree` and `first` by these names."""
+    """The plan of a worker; `start.py` reads `checkout`, `tree` and `first` by these names."""
 
     channel: int
-    """Descriptor of its end of the socket."""
+    """Descriptor of the worker's end of the socket."""
     checkout: str
-    """Top folder of the session's checkout."""
+    """Top folder of the checkout."""
     tree: str
     """Top folder of the code that this worker runs."""
     other: str
-    """Top folder of the code that the other one runs."""
+    """Top folder of the code that the other worker runs."""
     first: str
-    """The folder that Python has put first on the session's path where it is in the checkout, else empty."""
+    """The first import folder of the run if it is in the checkout; else empty."""
     files: list[str]
-    """Of the tests, in its tree; those that exist are collected."""
+    """Files of the tests, in the worker's tree; existing ones are collected."""
     nodeids: list[str]
-    """The tests, in the session's order."""
+    """The tests, in the order of the run."""
     settled: dict[str, list[str]]
-    """Labels, by test, that need no more of their time taken."""
+    """Labels, by test, that need no more times."""
     seed: int
-    """Of the random numbers before each test: both sides of a restart work on the same data."""
+    """Seed of the random numbers before each test: both sides of a restart use the same data."""
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """In the worker: its plan."""
+        """Read the plan; for the worker."""
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
@@ -53,7 +53,7 @@ class Compare(msgspec.Struct, tag=True, frozen=True):
 
 
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """To a worker: it is its turn to run the next test, up to a call of `time` or to its end."""
+    """To a worker: run the next test, up to a call of `time` or to its end."""
 
 
 class RunBlock(msgspec.Struct, tag=True, frozen=True):
@@ -65,21 +65,21 @@ class GoOn(msgspec.Struct, tag=True, frozen=True):
 
 
 class Collected(msgspec.Struct, tag=True, frozen=True):
-    """From a worker: it has collected, and waits for `Compare`."""
+    """From a worker: collection has ended, and the worker waits for `Compare`."""
 
     nodeids: list[str]
     broken: dict[str, str]
-    """Why a file or class could not be collected, by its node id."""
+    """Why a file or class could not be collected, by node id."""
     misplaced: str = ""
-    """Why what it has imported is not the code of its tree; empty where it is."""
+    """Why an imported module is not of the worker's tree; empty if all are."""
 
 
 class Started(msgspec.Struct, tag=True, frozen=True):
-    """From a worker, after `Compare`: nothing has kept it from running tests, and it waits for `Begin`."""
+    """From a worker, after `Compare`: tests can run, and the worker waits for `Begin`."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """From a worker: a call is compiled and warm, and waits to be timed."""
+    """From a worker: a call is compiled, warm and ready to be timed."""
 
     label: str
     mode: TimingMode
@@ -89,20 +89,20 @@ class Timed(msgspec.Struct, tag=True, frozen=True):
     """From a worker: one block."""
 
     time_us: float
-    """Microseconds a call."""
+    """Microseconds per call."""
     sm_clock_mhz: float
-    """Mean SM clock, in MHz; 0 where unknown."""
+    """Mean SM clock, in MHz; 0 if unknown."""
 
 
 class Ended(msgspec.Struct, tag=True, frozen=True):
     """From a worker: the test has ended."""
 
     failure: str = ""
-    """How its set-up, call or teardown ended early; empty where it ran to its end."""
+    """How set-up, call or teardown ended early; empty if the test ran to its end."""
     misplaced: str = ""
-    """As in `Collected`, where the test has imported it."""
+    """As in `Collected`, for the modules that the test imported."""
     shared: list[str] = []
-    """Modules of the checkout that both sides have imported from there, as git does not know them."""
+    """Modules that both sides import from the checkout, as git ignores them."""
 
 
 Command: TypeAlias = Compare | Begin | RunBlock | GoOn
@@ -112,30 +112,30 @@ _COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Compare | Begin 
 _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Collected | Started | Ready | Timed | Ended)
 
 
-class SessionEnd:
-    """The session's end of a socket.
+class ParentEnd:
+    """The parent's end of a socket.
 
     Raises:
-        OSError, EOFError: Its methods, where the worker has gone.
+        OSError, EOFError: Its methods, if the worker has ended.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def tell(self, command: Command) -> None:
-        """Give a command."""
+        """Send a command."""
         self._connection.send_bytes(msgspec.json.encode(command))
 
     def has_answer(self, wait_s: float) -> bool:
-        """Whether the worker says something, or has gone, within some seconds."""
+        """Return True if the worker answers, or ends, within some seconds."""
         return self._connection.poll(wait_s)
 
     def answer(self) -> Answer:
-        """What it says."""
+        """Receive the answer."""
         return _ANSWERS.decode(self._connection.recv_bytes())
 
     def close(self) -> None:
-        """Let the worker know that nothing more will come."""
+        """Tell the worker that no command follows."""
         self._connection.close()
 
 
@@ -143,7 +143,7 @@ class WorkerEnd:
     """The worker's end of a socket.
 
     Raises:
-        OSError, EOFError: Its methods, where the session has gone.
+        OSError, EOFError: Its methods, if the parent has ended.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -152,7 +152,7 @@ class WorkerEnd:
         self._connection = Connection(descriptor)
 
     def tell(self, answer: Answer) -> None:
-        """Say something."""
+        """Send an answer."""
         self._connection.send_bytes(msgspec.json.encode(answer))
 
     def command(self) -> Command:

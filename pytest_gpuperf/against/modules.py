@@ -1,4 +1,4 @@
-"""Whether the modules that a worker has imported are those of its own tree."""
+"""Check that a worker imports modules from its own tree."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Modules:
-    """Looks at what is imported, each module once.
+    """Checks each imported module once.
 
     Args:
-        checkout: Top folder of the session's checkout.
-        tree: Top folder of the code that this process is to run.
+        checkout: Top folder of the checkout.
+        tree: Top folder of the code that this process runs.
         other: Top folder of the code that the other worker runs.
     """
 
@@ -30,7 +30,7 @@ class Modules:
         self._wrong: GpuperfError | None = None
         self._shared: list[str] = []
         top = (*Path(tree).glob("*/__init__.py"), *Path(tree).glob("src/*/__init__.py"))
-        # The session's own is the one to measure with, wherever it lies.
+        # This package measures, wherever it is.
         self._packages = {init.parent.name for init in top} - {PACKAGE}
         self._python = tuple(
             os.path.realpath(sysconfig.get_path(name)) + os.sep
@@ -38,11 +38,11 @@ class Modules:
         )
 
     def check(self) -> None:
-        """Look at the modules that are new.
+        """Check the new modules.
 
         Raises:
-            GpuperfError: One of them, or an earlier one, is of the other tree, or of a package of the tree
-                that has been taken from where it is installed.
+            GpuperfError: One of them, or an earlier one, is of the other tree, or of an installed copy of a
+                package of the tree.
         """
         try:
             self._check_new()
@@ -52,7 +52,7 @@ class Modules:
             raise self._wrong
 
     def new_shared(self) -> list[str]:
-        """Modules that both sides take from the checkout, as the old commit lacks them; each once."""
+        """Return modules that both sides import from the checkout: the old commit lacks them; each once."""
         shared, self._shared = self._shared, []
         return shared
 
@@ -60,7 +60,7 @@ class Modules:
         new = sys.modules.keys() - self._seen
         self._seen |= new
         for name in sorted(new):
-            # Not by `getattr`, at which some modules import others.
+            # `getattr` would make some modules import others.
             file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
             top = name.partition(".")[0]
             if isinstance(file, str) and top not in (PACKAGE, "__main__"):
@@ -73,7 +73,7 @@ class Modules:
             if name == top and name in self._packages:
                 raise _installed(name)
         elif below_tree:
-            # What git ignores is linked from the checkout.
+            # Files that git ignores are links to the checkout.
             if self._tree != self._checkout and Path(place).is_symlink():
                 self._shared.append(f"{name} ({below_tree})")
         elif Path(self._tree, below_other).exists():

@@ -1,4 +1,4 @@
-"""What the restarts say of one call, and when they have said enough."""
+"""The restarts of one call, and the decision that they lead to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, log_times, ratio
+from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, log_times, ratio
 from pytest_gpuperf.records import AgainstTiming
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -20,13 +20,13 @@ TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
 
 
 @dataclass(frozen=True)
-class PairedTime:
-    """How the time of one call compares with the old code's."""
+class AgainstTime:
+    """The time of one call compared with the old code's."""
 
     record: AgainstTiming
     decision: Decision | None
-    """None where no restart has both times; `record.reason` then says why."""
-    restarts: tuple[tuple[PairedBlock, ...], ...]
+    """None if no restart has both times; `record.reason` then has the reason."""
+    restarts: tuple[tuple[SideBlock, ...], ...]
     """Blocks of each restart, in quads, with their clocks."""
 
 
@@ -34,14 +34,14 @@ class PairedTime:
 class Restart:
     """One restart of both sides."""
 
-    blocks: tuple[PairedBlock, ...]
+    blocks: tuple[SideBlock, ...]
     logs: list[float]
     """Natural logarithm of the time of each block, at the restart's mean clock."""
     log_ratio: float
     raw_log_ratio: float
-    """That of the times as measured."""
+    """Natural logarithm of new over old time, as measured."""
     new_first: bool
-    """Whether the new code went ahead."""
+    """True if the new code went first."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Series:
     mode: TimingMode | None = None
     seconds: float = 0.0
     reason: str = ""
-    """Why it cannot be compared."""
+    """Why it cannot be compared; empty if it can."""
     broken: bool = False
     decision: Decision | None = None
 
@@ -63,15 +63,15 @@ class Series:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it needs no further restart."""
+        """True if it needs no further restart."""
         return bool(self.reason) or (
             self.decision is not None and self.decision.outcome is not Outcome.INCONCLUSIVE
         )
 
     def add(
-        self, blocks: tuple[PairedBlock, ...], mode: TimingMode, seconds: float, *, new_first: bool
+        self, blocks: tuple[SideBlock, ...], mode: TimingMode, seconds: float, *, new_first: bool
     ) -> None:
-        """Take in one restart."""
+        """Add one restart."""
         raw = log_times(blocks)
         if raw is None:
             self.reason = TOO_SHORT
@@ -82,7 +82,7 @@ class Series:
         self.seconds += seconds
 
     def judge(self, thresholds: Thresholds, comparisons: int, tolerance_pct: float, *, final: bool) -> None:
-        """Decide by the restarts so far, where there are any."""
+        """Decide by the restarts so far, if there are any."""
         if self.log_ratios and not self.is_settled:
             self.decision = decide_restarts(
                 self.log_ratios,
@@ -94,8 +94,8 @@ class Series:
                 new_first=[restart.new_first for restart in self.restarts],
             )
 
-    def result(self, commit: Commit, comparisons: int) -> PairedTime:
-        """As record and decision."""
+    def result(self, commit: Commit, comparisons: int) -> AgainstTime:
+        """Return record and decision."""
         record = AgainstTiming(
             ref=commit.ref,
             commit=commit.id,
@@ -112,7 +112,7 @@ class Series:
             reason=self.reason,
             broken=self.broken,
         )
-        return PairedTime(record, self.decision, tuple(restart.blocks for restart in self.restarts))
+        return AgainstTime(record, self.decision, tuple(restart.blocks for restart in self.restarts))
 
     def _time_us(self, side: Side) -> float:
         logs = [

@@ -1,8 +1,8 @@
 """The start of a worker: the checkout's folders on the import path become those of the worker's own tree.
 
-A copy of this file is the `__main__` of a folder in which the package lies too, so that both workers have
-the session's instruments whatever their trees hold. It imports nothing of the package: pytest has to see that
-first.
+A copy of this file is the `__main__` of a folder that also holds the package, so that both workers measure
+with the same code, whatever their trees hold. It does not import the package: pytest must be the first to do
+that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def moved(path: str, checkout: str, tree: str) -> str:
-    """A file or folder of the checkout as the tree has it; what the tree lacks stays as it is."""
+    """Return the tree's counterpart of a path in the checkout; a path without one stays."""
     real = os.path.realpath(path)
     if real != checkout and not real.startswith(checkout + os.sep):
         return path
@@ -23,10 +23,10 @@ def moved(path: str, checkout: str, tree: str) -> str:
 
 
 def redirect(checkout: str, tree: str) -> None:
-    """Import from `tree` what `sys.path` or an editable install's finder has in `checkout`."""
+    """Replace folders of `checkout` on `sys.path` and in finders of editable installs by those of `tree`."""
     sys.path[:] = [moved(path, checkout, tree) for path in sys.path]
     for finder in sys.meta_path:
-        # setuptools installs such a finder where a package is not found by its folder alone.
+        # setuptools installs such a finder if the folder alone does not lead to a package.
         module = sys.modules.get(getattr(finder, "__module__", ""))
         for packages in (getattr(module, "MAPPING", None), getattr(module, "NAMESPACES", None)):
             if not isinstance(packages, dict):

@@ -1,4 +1,4 @@
-"""One test on both sides in step: at each call of `time` that they have in common, blocks in turn."""
+"""Run one test on both sides in step, with blocks in turn at each call of `time` that both have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_gpuperf.against.blocks import PairedBlock, in_turn
+from pytest_gpuperf.against.blocks import SideBlock, in_turn
 from pytest_gpuperf.against.messages import Begin, Ended, GoOn, Ready, RunBlock, Timed
 
 if TYPE_CHECKING:
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
 
 
 class Player(Protocol):
-    """A worker that does what it is told and says where it has come to."""
+    """A worker: it follows commands and reports its state."""
 
     def ask(self, command: Command) -> Answer:
-        """Give a command and wait for the answer."""
+        """Send a command and wait for the answer."""
 
 
 @dataclass
 class Taken:
-    """What one run of one test on both sides came to."""
+    """The result of one test on both sides in one restart."""
 
     modes: dict[Side, dict[str, TimingMode]] = field(default_factory=lambda: {"A": {}, "B": {}})
-    """By label, in the order in which a side came to it."""
+    """Timing modes by label, in the order of the calls of a side."""
     failures: dict[Side, str] = field(default_factory=dict)
-    """How the test ended early on a side."""
+    """How the test ended early, by side."""
     misplaced: str = ""
-    """Why what a side has imported is not its code; empty where it is."""
-    blocks: dict[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
-    """By label, in quads."""
+    """Why an imported module is of the other side; empty if none is."""
+    blocks: dict[str, tuple[SideBlock, ...]] = field(default_factory=dict)
+    """Blocks by label, in quads."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """By label: what its blocks took."""
+    """Seconds of the blocks, by label."""
     new_first: bool = False
-    """Whether the new code went ahead."""
+    """True if the new code went first."""
     shared: set[str] = field(default_factory=set)
-    """Modules that both sides took from the checkout."""
+    """Modules that both sides imported from the checkout."""
 
     def keep(self, side: Side, answer: Ready | Ended) -> None:
-        """Keep what a side has said."""
+        """Keep an answer of a side."""
         if isinstance(answer, Ready):
             self.modes[side][answer.label] = answer.mode
             return
@@ -56,7 +56,7 @@ class Taken:
 
 
 class _EndedEarlyError(Exception):
-    """A test has ended where a block of it was wanted."""
+    """A test has ended although a block of it was due."""
 
     def __init__(self, side: Side, ended: Ended) -> None:
         super().__init__(ended.failure)
@@ -68,8 +68,8 @@ class Turns:
     """Plays the tests of one restart.
 
     Args:
-        players: The workers, the one that goes ahead first.
-        rng: Where the order of the blocks comes from.
+        players: The workers; the first one goes first.
+        rng: Chooses the order of the blocks.
         budget_s: Seconds for the blocks of one label; see `in_turn`.
     """
 
@@ -82,7 +82,7 @@ class Turns:
         """Run the next test of both sides, one side at a time.
 
         Raises:
-            LostError: A worker has died, or hangs.
+            LostError: A worker has ended, or hangs.
         """
         taken = Taken(new_first=next(iter(self._players)) == "B")
         at = {side: self._move(side, Begin(), taken) for side in self._players}
@@ -98,8 +98,8 @@ class Turns:
                         taken.keep(early.side, early.ended)
                         moving.remove(early.side)
                 elif old.label != new.label:
-                    # One of them may be unknown to the other side. That is clear once both tests have ended,
-                    # and the next restart passes it over.
+                    # One of them may be unknown to the other side. That is clear when both tests have ended;
+                    # the next restart skips it.
                     moving = ["B"]
             for side in moving:
                 at[side] = self._move(side, GoOn(), taken)
@@ -117,9 +117,9 @@ class Turns:
         taken.blocks[label] = in_turn(self._block, self._rng, self._budget_s)
         taken.seconds[label] = time.monotonic() - begin
 
-    def _block(self, side: Side) -> PairedBlock:
+    def _block(self, side: Side) -> SideBlock:
         answer = self._players[side].ask(RunBlock())
         if isinstance(answer, Ended):
             raise _EndedEarlyError(side, answer)
         assert isinstance(answer, Timed)
-        return PairedBlock(side, answer.time_us, answer.sm_clock_mhz)
+        return SideBlock(side, answer.time_us, answer.sm_clock_mhz)

@@ -1,4 +1,4 @@
-"""A worker process, as the session sees it."""
+"""A worker process, as its parent sees it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.against.messages import SessionEnd
-from pytest_gpuperf.processes.signals import end_group
+from pytest_gpuperf.against.messages import ParentEnd
+from pytest_gpuperf.processes.children import end_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
 
 PATIENCE_S = 900.0
-"""A worker that says nothing for so long hangs; a call that autotunes a large model may well take minutes."""
+"""A worker that is silent for so long hangs; a call that autotunes a large model can take minutes."""
 GOING_S = 20.0
-"""Seconds a worker has for its last teardowns."""
+"""Seconds for a worker's last teardowns."""
 LAST_LINES = 5
 POLL_S = 0.1
 
 
 class LostError(Exception):
-    """A worker has died, or hangs.
+    """A worker has ended, or hangs.
 
     Args:
-        side: Which.
-        how: What happened to it, after the name of the worker.
-        output: The last lines that it wrote.
+        side: The side of the worker.
+        how: What happened, a sentence that begins after the worker's name.
+        output: The last lines that the worker wrote.
     """
 
     def __init__(self, side: Side, how: str, output: Sequence[str] = ()) -> None:
@@ -50,12 +50,12 @@ class Worker:
     """A child pytest in one of the two trees.
 
     Args:
-        side: Which tree.
-        launch: How it is started.
-        plan: What it has to know, but for its end of the socket.
-        log: File that what it prints is appended to.
-        tick: Called while it is waited for.
-        patience_s: How long it may say nothing, in seconds.
+        side: The side of its tree.
+        launch: Its command line and environment.
+        plan: Its plan, without its end of the socket.
+        log: File for its output, which is appended.
+        tick: Called during each wait.
+        patience_s: Seconds that it may be silent.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Worker:
         self._tick = tick
         self._patience_s = patience_s
         ours, theirs = Pipe()
-        self._end = SessionEnd(ours)
+        self._end = ParentEnd(ours)
         path = launch.plan_file(side)
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(plan, channel=theirs.fileno())))
         with log.open("ab") as stream, theirs:
@@ -89,26 +89,26 @@ class Worker:
             )
 
     def ask(self, command: Command) -> Answer:
-        """Give a command and wait for the answer.
+        """Send a command and wait for the answer.
 
         Raises:
-            LostError: It has died, or does not answer.
+            LostError: The worker has ended, or does not answer.
         """
         with suppress(OSError):
-            # Where it has gone, the want of an answer will say so.
+            # If the worker has ended, the missing answer shows that.
             self._end.tell(command)
         return self.answer()
 
     def answer(self) -> Answer:
-        """Wait for what it says next.
+        """Wait for the next answer.
 
         Raises:
-            LostError: It has died, or says nothing.
+            LostError: The worker has ended, or is silent.
         """
         end = time.monotonic() + self._patience_s
         try:
             while not self._end.has_answer(POLL_S):
-                # What a test has left running may hold the other end open.
+                # A process that a test left running may hold the other end open.
                 if self._process.poll() is not None and not self._end.has_answer(0):
                     raise EOFError
                 if time.monotonic() > end:
@@ -122,11 +122,11 @@ class Worker:
             raise self._lost(f"ended with {_status(self._process.returncode)}") from None
 
     def let_go(self) -> None:
-        """Say that nothing more will come: it ends by itself."""
+        """Tell the worker that no command follows: it ends by itself."""
         self._end.close()
 
     def stop(self, grace_s: float = GOING_S) -> None:
-        """Make sure that it has ended.
+        """Make sure that the worker has ended.
 
         Args:
             grace_s: Seconds for it to end by itself.
@@ -141,7 +141,7 @@ class Worker:
         with self._log.open("rb") as stream:
             stream.seek(self._begin)
             lines = list(filter(str.strip, stream.read().decode(errors="replace").splitlines()))
-        # Where Python crashed comes first, then who had called that; both may follow pytest on its line.
+        # A crash of Python comes before its traceback; both may follow pytest's text on its line.
         crash = [at for at, line in enumerate(lines) if "Fatal Python error: " in line]
         lines = lines[crash[-1] :][:LAST_LINES] if crash else lines[-LAST_LINES:]
         return LostError(self.side, how, lines)

@@ -1,4 +1,4 @@
-"""The old code as files: a worktree in a temporary folder, removed whatever happens."""
+"""The old code as files: a git worktree in a temporary folder, which is always removed."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ class OldTree:
     """A commit, checked out."""
 
     root: Path
-    """Its top folder. It has the name of the checkout's, which is that of a package where it has an
-    `__init__.py`."""
+    """Its top folder. Its name is that of the checkout's folder, which may be a package."""
 
     @property
     def folder(self) -> Path:
-        """A temporary folder around it, for what has to go when it goes."""
+        """The temporary folder around it; everything in it is removed together."""
         return self.root.parent
 
 
 @contextmanager
 def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
-    """Check a commit out for as long as the block runs.
+    """Check a commit out while the block runs.
 
-    What git ignores beside the code and Python imports all the same (modules that a build generates, compiled
-    extensions) is linked from the checkout: nothing is built again.
+    Python may import files that git ignores: modules that a build generates, compiled extensions. They are
+    linked from the checkout: nothing is built again.
 
     Raises:
         GpuperfError: git cannot make a worktree.
@@ -49,7 +48,7 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
     _drop_abandoned(repository)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
     tree = OldTree(folder / repository.root.name)
-    # Tells other runs, for as long as this process lives, that the worktree is not abandoned.
+    # While this process lives, the lock tells other runs that the worktree is not abandoned.
     lock = FileLock(folder / "lock")
     lock.acquire()
     try:
@@ -69,7 +68,7 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
 
 
 def _drop_abandoned(repository: Repository) -> None:
-    """Remove worktrees whose process was killed."""
+    """Remove worktrees of processes that were killed."""
     with suppress(GitError):
         for line in repository.git("worktree", "list", "--porcelain").splitlines():
             kind, _, path = line.partition(" ")
@@ -85,7 +84,7 @@ def _drop_abandoned(repository: Repository) -> None:
 
 def _remove(repository: Repository, tree: OldTree) -> None:
     with suppress(GitError):
-        # Twice: git locks a worktree while it fills it.
+        # `--force` twice: git locks a worktree while it fills it.
         repository.git("worktree", "remove", "--force", "--force", str(tree.root))
     shutil.rmtree(tree.folder, ignore_errors=True)
 
@@ -104,7 +103,7 @@ def _link_ignored(repository: Repository, tree: OldTree) -> None:
     except GitError:
         return
     for name in filter(None, listed.split("\0")):
-        # A folder of which git ignores all (a virtual environment, a build) ends with a slash.
+        # A slash ends the name of a folder that git ignores as a whole: a virtual environment, a build.
         if not name.endswith((*IMPORTABLE, ".egg-info/")):
             continue
         link = tree.root / name

@@ -1,8 +1,8 @@
-"""GPU times for pytest-benchmark: a clock that runs only while the GPU works, as its timer.
+"""GPU times for pytest-benchmark: a timer that runs only while the GPU works.
 
-pytest-benchmark reads its timer before and after a round of calls and takes the difference. `gpu_clock`
-makes that difference the time between two CUDA events on the current stream. `@pytest.mark.gpuperf(
-benchmark=True)` puts it in for one test, together with rounds that suit it.
+pytest-benchmark reads its timer before and after a round of calls and takes the difference. With `gpu_clock`
+this difference is the time between two CUDA events on the current stream. `@pytest.mark.gpuperf(
+benchmark=True)` sets this timer for one test, with rounds that suit it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 BLOCK_US = 1000.0
-"""How long the GPU is blocked after each reading, in microseconds."""
+"""Time that the GPU is blocked after each reading, in microseconds."""
 
 ROUNDS: Mapping[str, object] = {
     "min_time": 1e-4,
@@ -28,25 +28,25 @@ ROUNDS: Mapping[str, object] = {
     "warmup": True,
     "warmup_iterations": 1000,
 }
-"""Options of the `benchmark` marker for this clock.
+"""Options of the `benchmark` marker for this timer.
 
-Rounds of 0.1 ms, as the events' own time is a few microseconds; 0.1 s of them, as each takes two blocks of
-waiting besides; and a warm-up, as the first call compiles.
+Rounds take 0.1 ms, as the events themselves take a few microseconds. All rounds take 0.1 s, as each also
+waits for two blocks. The warm-up is for the first call, which compiles.
 """
 
 
 def gpu_clock() -> float:
-    """Seconds of GPU time between readings, as a timer for pytest-benchmark.
+    """Read a timer for pytest-benchmark: seconds of GPU time.
 
-    A reading waits for the GPU, then queues a kernel that blocks it for `BLOCK_US` and behind that the event
-    from which the clock goes on. What the host launches meanwhile is queued and runs without a gap, so that
-    short kernels are not timed at the rate at which the host launches them. Time between the reading and
-    that event is not counted.
+    A reading waits for the GPU. Then it queues a kernel that blocks the GPU for `BLOCK_US`, and after that
+    the event from which the timer continues. Launches during the block are queued and run without a gap, so
+    short kernels are not timed at the host's launch rate. The time between the reading and that event does
+    not count.
 
-    The difference of two readings is too long by what an event pair adds around queued launches (about 3 us
-    on an H200, whatever is between them), so a round has to be long against that: `ROUNDS`. Where the host
-    needs more than `BLOCK_US` to launch a round, or waits for the GPU in the middle, the rest is timed as it
-    comes, pauses of the GPU included. Work on other streams than the current one is not seen.
+    The difference of two readings is too long by the cost of an event pair around queued launches (about 3 us
+    on an H200, whatever is between them). So a round has to be much longer: `ROUNDS`. If the host needs more
+    than `BLOCK_US` to launch a round, or waits for the GPU during a round, pauses of the GPU count too. Work
+    on other streams is not timed.
 
     Raises:
         GpuperfError: torch sees no CUDA GPU.
@@ -73,7 +73,7 @@ class _Clock:
         end.record()
         torch.cuda.synchronize()
         if self._start is not None and self._start.device == end.device:
-            # From one reading to the next: an event's time is a float of 32 bits, too coarse for long ones.
+            # Only since the last reading: an event's time is a float of 32 bits, too coarse for long times.
             self._seconds += elapsed_us(self._start, end) / 1e6
         block_gpu(BLOCK_US)
         self._start = event()
@@ -85,22 +85,22 @@ _CLOCK = _Clock()
 
 
 def apply(item: pytest.Item) -> None:
-    """Have pytest-benchmark time a test by the GPU where it is marked `gpuperf(benchmark=True)`.
+    """Set the GPU timer of pytest-benchmark for a test marked `gpuperf(benchmark=True)`.
 
-    To be called before the test's fixtures are set up. The test's own `benchmark` marker keeps its options,
-    except for the timer. Without `--gpuperf`, and in a replay, the test is skipped: times of the host under
-    the same name would be compared with those of the GPU.
+    Call it before the test's fixtures are set up. The test's own `benchmark` marker keeps its options, except
+    the timer. Without `--gpuperf`, and in a replay, the test is skipped: otherwise times of the host and
+    of the GPU would be compared under one name.
     """
     if "benchmark" not in getattr(item, "fixturenames", ()) or not _is_marked(item):
         return
     if not is_enabled(item.config):
         pytest.skip("is timed by the GPU; run pytest with --gpuperf")
-    from pytest_gpuperf.plugin.hooks import SESSION
+    from pytest_gpuperf.session.base import RUNNER
     from pytest_gpuperf.session.live import why_not_live
 
     reason = why_not_live()
-    session = item.config.stash.get(SESSION, None)
-    if session is not None and session.replayed_from is not None:
+    runner = item.config.stash.get(RUNNER, None)
+    if runner is not None and runner.replayed_from is not None:
         reason = "a replay launches nothing"
     if reason:
         pytest.skip(f"is timed by the GPU, and {reason}")

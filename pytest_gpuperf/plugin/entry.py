@@ -1,4 +1,4 @@
-"""pytest's entry point: options, the marker and the fixtures; the rest is loaded by `--gpuperf`."""
+"""The entry point for pytest: options, marker and fixtures; `--gpuperf` loads the rest."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker and, with `--gpuperf`, begin, before other plugins read their options.
+    """Declare the marker; with `--gpuperf` register the hooks before other plugins read their options.
 
     Raises:
-        pytest.UsageError: An option has a value it cannot have, or asks for what needs `--gpuperf`.
+        pytest.UsageError: An option has an invalid value, or needs `--gpuperf`.
     """
     config.addinivalue_line(
         "markers",
         "gpuperf(kernels=None, launches='all', limits=None, tolerance=None, preset=None, metrics=(), "
         "benchmark=False): "
-        "kernels: regex or list of them that chooses the kernels to profile; "
-        "launches: which of their launches, 'all', 'first', 'last' or an index; "
-        "limits: such as {'memory_throughput': '>= 60'} or ['stall.barrier <= 25']; "
-        "tolerance: per cent by which the time may exceed its baseline; "
-        "preset: the sets of metrics to read, such as 'sol,stalls', in place of --gpuperf-preset; "
-        "metrics: metrics to read besides those, raw ncu names or short ones; "
-        "benchmark: let the GPU time what pytest-benchmark's fixture runs",
+        "kernels: regex, or list of them, that finds the kernels to profile; "
+        "launches: launches of these kernels to keep: 'all', 'first', 'last' or an index; "
+        "limits: limits such as {'memory_throughput': '>= 60'} or ['stall.barrier <= 25']; "
+        "tolerance: accepted slowdown against the baseline, in percent; "
+        "preset: presets of metrics to read, such as 'sol,stalls', in place of --gpuperf-preset; "
+        "metrics: more metrics to read, raw ncu names or short names; "
+        "benchmark: time the runs of pytest-benchmark's fixture by the GPU",
     )
     if options.is_enabled(config):
         from pytest_gpuperf.plugin.hooks import activate
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the GPU time what pytest-benchmark runs, where a test is marked so; skip it without `--gpuperf`."""
+    """Set the GPU timer of pytest-benchmark for a marked test; skip the test without `--gpuperf`."""
     if item.get_closest_marker("gpuperf") is not None:
         from pytest_gpuperf.plugin.benchmark_timer import apply
 

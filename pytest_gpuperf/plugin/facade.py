@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+import msgspec
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.plugin.kernel_facade import KernelFacade
-from pytest_gpuperf.records.call import Reference
+from pytest_gpuperf.measure.static.compile import compile_static
+from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
+from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.records.runs import STATE_FOLDER
+from pytest_gpuperf.records.selection import Selection, check_launches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import torch
 
-    from pytest_gpuperf.records import Correctness, Measurement, Profile, Timing, WarmUp
+    from pytest_gpuperf.records import Correctness, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.selection import Launches
+    from pytest_gpuperf.session.base import Runner, Source
+    from pytest_gpuperf.session.marker import ItemState
 
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]
     Ncu: TypeAlias = Callable[..., Profile]
 
 
-class Gpuperf(KernelFacade):
-    """Checks, times, profiles and traces callables, and keeps what was measured for the verdict.
+class Gpuperf:
+    """Checks, times, profiles and traces callables, and keeps the measurements for the verdict.
 
     Every method takes a plain callable with its arguments; keyword arguments that the method does
-    not know go to the callable. `label` names a measurement where a test measures several callables.
+    not know go to the callable. `label` names a measurement if a test measures several callables.
     """
+
+    def __init__(self, state: ItemState, runner: Runner) -> None:
+        self._state = state
+        self._runner = runner
 
     @property
     def device(self) -> torch.device:
-        """Where tensors belong: the GPU, or `meta` when a recording is replayed."""
-        return self._instruments.device
+        """The device for the test's tensors: the GPU, or `meta` when a recording is replayed."""
+        return self._runner.device
 
     def __call__(
         self,
@@ -90,13 +101,13 @@ class Gpuperf(KernelFacade):
         label: str = "main",
         **kwargs: Any,
     ) -> Correctness:
-        """Fail the test at once where the output of `fn` is not the expected one.
+        """Fail the test at once if the output of `fn` is not the expected one.
 
-        Also fails where elements of the output were never written, where the output has NaN, and
-        where `fn` changed an input.
+        Also fails if elements of the output were never written, if the output has NaN, or if `fn` changed
+        an input.
 
         Args:
-            fn: What is tested.
+            fn: The callable under test.
             args: Its arguments.
             expected: A reference callable that takes the same arguments, or the expected tensors.
             rtol: Relative tolerance; by default by dtype, as in `torch.testing.assert_close`.
@@ -110,10 +121,10 @@ class Gpuperf(KernelFacade):
             The largest differences and where they are.
         """
         __tracebackhide__ = True
-        call = self._call("correctness", label, fn, args, kwargs)
+        source, call = self._begin("correctness", label, fn, args, kwargs)
         reference = Reference(expected, rtol=rtol, atol=atol, equal_nan=equal_nan, mutates=mutates)
         try:
-            result = self._instruments.check(call, reference)
+            result = source.check(CheckedCall(**vars(call), reference=reference))
         except GpuperfError as error:
             self._fail(error)
         self._keep(label, correctness=result)
@@ -125,11 +136,12 @@ class Gpuperf(KernelFacade):
         """Run `fn` until its time on the GPU is steady. `time` does so by itself.
 
         Returns:
-            Seconds and launches it took, and whether the time became steady before the cap.
+            Seconds and launches of the warm-up, and whether the time became steady before the cap.
         """
         __tracebackhide__ = True
+        source, call = self._begin("warm_up", label, fn, args, kwargs)
         try:
-            result = self._instruments.warm_up(self._call("warm_up", label, fn, args, kwargs))
+            result = source.warm_up(call)
         except GpuperfError as error:
             self._fail(error)
         self._keep(label, warm_up=result)
@@ -149,7 +161,7 @@ class Gpuperf(KernelFacade):
         """Time one call of `fn` on the GPU, after a warm-up, with CUDA events.
 
         Args:
-            fn: What is timed. It is called many times with the same arguments.
+            fn: The callable to time; it is called many times with the same arguments.
             args: Its arguments.
             bytes: Bytes that one call has to move, for GB/s.
             flops: Floating-point operations of one call, for TFLOP/s.
@@ -158,14 +170,14 @@ class Gpuperf(KernelFacade):
             kwargs: Keyword arguments of `fn`.
 
         Returns:
-            Time in microseconds a call, with its spread and how it was taken.
+            Time in microseconds per call, its spread, and its timing mode.
         """
         __tracebackhide__ = True
-        call = self._call("timing", label, fn, args, kwargs)
+        source, call = self._begin("timing", label, fn, args, kwargs)
         try:
-            result = self._instruments.time(
+            result = source.time(
                 call,
-                mode=mode or self._settings.mode,
+                mode=mode or self._runner.settings.mode,
                 bytes=_count("bytes", bytes),
                 flops=_count("flops", flops),
             )
@@ -173,6 +185,121 @@ class Gpuperf(KernelFacade):
             self._fail(error)
         self._keep(label, timing=result)
         return result
+
+    def profile(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        kernels: str | None = None,
+        launches: Launches | None = None,
+        label: str = "main",
+        **kwargs: Any,
+    ) -> Profile:
+        """Read hardware counters of the kernels that one call of `fn` launches.
+
+        A kernel that cannot be found or a metric that does not exist fails the test at its end: later calls
+        are still timed.
+
+        Args:
+            fn: The callable to profile.
+            args: Its arguments.
+            kernels: Regex over the function name or the demangled name, found anywhere in it; by default
+                the marker's. The kernels that match are kept one by one and combined into one row.
+            launches: Launches of those kernels to keep: `all`, `first`, `last`, or the index of one, from 0
+                on or from -1 back; by default the marker's.
+            label: Name of the measurement.
+            kwargs: Keyword arguments of `fn`.
+
+        Returns:
+            Metrics by short name, in percent, µs, bytes or counts.
+        """
+        __tracebackhide__ = True
+        source, call = self._begin("profile", label, fn, args, kwargs)
+        regex = kernels or self._state.marker.regex
+        try:
+            which = (
+                self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
+            )
+            result = source.profile(call, Selection(regex, which))
+        except GpuperfError as error:
+            self._state.errors.append(str(error))
+            result = Profile(regex=regex or "", unavailable=str(error))
+        self._keep(label, profile=result)
+        return result
+
+    def trace(self, fn: Callable[..., Any], /, *args: Any, label: str = "main", **kwargs: Any) -> Trace:
+        """Record the kernels that one call of `fn` runs, their times, and how long the GPU was idle.
+
+        torch.profiler records after a warm-up, without ncu; the Chrome trace is kept next to the run.
+
+        Args:
+            fn: The callable to trace; it is called about twenty times with the same arguments.
+            args: Its arguments.
+            label: Name of the measurement.
+            kwargs: Keyword arguments of `fn`.
+
+        Returns:
+            The kernel table of one call, in microseconds and percent.
+        """
+        __tracebackhide__ = True
+        source, call = self._begin("trace", label, fn, args, kwargs)
+        try:
+            result = source.trace(call)
+        except GpuperfError as error:
+            self._fail(error)
+        self._keep(label, trace=result)
+        return result
+
+    def static(
+        self,
+        kernel: Any,
+        /,
+        signature: Mapping[str, str] | None = None,
+        constexprs: Mapping[str, Any] | None = None,
+        *,
+        args: Sequence[Any] | Mapping[str, Any] | None = None,
+        archs: Sequence[str] = ARCHITECTURES,
+        label: str = "main",
+        **options: Any,
+    ) -> dict[str, StaticKernel]:
+        """Compile a kernel for several architectures, without a GPU and without launching it.
+
+        Each architecture is judged by itself, against the limits and against `baselines/static/`.
+
+        Args:
+            kernel: A Triton kernel, or CUDA source as a text or a path.
+            signature: Types of a Triton kernel's arguments: `{"x_ptr": "*fp32:16", "n": "i32"}`.
+            constexprs: Values of its constexprs, also of those that autotuning would choose.
+            args: In place of the signature: the arguments of a launch, by position or name; `meta` tensors
+                are enough.
+            archs: The architectures.
+            label: Name of the measurement; each architecture is kept as `sm_90`, or `label[sm_90]`.
+            options: For a Triton launch `num_warps`, `num_stages` …; for CUDA source `entry`, `block_size`,
+                `shared_memory` and `flags`.
+
+        Returns:
+            Registers, memory and occupancy of the compiled kernel, by architecture.
+        """
+        __tracebackhide__ = True
+        given = {
+            "signature": signature,
+            "args": args,
+            "constexprs": constexprs,
+            "options": options,
+            "state": self._runner.settings.root / STATE_FOLDER,
+        }
+        call = Call(self._state.nodeid, label, compile_static, (kernel, archs), given)
+        try:
+            compiled = self._runner.static(call)
+        except NoCompilerError as error:
+            pytest.skip(str(error))
+        except GpuperfError as error:
+            self._fail(error)
+        for arch, made in compiled.items():
+            self._refuse_second("profile", label_of(label, arch))
+            self._keep(label_of(label, arch), profile=profile_of(made))
+        return compiled
 
     def limit(self, *limits: str) -> None:
         """Add limits such as `"memory_throughput >= 60"` or `"stall.barrier <= 25"`.
@@ -185,9 +312,49 @@ class Gpuperf(KernelFacade):
         except GpuperfError as error:
             self._fail(error)
 
+    def _begin(
+        self, part: str, label: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Source, Call]:
+        __tracebackhide__ = True
+        if not callable(fn):
+            self._fail(
+                GpuperfError(
+                    f"the first argument is a {type(fn).__name__}",
+                    expected="a callable, followed by its arguments",
+                    next_step="write gpuperf.time(kernel, x), not gpuperf.time(kernel(x))",
+                )
+            )
+        self._refuse_second(part, label)
+        source = self._runner.source
+        if isinstance(source, NoGpuError):
+            self._fail(source)
+        return source, Call(self._state.nodeid, label, fn, args, kwargs)
+
+    def _refuse_second(self, part: str, label: str) -> None:
+        __tracebackhide__ = True
+        measured = self._state.measurements.get(label)
+        if measured is not None and getattr(measured, part) is not None:
+            self._fail(
+                GpuperfError(
+                    f"this test has measured {part.replace('_', '-')} under the label {label!r} already",
+                    next_step="give the second one a name of its own: label='…'",
+                )
+            )
+
+    def _keep(self, label: str, **part: Any) -> None:
+        measured = self._state.measurements.get(label, Measurement())
+        self._state.measurements[label] = msgspec.structs.replace(measured, **part)
+
+    def _fail(self, error: GpuperfError) -> NoReturn:
+        __tracebackhide__ = True
+        self._state.errors.append(str(error))
+        # Without a GPU every test fails, and the line of the call tells nothing.
+        pytrace = not isinstance(error, NoGpuError)
+        raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None
+
 
 def _count(name: str, value: Any) -> int:
-    """A number of bytes or operations, which may be numpy's, or a float without a fraction."""
+    """Check a number of bytes or operations; it may be numpy's, or a float without a fraction."""
     try:
         count = int(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The fixtures: `gpuperf`, and its parts for people who want only one of them."""
+"""The fixtures: `gpuperf`, and one fixture for each of its main methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
-    """Check, time and profile callables on the GPU, judged against limits and baselines.
+    """Check, time and profile callables on the GPU; judge them against limits and baselines.
 
     Without `--gpuperf` the test is skipped.
     """
@@ -39,5 +39,5 @@ def gpu_timer(gpuperf: Gpuperf) -> GpuTimer:
 
 @pytest.fixture
 def ncu(gpuperf: Gpuperf) -> Ncu:
-    """Nsight Compute metrics of a callable's kernels: `ncu(fn, *args, kernels=regex) -> Profile`."""
+    """Read Nsight Compute metrics of a callable's kernels: `ncu(fn, *args, kernels=regex) -> Profile`."""
     return gpuperf.profile

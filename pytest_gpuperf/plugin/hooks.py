@@ -1,4 +1,4 @@
-"""pytest's hooks while `--gpuperf` is on."""
+"""pytest's hooks with `--gpuperf`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.session import Session, start
+from pytest_gpuperf.records.passes import Invocation
+from pytest_gpuperf.session import start
+from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker
-from pytest_gpuperf.settings.settings import Settings
+from pytest_gpuperf.settings.values import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from _pytest.terminal import TerminalReporter
 
-SESSION = pytest.StashKey[Session]()
+    from pytest_gpuperf.session.base import Runner
+
 FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
 
 
 def activate(config: pytest.Config, first_on_path: str) -> None:
-    """Check the options, and wait for tests that measure.
+    """Check the options, and register the hooks.
 
     Args:
         config: pytest's.
@@ -50,7 +53,7 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
 
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
-    """The façade of the test that asks."""
+    """Return the object behind the `gpuperf` fixture of a test."""
     state = request.node.stash.get(STATE, None)
     if state is None:
         raise pytest.fail.Exception(
@@ -58,16 +61,15 @@ def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
             "so that the test can be profiled ahead",
             pytrace=False,
         )
-    session = request.config.stash[SESSION]
-    return Gpuperf(state, session.instruments, session.settings)
+    return Gpuperf(state, request.config.stash[RUNNER])
 
 
 class Hooks:
-    """Connects a `Session` to pytest, once there is a test that measures."""
+    """Connects a `Runner` to pytest, once there is a test that measures."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._session: Session | None = None
+        self._runner: Runner | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -76,113 +78,116 @@ class Hooks:
         if not measuring:
             return
         try:
-            session = start(self._settings)
+            runner = start(self._settings)
             for item in measuring:
-                item.stash[STATE] = ItemState(item.nodeid, Marker.of(item))
-                session.expect(item.nodeid)
-                session.lines[item.nodeid] = (item.location[1] or 0) + 1
-            session.check_metrics([item.stash[STATE] for item in measuring])
+                item.stash[STATE] = ItemState(item.nodeid, Marker.of(item), item.path)
+                runner.lines[item.nodeid] = (item.location[1] or 0) + 1
+            if runner.judges:
+                for item in measuring:
+                    runner.expect(item.nodeid)
+                runner.check_metrics([item.stash[STATE] for item in measuring])
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
-        self._session = config.stash[SESSION] = session
-        if session.only is not None:
-            dropped = [item for item in items if item.nodeid not in session.only]
-            items[:] = [item for item in items if item.nodeid in session.only]
+        self._runner = config.stash[RUNNER] = runner
+        if runner.only is not None:
+            dropped = [item for item in items if item.nodeid not in runner.only]
+            items[:] = [item for item in items if item.nodeid in runner.only]
             config.hook.pytest_deselected(items=dropped)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Read counters of all selected tests, and time old code beside new, before the first runs."""
+        """Run the passes over all selected tests before the first test runs."""
         config = session.config
-        if self._session is None or config.option.collectonly:
+        if self._runner is None or config.option.collectonly:
             return
         if session.testsfailed and not config.option.continue_on_collection_errors:
             return
         measuring = [item for item in session.items if STATE in item.stash]
         states = [item.stash[STATE] for item in measuring]
         reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-        invocation = config.invocation_params
-        arguments = [str(argument) for argument in invocation.args]
-        self._session.begin(reporter)
-        self._session.read_counters(states, arguments, invocation.dir, reporter)
-        paths = {item.nodeid: item.path for item in measuring}
+        typed, settings = config.invocation_params, self._settings
+        arguments = [str(argument) for argument in typed.args]
+        invocation = Invocation(arguments, typed.dir, settings.root, settings.mode, settings.first_on_path)
+        self._runner.begin(reporter)
         try:
-            self._session.pair(states, paths, arguments, invocation.dir, reporter)
+            self._runner.run_passes(states, invocation, reporter)
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin with nothing measured, also where a plugin runs a test again."""
+        """Begin with no measurements, also if a plugin runs a test again."""
         if STATE in item.stash:
             item.stash[STATE] = item.stash[STATE].fresh()
-            if self._session is not None:
-                self._session.enter(item.nodeid)
+            if self._runner is not None:
+                self._runner.enter(item.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Judge what the test has measured, as part of the test."""
+        """Judge the measurements of a test as part of the test."""
         state = item.stash.get(STATE, None)
-        if state is None or self._session is None:
+        if state is None or self._runner is None or not self._runner.judges:
             return (yield)
-        if not self._session.may_run(item.nodeid):
+        if not self._runner.may_run(item.nodeid):
             self._conclude(item, state)
         try:
             outcome = yield
         except (pytest.skip.Exception, pytest.xfail.Exception):
             raise
         except BaseException as error:
-            self._session.keep_failed(state, error)
+            self._runner.keep_failed(state, error)
             raise
-        # unittest's runner keeps what a test raised for pytest to find later.
+        # unittest's runner keeps an exception for pytest to find later.
         raised = getattr(item, "_excinfo", None)
         if raised:
-            self._session.keep_failed(state, raised[-1].value)
+            self._runner.keep_failed(state, raised[-1].value)
             return outcome
         self._conclude(item, state)
         return outcome
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:
-        assert self._session is not None
-        result = self._session.judge(state)
-        item.user_properties.extend(self._session.properties(result))
+        from pytest_gpuperf.report.junit import properties
+
+        assert self._runner is not None
+        result = self._runner.judge(state)
+        item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Learn which failures are expected ones."""
-        if self._session is not None and hasattr(report, "wasxfail"):
-            self._session.expected_failures.add(report.nodeid)
+        """Note expected failures."""
+        if self._runner is not None and hasattr(report, "wasxfail"):
+            self._runner.expected_failures.add(report.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the run, the summary for CI, and the baselines where the user asked for it."""
-        if self._session is None:
+        """Write the run, the summary for CI, and the baselines if the user asked for that."""
+        if self._runner is None:
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         complete = ended and not session.shouldfail and not session.shouldstop
         try:
-            # Each by itself: a summary that cannot be written must not lose the run, nor the other way round.
-            with _said(self._session, session):
-                self._session.finish(complete=complete)
-            with _said(self._session, session):
-                self._session.check_problems()
-            with _said(self._session, session):
-                self._session.write_markdown()
+            # Each by itself: an error in one must not lose the others.
+            with _reported(self._runner, session):
+                self._runner.finish(complete=complete)
+            with _reported(self._runner, session):
+                self._runner.check_problems()
+            with _reported(self._runner, session):
+                self._runner.write_markdown()
         finally:
-            self._session.end()
+            self._runner.end()
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
-        if self._session is not None:
-            self._session.report(terminalreporter)
+        if self._runner is not None and self._runner.judges:
+            self._runner.report(terminalreporter)
 
 
 @contextmanager
-def _said(session: Session, of_pytest: pytest.Session) -> Iterator[None]:
-    """Turn what could not be written into a line of the summary and into pytest's exit status."""
+def _reported(runner: Runner, session: pytest.Session) -> Iterator[None]:
+    """Turn an error into a line of the summary and into pytest's exit status."""
     try:
         yield
     except (GpuperfError, OSError) as error:
-        session.notices.append(f"error: {error}")
-        of_pytest.exitstatus = pytest.ExitCode.USAGE_ERROR
+        runner.notices.append(f"error: {error}")
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR

@@ -1,4 +1,4 @@
-"""Ask NVIDIA's libraries in a process of its own, where they can neither disturb torch nor end the run."""
+"""Ask NVIDIA's libraries in a separate process, which can neither disturb torch nor end the run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def ask_apart(module: str, question: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Call `main` of a module of this package, which answers the question with `serve`.
+    """Start `main` of a module of this package, which answers the question with `serve`.
 
     Returns:
-        The process that has ended: with no answer on its standard output where a library ended it.
+        The ended process. Its standard output is empty if a library has ended it.
     """
-    # The package, which has to be this one and no other version, may be on the path only through pytest's
-    # `pythonpath`. Once it is found its folder comes last, and the working directory not at all, for either
-    # may hold modules named as those of the standard library.
+    # The package must be this version, and may be on the path only through pytest's `pythonpath`. After its
+    # import its folder comes last, and the working directory is left out: both may hold modules with names of
+    # the standard library.
     package = str(Path(__file__).parents[2])
     search_path = (
         "import sys, typing; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; import pytest_gpuperf; "
@@ -36,7 +36,7 @@ def ask_apart(module: str, question: bytes) -> subprocess.CompletedProcess[bytes
 
 def serve(answer: Callable[[bytes], bytes]) -> None:
     """Answer the question on standard input."""
-    # What a library prints must not get into the answer.
+    # The output of a library must not get into the answer.
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
         out.write(answer(sys.stdin.buffer.read()))

@@ -1,12 +1,10 @@
-"""What is left in order when this process, or one that it started, is told to end."""
+"""Hold signals off, or end in order on a signal."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, what a CI system sends first, and a terminal that is closed."""
+"""Ctrl-C, the first signal of a CI system, and the signal of a closed terminal."""
 
 
 class _Told(BaseException):
@@ -23,7 +21,7 @@ class _Told(BaseException):
 
 @contextmanager
 def signals_held_off() -> Iterator[None]:
-    """Let nothing but a kill interrupt the block; what arrived meanwhile counts after it."""
+    """Run the block so that only a kill interrupts it; raise other signals again after it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -46,7 +44,7 @@ def signals_held_off() -> Iterator[None]:
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP leave the block as Ctrl-C does, before they end the process."""
+    """Run the block so that SIGTERM and SIGHUP leave it as Ctrl-C does, before they end the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -67,18 +65,3 @@ def ended_in_order() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
         if told:
             signal.raise_signal(told[0])
-
-
-def end_group(process: subprocess.Popen[bytes], grace_s: float = 5.0) -> None:
-    """End a process that leads a group of its own, and its children with it.
-
-    Args:
-        process: Started with `start_new_session`.
-        grace_s: Seconds between the request and the kill.
-    """
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=grace_s)
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

@@ -1,4 +1,4 @@
-"""A call of the code under test, and the reference that its output is compared with."""
+"""A call of the callable under test, and the reference for its output."""
 
 from __future__ import annotations
 
@@ -40,3 +40,10 @@ class Reference:
     equal_nan: bool = False
     mutates: bool | Collection[int | str] = ()
     """Positions or names of the arguments that the callable may write."""
+
+
+@dataclass(frozen=True)
+class CheckedCall(Call):
+    """A call whose output is compared with a reference."""
+
+    reference: Reference = field(kw_only=True)

@@ -1,39 +1,98 @@
-"""What the session and its child under ncu tell each other, through files in one folder."""
+"""Passes: runs of the tests in other processes, before the tests themselves run.
+
+Each pass starts a child pytest. The parent and the child exchange a plan and events through files.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
 from pytest_gpuperf.records.runs import STATE_FOLDER
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
+
+OpenProgress: TypeAlias = Callable[[str], AbstractContextManager[Callable[[str], None]]]
+"""Begins a line with a title; the function that it returns shows how far the pass is."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """The command that started pytest."""
+
+    arguments: Sequence[str]
+    cwd: Path
+    rootdir: Path
+    mode: str = "auto"
+    """Timing mode of tests that name none."""
+    first_on_path: str = ""
+    """The first import folder before pytest added those of tests; the working directory under `python -m`."""
+
+
+@dataclass(frozen=True)
+class SelectedTest:
+    """A test that is to run, and its options."""
+
+    nodeid: str
+    regex: str | None = None
+    """From the marker: kernels that it does not find are not profiled, whatever a call asks for."""
+    metrics: tuple[str, ...] = ()
+    """Metrics to read: short names and raw ones."""
+    preset: str = ""
+    """Names of the presets with these metrics; empty for the default."""
+    path: Path = Path()
+    """The file of the test."""
+    tolerance_pct: float = 0.0
+    """Accepted slowdown, in percent; 0 leaves it to statistics."""
+
+
+class Pass(Protocol):
+    """Runs the selected tests once more, in other processes."""
+
+    notices: list[str]
+    """Facts that a reader of the results should know."""
+
+    def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
+        """Run the tests and keep the results.
+
+        Args:
+            tests: In the order of the run.
+            invocation: The command that started pytest.
+            progress: Shows the progress.
+
+        Raises:
+            GpuperfError: The pass cannot run here.
+        """
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the child has to run."""
+    """The tests that the child runs."""
 
     nodeids: list[str]
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of what the child did."""
+    """One step of the child. A node id alone says that the test has run."""
 
     nodeid: str
     label: str = ""
-    """Set where a call was profiled."""
+    """Set if a call was profiled."""
     range: str = ""
-    """Name of the NVTX range around that call."""
+    """Name of the NVTX range around that call, or of the marker kernel before it."""
     failure: str = ""
-    """How its set-up, call or teardown ended early; a line of a node id alone says that the test has run."""
+    """How set-up, call or teardown ended early."""
     skipped: bool = False
-    """Whether that was a skip, which comes again as long as nothing changes."""
+    """True if the test was skipped."""
 
 
 class PassFolder:
-    """The folder of one profiling pass."""
+    """The folder that one child and its parent share."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,26 +104,26 @@ class PassFolder:
 
     @property
     def shown_log(self) -> str:
-        """What the child printed, as messages name it: from `.gpuperf` on, for records hold no other path."""
+        """The child's log for messages: from `.gpuperf` on, as records hold no other path."""
         parts = self.child_log.parts
         return "/".join(parts[parts.index(STATE_FOLDER) :] if STATE_FOLDER in parts else parts[-2:])
 
     def write_plan(self, plan: Plan) -> None:
-        """Say what the child has to run."""
+        """Tell the child which tests to run."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._plan.write_bytes(msgspec.json.encode(plan))
 
     def read_plan(self) -> Plan:
-        """In the child: what to run."""
+        """Return the tests to run; for the child."""
         return msgspec.json.decode(self._plan.read_bytes(), type=Plan)
 
     def tell(self, event: Event) -> None:
-        """In the child: append a line."""
+        """Append an event; for the child."""
         with self._events.open("ab") as stream:
             stream.write(msgspec.json.encode(event) + b"\n")
 
     def events(self) -> list[Event]:
-        """All complete lines so far."""
+        """Return all complete events so far."""
         if not self._events.exists():
             return []
         lines = self._events.read_bytes().split(b"\n")[:-1]

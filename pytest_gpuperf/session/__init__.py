@@ -1,46 +1,43 @@
-"""A run of `pytest --gpuperf`: live on a GPU, replayed, compiling only, or as the child of another run."""
+"""The ways to run `pytest --gpuperf`: live, replay, static, or as a child of another run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import NoGpuError
-from pytest_gpuperf.session.base import Session
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.settings.values import Settings
 
-__all__ = ["Session", "start"]
 
+def start(settings: Settings) -> Runner:
+    """Choose the way to run by the options and the machine.
 
-def start(settings: Settings) -> Session:
-    """The session that the options and the machine call for.
-
-    Where there is neither a GPU nor a recording, what needs one of them fails, test by test: kernels can be
-    compiled all the same.
+    Without a GPU and without a recording, kernels can still be compiled; each test that needs a GPU fails.
 
     Raises:
-        GpuperfError: The run to replay cannot be read, or an option asks for what cannot be.
+        GpuperfError: The run to replay cannot be read, or an option asks for something impossible.
     """
     if settings.profiling_pass is not None:
-        from pytest_gpuperf.session.profiling import ProfilingSession
+        from pytest_gpuperf.session.profiling import ProfilingRunner
 
-        return ProfilingSession(settings, settings.profiling_pass)
+        return ProfilingRunner(settings, settings.profiling_pass)
     if settings.sanitizing_pass is not None:
-        from pytest_gpuperf.session.sanitizing import SanitizingSession
+        from pytest_gpuperf.session.sanitizing import SanitizingRunner
 
-        return SanitizingSession(settings, settings.sanitizing_pass)
+        return SanitizingRunner(settings, settings.sanitizing_pass)
     if settings.worker is not None:
-        from pytest_gpuperf.session.worker import WorkerSession
+        from pytest_gpuperf.session.worker import WorkerRunner
 
-        return WorkerSession(settings, settings.worker)
+        return WorkerRunner(settings, settings.worker)
     reason = ""
     if settings.replay in ("auto", "never"):
-        from pytest_gpuperf.session.live import LiveSession, why_not_live
+        from pytest_gpuperf.session.live import LiveRunner, why_not_live
 
         reason = why_not_live()
         if not reason:
-            return LiveSession(settings)
+            return LiveRunner(settings)
         if settings.replay == "never":
             missing = NoGpuError(
                 f"{reason}, and --gpuperf-replay=never forbids a replay",
@@ -48,18 +45,18 @@ def start(settings: Settings) -> Session:
                 next_step="look at `nvidia-smi` and at the CUDA version of your torch",
             )
             if settings.against:
-                # Nothing that is compiled has a time to compare.
+                # A compiled kernel has no time to compare.
                 raise missing
-            return _static_session(settings, missing)
-    from pytest_gpuperf.session.replay import ReplaySession
+            return _static(settings, missing)
+    from pytest_gpuperf.session.replay import ReplayRunner
 
     try:
-        return ReplaySession(settings, reason)
+        return ReplayRunner(settings, reason)
     except NoGpuError as error:
-        return _static_session(settings, error)
+        return _static(settings, error)
 
 
-def _static_session(settings: Settings, missing: NoGpuError) -> Session:
-    from pytest_gpuperf.session.static import StaticSession
+def _static(settings: Settings, missing: NoGpuError) -> Runner:
+    from pytest_gpuperf.session.static import StaticRunner
 
-    return StaticSession(settings, missing)
+    return StaticRunner(settings, missing)

@@ -1,10 +1,12 @@
-"""One object for each run of `pytest --gpuperf`: instruments, records and verdicts."""
+"""The base of the ways to run: it judges tests, and holds their results."""
 
 from __future__ import annotations
 
 import datetime
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import pytest
 
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
@@ -12,71 +14,131 @@ from pytest_gpuperf.judge.result import Hints, TestResult
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
-from pytest_gpuperf.measure.static.kernel import SOURCE
+from pytest_gpuperf.measure.static.kernel import SOURCE, is_static
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.session.expectations import Expectations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
+    import torch
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.records import Environment, Run, SanitizerResult
+    from pytest_gpuperf.errors import NoGpuError
+    from pytest_gpuperf.records import (
+        Correctness,
+        Environment,
+        Profile,
+        Run,
+        SanitizerResult,
+        StaticKernel,
+        Timing,
+        Trace,
+        WarmUp,
+    )
+    from pytest_gpuperf.records.call import Call, CheckedCall
+    from pytest_gpuperf.records.passes import Invocation
+    from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.publish import Summary
-    from pytest_gpuperf.session.base_instruments import Instruments
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.settings.values import Settings
 
 
-class Session:
-    """Judges what the tests of one run measure. Subclasses say where measurements come from.
+class Source(Protocol):
+    """The source of the measurements: each method answers one method of the `gpuperf` fixture.
+
+    Raises:
+        GpuperfError: Its methods, if the test has to be changed.
+    """
+
+    def check(self, call: CheckedCall) -> Correctness:
+        """Compare the call's output with its reference."""
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """Run the call until its time is steady."""
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Time the call."""
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Read the counters of the selected launches of the call."""
+
+    def trace(self, call: Call) -> Trace:
+        """Record what one call runs on the GPU."""
+
+
+class Runner:
+    """One way to run `pytest --gpuperf`: holds the results of the run, and judges them.
 
     Args:
         settings: The options.
-        instruments: Answer the fixtures' calls.
+        source: The source of the measurements, or the reason why nothing can be measured.
         environment: GPU and toolchain that the measurements belong to.
-        replayed_from: The newest of the recorded runs, when nothing is measured.
+        replayed_from: The newest of the recorded runs if nothing is measured.
     """
+
+    on_gpu: ClassVar[bool] = False
+    """True if calls run on the GPU of this machine."""
+    judges: ClassVar[bool] = True
+    """False in children: their parent judges."""
 
     def __init__(
         self,
         settings: Settings,
-        instruments: Instruments,
+        source: Source | NoGpuError,
         environment: Environment,
         replayed_from: Run | None = None,
     ) -> None:
         self.settings = settings
-        self.instruments = instruments
+        self.source = source
         self.environment = environment
         self.replayed_from = replayed_from
         self.counters_unavailable = ""
         self.notices: list[str] = []
         self.updated = False
-        """Whether this run has become the baseline."""
+        """True if this run has become the baseline."""
         self.expected_failures: set[str] = set()
-        """Tests that failed as they were expected to."""
+        """Tests that failed as expected."""
         self.lines: dict[str, int] = {}
         """Line of each selected test in its file."""
         self.sanitized: dict[str, SanitizerResult] = {}
-        """What compute-sanitizer found, by node id."""
+        """The errors that compute-sanitizer found, by node id."""
         self.problems: list[str] = []
-        """What is wrong with the run, and no test's fault."""
+        """Errors of the run that no test caused."""
         self._results: dict[str, TestResult] = {}
         self.only: frozenset[str] | None = None
-        """Node ids to which the run is restricted; None for all that pytest selects."""
+        """Node ids of the tests to run; None for all that pytest selects."""
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
         self.expected = Expectations(store, environment.gpu)
 
     @property
     def results(self) -> list[TestResult]:
-        """What was judged, in the order of the run; of a test that ran again the last."""
+        """The results in the order of the run; the last one of a test that ran again."""
         return list(self._results.values())
 
+    @property
+    def device(self) -> torch.device:
+        """The device for the tests' tensors: the GPU, or `meta`, which has shapes and no data."""
+        import torch
+
+        return torch.device("cuda", torch.cuda.current_device()) if self.on_gpu else torch.device("meta")
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Compile for each architecture, which needs no GPU.
+
+        Args:
+            call: Compiles, and launches nothing.
+
+        Raises:
+            GpuperfError: The kernel does not compile, or cannot be launched on one of them.
+        """
+        kernels: dict[str, StaticKernel] = call()
+        return kernels
+
     def expect(self, nodeid: str) -> None:
-        """Learn of a selected test; reads its suite's baseline.
+        """Add a selected test, and read the baseline of its suite.
 
         Raises:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
@@ -84,16 +146,16 @@ class Session:
         self.expected.add(nodeid)
 
     def begin(self, reporter: TerminalReporter | None) -> None:
-        """Wait until the GPU is ours, where one is measured."""
+        """Wait until no other run measures on this GPU."""
 
     def enter(self, nodeid: str) -> None:
-        """Learn that a test begins."""
+        """Note that a test begins."""
 
     def end(self) -> None:
-        """Let others have the GPU."""
+        """Let other runs use the GPU."""
 
     def check_metrics(self, states: Sequence[ItemState]) -> None:
-        """Refuse metrics that the GPU does not have, before anything runs.
+        """Refuse metrics that the GPU does not have before any test runs.
 
         Raises:
             GpuperfError: A marker, an option or a limit names one.
@@ -104,38 +166,22 @@ class Session:
         chip = chip_of(self.environment.gpu.compute_capability)
         check_names([*self.settings.metrics, *names], chip.name if chip else "")
 
-    def read_counters(
-        self,
-        states: Sequence[ItemState],
-        arguments: Sequence[str],
-        cwd: Path,
-        reporter: TerminalReporter | None,
+    def run_passes(
+        self, states: Sequence[ItemState], invocation: Invocation, reporter: TerminalReporter | None
     ) -> None:
-        """Read the counters of all selected tests, where that is done ahead."""
-
-    def pair(
-        self,
-        states: Sequence[ItemState],
-        paths: Mapping[str, Path],
-        arguments: Sequence[str],
-        cwd: Path,
-        reporter: TerminalReporter | None,
-    ) -> None:
-        """Time all selected tests in turn with old code, where that is asked for.
+        """Run the passes: counters under ncu, compute-sanitizer, old against new code.
 
         Args:
             states: The tests.
-            paths: Their files, by node id.
-            arguments: The command line.
-            cwd: Where it was typed.
-            reporter: Shows how far it is.
+            invocation: The command that started pytest.
+            reporter: Shows the progress.
 
         Raises:
-            GpuperfError: Old and new code cannot be run side by side.
+            GpuperfError: A pass cannot run here.
         """
 
     def may_run(self, nodeid: str) -> bool:
-        """Whether nothing is known against a test: one that writes where it must not would harm others."""
+        """Return False for a test with memory errors: it could harm other tests."""
         result = self.sanitized.get(nodeid)
         return result is None or not (result.count or result.unchecked)
 
@@ -143,8 +189,8 @@ class Session:
         """Judge a test that has run, and keep the result.
 
         Args:
-            state: What it measured.
-            failure: Type of the exception that ended it.
+            state: Its measurements.
+            failure: Type of the exception that ended it; empty if none did.
         """
         baseline = self.expected.of(state.nodeid)
         sanitized = self.sanitized.get(state.nodeid)
@@ -169,7 +215,7 @@ class Session:
             errors=[*(errors_of(sanitized) if sanitized else ()), *state.errors],
             strict=self.settings.strict,
         )
-        result = TestResult(record, verdict, replayed=self.is_replayed(record))
+        result = TestResult(record, verdict, replayed=self._is_replayed(record))
         self._results[state.nodeid] = result
         return result
 
@@ -181,46 +227,49 @@ class Session:
         file = self.expected.file(nodeid, SOURCE)
         return Expected(self.expected.of(nodeid, SOURCE), hints=hints, file=file)
 
-    def is_replayed(self, record: TestRecord) -> bool:  # noqa: ARG002
-        """Whether it was recorded before this session."""
-        return False
+    def _is_replayed(self, record: TestRecord) -> bool:
+        """Return True for measurements of an earlier run; a replay may compile kernels now."""
+        if self.replayed_from is None:
+            return False
+        kinds = {is_static(measurement) for measurement in record.measurements.values()}
+        return self.settings.replay != "auto" or kinds != {True}
 
     def tolerance_pct(self, state: ItemState) -> float:
-        """The slowdown of a test that is accepted, in per cent: the baseline file's word comes first."""
+        """Return a test's accepted slowdown, in percent; the baseline file comes first."""
         baseline = self.expected.of(state.nodeid)
         if baseline is not None and baseline.tolerance_pct is not None:
             return baseline.tolerance_pct
         return state.marker.tolerance_pct or self.settings.tolerance_pct
 
     def keep_failed(self, state: ItemState, error: BaseException) -> None:
-        """Keep what a test measured before an exception ended it."""
+        """Judge the measurements of a test that an exception ended."""
         if state.measurements:
             self.judge(state, type(error).__name__)
 
     @property
     def accept_command(self) -> str:
-        """What to type to make this run the baseline."""
+        """The command that makes this run the baseline."""
         return "gpuperf baseline accept"
 
     @property
     def static_update_command(self) -> str:
-        """What to type to make what this run compiled the baseline."""
+        """The command that makes the kernels compiled in this run the baseline."""
         return self.accept_command
 
     def properties(self, result: TestResult) -> list[tuple[str, object]]:
-        """What JUnit files say of a test."""
+        """Return the properties of a test in JUnit files."""
         from pytest_gpuperf.report.junit import properties
 
         return list(properties(result))
 
     def finish(self, *, complete: bool) -> None:
-        """Write what is to be kept of the run."""
+        """Write the run file, if this way to run keeps one."""
 
     def check_problems(self) -> None:
-        """Say what is wrong with the run.
+        """Report the errors of the run.
 
         Raises:
-            GpuperfError: Something is.
+            GpuperfError: There are some.
         """
         if self.problems:
             raise GpuperfError("; ".join(self.problems))
@@ -236,7 +285,7 @@ class Session:
         write_markdown(self._summary(), self.settings.markdown)
 
     def report(self, terminal: TerminalReporter) -> None:
-        """Write the summary to the terminal, and GitHub's annotations."""
+        """Write the summary to the terminal, and annotations for GitHub."""
         from pytest_gpuperf.report.publish import publish
 
         publish(self._summary(), terminal)
@@ -270,5 +319,8 @@ class Session:
 
 
 def now() -> datetime.datetime:
-    """The time, in UTC."""
+    """Return the time in UTC."""
     return datetime.datetime.now(datetime.timezone.utc)
+
+
+RUNNER = pytest.StashKey[Runner]()

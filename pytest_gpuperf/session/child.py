@@ -1,66 +1,181 @@
-"""What the child pytests of a session have in common: they measure, and judge nothing."""
+"""The base of the children: pytest processes that another run started. They measure, and judge nothing."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
-from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
-from pytest_gpuperf.records import Environment, GpuInfo, TestRecord, Toolchain
-from pytest_gpuperf.session.base import Session
+from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records import (
+    Correctness,
+    Environment,
+    GpuInfo,
+    KernelProfile,
+    MetricValue,
+    Profile,
+    Timing,
+    Toolchain,
+    Trace,
+    TracedKernel,
+    WarmUp,
+)
+from pytest_gpuperf.records.trace import KERNEL_CLASSES
+from pytest_gpuperf.session.base import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping
 
-    from _pytest.terminal import TerminalReporter
-
-    from pytest_gpuperf.session.base_instruments import Instruments
-    from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.session.base import Source
+    from pytest_gpuperf.settings.values import Settings
 
 OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     # Nobody can answer a debugger here.
     "usepdb": False,
     "trace": False,
-    # A test that fails leaves the others to be profiled.
+    # After a failed test the others still have to be profiled.
     "maxfail": 0,
     "stepwise": False,
     "stepwise_skip": False,
     "stepwise_reset": False,
-    # What failed last time is known to the session, which says what to run.
+    # The plan already says which tests to run.
     "lf": False,
     "failedfirst": False,
     "newfirst": False,
     "cacheclear": False,
-    # Files that the session that started this process has open.
+    # The parent has these files open.
     "xmlpath": None,
     "log_file": os.devnull,
     "color": "no",
 }
-"""What the child does not take from the command line that it shares with its session, by pytest's `dest`."""
+"""Options that a child does not take from the parent's command line, by pytest's `dest`."""
+
+Part: TypeAlias = Literal["check", "warm_up", "time", "profile", "trace"]
 
 
-class ChildSession(Session):
-    """Runs tests for the session that started this process, which reads baselines, judges and reports."""
+class AnyNumber(float):
+    """A value that is not measured here: it agrees with every comparison and survives arithmetic.
 
-    def __init__(self, settings: Settings, instruments: Instruments) -> None:
+    Otherwise a test that asserts on a value would end before its next call, which is then never profiled.
+    """
+
+    def _agree(self, _other: object) -> bool:
+        return True
+
+    def _same(self, *_others: object) -> AnyNumber:
+        return self
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _agree
+    __hash__ = float.__hash__
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _same
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = _same
+    __neg__ = __pos__ = __abs__ = __round__ = _same  # type: ignore[assignment]
+
+
+ANY_NUMBER = AnyNumber(1)
+
+
+class AnyMetrics(dict[str, MetricValue]):
+    """A row that has every metric."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(METRICS, ANY_NUMBER))
+
+    def __missing__(self, name: str) -> MetricValue:
+        return ANY_NUMBER
+
+
+class ChildSource:
+    """Answers with values that pass every comparison; nobody keeps them.
+
+    Subclasses choose the parts for which a call runs, and how it runs.
+    """
+
+    runs_for: ClassVar[Container[Part]] = ("warm_up",)
+    warm_up_calls: ClassVar[int] = 3
+    """The first call compiles and autotunes, the second initialises lazily."""
+
+    def check(self, call: Call) -> Correctness:
+        """Return a passed check."""
+        self._run_for("check", call)
+        return Correctness(passed=True)
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """Return a finished warm-up."""
+        self._run_for("warm_up", call)
+        return WarmUp(seconds=ANY_NUMBER, launches=self.warm_up_calls, steady=True)
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Return a time that agrees with every limit."""
+        self._run_for("time", call)
+        return Timing(
+            mode=cast("TimingMode", "hot" if mode == "auto" else mode),
+            time_us=ANY_NUMBER,
+            spread_pct=ANY_NUMBER,
+            blocks_us=(ANY_NUMBER,),
+            calls_per_block=1,
+            bytes=bytes,
+            flops=flops,
+        )
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Return one kernel that has every metric."""
+        self._run_for("profile", call)
+        row = AnyMetrics()
+        return Profile(
+            kernels=(KernelProfile(name="", metrics=row),), combined=row, regex=kernels.regex or ""
+        )
+
+    def trace(self, call: Call) -> Trace:
+        """Return a kernel of each class. Nothing is traced: another profiler may hold CUPTI."""
+        self._run_for("trace", call)
+        number = ANY_NUMBER
+        count = cast("int", number)
+        kernels = tuple(
+            TracedKernel(
+                name="", kernel_class=name, calls=count, total_us=number, mean_us=number, share_pct=number
+            )
+            for name in KERNEL_CLASSES
+        )
+        return Trace(
+            kernels=kernels,
+            launches=count,
+            host_launches=count,
+            span_us=number,
+            busy_us=number,
+            gpu_time_us=number,
+            gpu_busy_pct=number,
+            launch_gap_us=number,
+            copies=count,
+            copy_bytes=count,
+            copy_us=number,
+            memsets=count,
+            memset_us=number,
+            synchronizations=count,
+            class_shares_pct=dict.fromkeys(KERNEL_CLASSES, number),
+            tensor_core_share_pct=number,
+        )
+
+    def _run_for(self, part: Part, call: Call) -> None:
+        if part in self.runs_for:
+            for _ in range(self.warm_up_calls if part == "warm_up" else 1):
+                self._run(call)
+
+    def _run(self, call: Call) -> None:
+        import torch
+
+        call()
+        torch.cuda.synchronize()
+
+
+class ChildRunner(Runner):
+    """Runs tests for its parent, which reads baselines, judges and reports."""
+
+    on_gpu = True
+    judges = False
+
+    def __init__(self, settings: Settings, source: Source) -> None:
         nowhere = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
-        super().__init__(settings, instruments, nowhere)
-
-    def expect(self, nodeid: str) -> None:
-        """The session that started this process has read the baselines."""
-
-    def check_metrics(self, states: Sequence[ItemState]) -> None:
-        """The session that started this process has checked them."""
-
-    def judge(self, state: ItemState, failure: str = "") -> TestResult:  # noqa: ARG002
-        """Judge nothing, and keep nothing."""
-        record = TestRecord(nodeid=state.nodeid, measurements={})
-        return TestResult(record, TestVerdict(Status.PASS))
-
-    def properties(self, result: TestResult) -> list[tuple[str, object]]:  # noqa: ARG002
-        """None: no JUnit file is made of this process."""
-        return []
-
-    def report(self, terminal: TerminalReporter) -> None:
-        """Nothing to say."""
+        super().__init__(settings, source, nowhere)

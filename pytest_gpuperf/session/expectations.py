@@ -1,4 +1,4 @@
-"""What the baselines expect of the tests of a run."""
+"""The baselines of the tests of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Expectations:
-    """Reads each baseline file once, and compares times with all that were read.
+    """Reads each baseline file once, and compares times with all of them.
 
     Args:
         store: The baseline files.
-        gpu: What the run is measured on.
+        gpu: The GPU of the run.
     """
 
     def __init__(self, store: BaselineStore, gpu: GpuInfo) -> None:
@@ -32,7 +32,7 @@ class Expectations:
         self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
 
     def add(self, nodeid: str) -> None:
-        """Learn of a test of the run.
+        """Add a test of the run, and read its baseline.
 
         Raises:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
@@ -42,29 +42,29 @@ class Expectations:
         self._tests.append(nodeid)
 
     def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
-        """What is expected of a test on the GPU at hand, or below another folder of the baselines."""
+        """Return the baseline of a test on the present GPU, or in another folder of the baselines."""
         baseline, _ = self._file(nodeid, slug)
         return baseline.tests.get(nodeid) if baseline else None
 
     def file(self, nodeid: str, slug: str = "") -> str:
-        """What to call the baseline file of a test."""
+        """Return the path of a test's baseline file for messages."""
         return self._file(nodeid, slug)[1]
 
     def limited(self, nodeid: str) -> list[str]:
-        """Metrics that the baseline file has limits on."""
+        """Return the metrics that the baseline file has limits for."""
         baseline = self.of(nodeid)
         limits = parse_limits(baseline.limits) if baseline is not None else ()
         return [limit.name for limit in limits if limit.part == "profile"]
 
     @cached_property
     def other_gpus(self) -> str:
-        """What to say of baselines for other GPUs only; empty where there are none."""
+        """A remark about baselines for other GPUs; empty if there are none."""
         others = [other for other in self.store.slugs() if other not in (self._gpu.slug, SOURCE)]
         return f" (there are baselines for {', '.join(others)}, not for {self._gpu.slug})" if others else ""
 
     @cached_property
     def gate(self) -> Gate:
-        """Judges the times of the tests that were added."""
+        """The gate that judges the times of these tests."""
         from pytest_gpuperf.judge.gate import Gate
 
         files = {self._file(nodeid)[1]: self._file(nodeid)[0] for nodeid in self._tests}

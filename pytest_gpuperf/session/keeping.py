@@ -1,4 +1,4 @@
-"""Sessions that have something new to keep: they write the run, and accept it where the user asked for it."""
+"""Runners that keep their run: they write the run file, and accept it if the user asked for that."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore
-from pytest_gpuperf.session.base import Session, now
+from pytest_gpuperf.session.base import Runner, now
 
 if TYPE_CHECKING:
     import datetime
 
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.settings.values import Settings
 
 
 def timestamp(moment: datetime.datetime) -> str:
-    """A time in UTC as records have it."""
+    """Format a time in UTC as in records."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class KeepingSession(Session):
+class KeepingRunner(Runner):
     """Writes `.gpuperf/runs/<id>/run.json`."""
 
     def open_run(self, settings: Settings) -> None:
-        """Begin a run; to be called before anything is measured.
+        """Begin a run, before anything is measured.
 
         Raises:
-            GpuperfError: Baselines are to be updated where that is refused.
+            GpuperfError: Baselines cannot be updated here.
         """
         if settings.update != "never":
             refuse_in_ci()
@@ -38,11 +38,11 @@ class KeepingSession(Session):
 
     @property
     def why_no_counters(self) -> str:
-        """Why the whole run has no counters; empty where none were asked for."""
+        """Reason why the whole run has no counters; empty if no test asks for any."""
         return ""
 
     def finish(self, *, complete: bool) -> None:
-        """Write the run file, and update baselines where that was asked for and the run is complete."""
+        """Write the run file; update baselines if that was asked for and the run is complete."""
         if not self.results:
             return
         run = Run(
@@ -63,7 +63,7 @@ class KeepingSession(Session):
         if not complete:
             raise GpuperfError(
                 "the run was interrupted, so no baseline was updated",
-                next_step="accept what it measured with "
+                next_step="accept its measurements with "
                 f"`gpuperf baseline accept {self.run_id} --incomplete`",
             )
         plan = accept(run, self.expected.store, self.settings.update, self.settings.tolerance_pct)

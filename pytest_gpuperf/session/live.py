@@ -1,14 +1,16 @@
-"""The session that measures on the GPU of this machine."""
+"""The way to run on the GPU of this machine: measure, judge and keep the run."""
 
 from __future__ import annotations
 
 import os
+import re
+import zlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.call_profile import Wanted
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
@@ -16,39 +18,138 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.change import show_signed
-from pytest_gpuperf.records.passes import PassFolder
+from pytest_gpuperf.records.passes import PassFolder, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
-from pytest_gpuperf.session.keeping import KeepingSession, timestamp
-from pytest_gpuperf.session.progress import Progress, WaitingLine
-from pytest_gpuperf.session.status_line import StatusLine
+from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.session.keeping import KeepingRunner, timestamp
+from pytest_gpuperf.session.progress import Progress, StatusLine, WaitingLine
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.against.paired_pass import PairedPass
+    from pytest_gpuperf.against.against_pass import AgainstPass
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
-    from pytest_gpuperf.records import Environment, GpuInfo, Timing
-    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.measure.timing.timer import Timer
+    from pytest_gpuperf.records import Correctness, Environment, GpuInfo, Profile, Timing, Trace, WarmUp
+    from pytest_gpuperf.records.call import Call, CheckedCall
+    from pytest_gpuperf.records.passes import Invocation, Pass
+    from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.settings.values import Settings
 
+LOOKS = 3
+"""Times of a call if the first differs from its baseline: by then a disturbance is gone, a change is not."""
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
-MEND_NCU = (
+INSTALL_NCU = (
     "install Nsight Compute or name it with --gpuperf-ncu, read counters without it by "
     "--gpuperf-counters=cupti, or silence this with --gpuperf-counters=off"
 )
-MEND_BOTH = "install one of them, name ncu with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
+INSTALL_EITHER = (
+    "install one of them, name ncu with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
+)
 
 
-class LiveSession(KeepingSession):
+class LiveSource:
+    """Measures in this process; a profiling pass may have read the counters before.
+
+    Args:
+        counters: Has the counters of each call.
+        tests: The selected tests, by node id.
+        timer: Times on the current device.
+        doubt: Returns why a time should be measured again; empty if it should not.
+        progress: Shows the present measurement; an empty text ends it.
+        traces: Folder for Chrome traces; need not exist.
+    """
+
+    def __init__(
+        self,
+        counters: ProfilingPass | CuptiCounters,
+        tests: Mapping[str, SelectedTest],
+        timer: Timer,
+        doubt: Callable[[Call, Timing], str],
+        progress: Callable[[str], None],
+        traces: Path,
+    ) -> None:
+        self._counters = counters
+        self._tests = tests
+        self._timer = timer
+        self._doubt = doubt
+        self._progress = progress
+        self._traces = traces
+
+    def check(self, call: CheckedCall) -> Correctness:
+        """Run the call on poisoned memory and compare."""
+        from pytest_gpuperf.measure import correctness
+
+        reference = call.reference
+        return correctness.check(
+            call.fn,
+            call.args,
+            dict(call.kwargs),
+            expected=reference.expected,
+            rtol=reference.rtol,
+            atol=reference.atol,
+            equal_nan=reference.equal_nan,
+            mutates=reference.mutates,
+        )
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """Run the call until its time is steady."""
+        return self._timer.warm_up(call)
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Time the call; if the time differs from its baseline, return the median of three."""
+
+        def progress(text: str) -> None:
+            self._progress(f"{call.nodeid}: {text}")
+
+        try:
+            first = self._timer.time(call, mode=mode, bytes=bytes, flops=flops, progress=progress)
+            doubt = self._doubt(call, first)
+            if not doubt:
+                return first
+            again = (
+                self._timer.time(call, mode=mode, bytes=bytes, flops=flops, progress=progress)
+                for _ in range(LOOKS - 1)
+            )
+            timings = sorted((first, *again), key=lambda timing: timing.time_us)
+        finally:
+            self._progress("")
+        median = timings[len(timings) // 2]
+        return replace(median, measured_again=(*median.measured_again, doubt))
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Profile the call, or look it up in the report of the profiling pass."""
+        if kernels.regex is not None:
+            check_regex(kernels.regex, f"for {call}")
+        try:
+            return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)
+        finally:
+            # The next call may be timed, or need another profiler.
+            self._counters.let_go()
+
+    def trace(self, call: Call) -> Trace:
+        """Record the call, and keep torch.profiler's trace."""
+        from pytest_gpuperf.measure.trace.capture import capture
+
+        self._progress(f"{call.nodeid}: traced")
+        try:
+            return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
+        finally:
+            self._progress("")
+
+
+class LiveRunner(KeepingRunner):
     """Measures, judges, and keeps the run."""
+
+    on_gpu = True
 
     def __init__(self, settings: Settings) -> None:
         from pytest_gpuperf.measure.device.conditions import Nvml
@@ -56,27 +157,88 @@ class LiveSession(KeepingSession):
         from pytest_gpuperf.measure.device.gpu import gpu_info
         from pytest_gpuperf.measure.device.lock import GpuLock
         from pytest_gpuperf.measure.timing.timer import Timer
-        from pytest_gpuperf.session.live_instruments import LiveInstruments
 
         self.open_run(settings)
+        self._folder = self.runs.folder / self.run_id
         ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
         nvml = Nvml(gpu.uuid)
         where = environment(gpu, settings.root, ncu.version if ncu else "")
-        self._counters = self._source_of_counters(settings, where, ncu, nvml.clock_settings())
+        self._profiling: ProfilingPass | None = None
+        self._in_process: CuptiCounters | None = None
+        known = chip_of(gpu.compute_capability)
+        chip = known.name if known else ""
+        counters: ProfilingPass | CuptiCounters
+        if settings.counters == "cupti" or (settings.counters == "auto" and ncu is None):
+            counters = self._in_process = _in_process(gpu, chip, insists=settings.counters == "cupti")
+        else:
+            kept = self._kept_counters(settings, where, nvml.clock_settings(), chip) if ncu else None
+            counters = self._profiling = self._profiling_pass(settings, ncu, chip, kept)
+        self._counters = counters
+        self._tests: dict[str, SelectedTest] = {}
         timer = Timer(
             gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
         )
-        traces = self.runs.folder / self.run_id / "traces"
-        instruments = LiveInstruments(self._counters, timer, self._doubt, self._show_progress, traces)
-        super().__init__(settings, instruments, where)
-        self._paired = self._paired_pass(settings.against) if settings.against else None
+        source = LiveSource(
+            counters, self._tests, timer, self._doubt, self._show_progress, self._folder / "traces"
+        )
+        super().__init__(settings, source, where)
+        self._against = self._against_pass(settings.against) if settings.against else None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
+        if self._sanitizing is not None:
+            counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
+        elif settings.counters == "off":
+            counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
 
+    def _kept_counters(
+        self, settings: Settings, where: Environment, clocks: str, chip: str
+    ) -> KeptCounters | None:
+        if settings.counter_cache == "off":
+            return None
+        return KeptCounters(
+            self.runs.folder.parent,
+            settings.root,
+            lambda: conditions_of(where, clocks, settings.command_line),
+            chip=chip,
+            reads=settings.counter_cache == "auto",
+        )
+
+    def _profiling_pass(
+        self, settings: Settings, ncu: Ncu | None, chip: str, kept: KeptCounters | None
+    ) -> ProfilingPass:
+        return ProfilingPass(
+            PassFolder(self._folder / "ncu"),
+            ncu,
+            f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "",
+            chip,
+            kept=kept,
+            required=settings.counters == "ncu",
+        )
+
+    def _sanitizing_pass(self, tool: str) -> SanitizingPass:
+        from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
+        from pytest_gpuperf.measure.sanitizer.tool import find_sanitizer
+
+        if self._against is not None:
+            raise GpuperfError(
+                f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
+                expected="one of them: a test with errors is not run, let alone timed",
+            )
+        return SanitizingPass(self._folder / "sanitizer", find_sanitizer(), tool)
+
+    def _against_pass(self, ref: str) -> AgainstPass:
+        from pytest_gpuperf.against.against_pass import AgainstPass
+        from pytest_gpuperf.against.git import Repository
+
+        repository = Repository.around(self.settings.root)
+        return AgainstPass(
+            repository, repository.commit(ref), self._folder / "against", self.settings.budget_s
+        )
+
     def begin(self, reporter: TerminalReporter | None) -> None:
-        """Wait until no other run measures on this GPU; where that cannot be known, go on and say so."""
+        """Wait until no other run measures on this GPU; if that cannot be known, go on with a notice."""
         self._status = StatusLine(reporter)
         try:
             with WaitingLine(reporter, self._lock.gpu) as waiting:
@@ -84,171 +246,112 @@ class LiveSession(KeepingSession):
         except GpuperfError as error:
             self.notices.append(f"not locked: {error}; another run could measure at the same time")
 
+    def end(self) -> None:
+        """Let the next run measure."""
+        self._lock.release()
+
+    def run_passes(
+        self, states: Sequence[ItemState], invocation: Invocation, reporter: TerminalReporter | None
+    ) -> None:
+        """Run the passes that the options ask for, then apply their results to the tests."""
+        self._tests.update({state.nodeid: self._select(state) for state in states})
+        tests = list(self._tests.values())
+        if self._in_process is not None:
+            self.notices += self._in_process.expect(tests)
+        passes: list[Pass] = []
+        if self._sanitizing is not None:
+            passes.append(self._sanitizing)
+        elif self._profiling is not None and not self._profiling.unavailable:
+            passes.append(self._profiling)
+        if self._against is not None:
+            passes.append(self._against)
+        if passes:
+            make_state_folder(self.runs.folder.parent)
+        for each in passes:
+            each.run(tests, invocation, partial(Progress, reporter))
+            self.notices += each.notices
+        if self._sanitizing is not None:
+            self.sanitized = self._sanitizing.results
+            title = self._sanitizing.title
+            self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
+        self._explain_unavailable(states)
+
+    def _explain_unavailable(self, states: Sequence[ItemState]) -> None:
+        asked, why = self.settings.counters, self._counters.unavailable
+        recalled = self._profiling.recalled if self._profiling is not None else {}
+        skipped = self._sanitizing.skipped if self._sanitizing is not None else {}
+        for state in states:
+            if state.nodeid in skipped:
+                (state.unavailable,) = errors_of(skipped[state.nodeid])
+            elif asked in ("ncu", "cupti") and why and state.nodeid not in recalled:
+                state.unavailable = f"--gpuperf-counters={asked}, but {why}"
+        if asked != "off":
+            self.counters_unavailable = why
+
+    def _select(self, state: ItemState) -> SelectedTest:
+        """Add the options to a test; a metric with a limit is read whatever the preset is."""
+        preset = state.marker.preset or self.settings.preset
+        return SelectedTest(
+            state.nodeid,
+            state.marker.regex,
+            (
+                *metrics_of(preset),
+                *state.marker.metrics,
+                *self.settings.metrics,
+                *self.expected.limited(state.nodeid),
+            ),
+            "" if preset == (DEFAULT,) else ",".join(preset),
+            state.path,
+            self.tolerance_pct(state),
+        )
+
     def _show_progress(self, text: str) -> None:
         self._status.show(text)
 
     def _doubt(self, call: Call, timing: Timing) -> str:
-        """What a time would be called; empty where it passes or has no baseline."""
+        """Return the verdict on a first time; empty if it passes or has no baseline."""
         key = call.nodeid, call.label
         for time in (self.expected.gate.compare(key, timing), self.expected.gate.compare_pinned(key, timing)):
             if time is not None and time.decision.outcome is not Outcome.PASS:
                 return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
         return ""
 
-    def end(self) -> None:
-        """Let the next run measure."""
-        self._lock.release()
-
-    def read_counters(
-        self,
-        states: Sequence[ItemState],
-        arguments: Sequence[str],
-        cwd: Path,
-        reporter: TerminalReporter | None,
-    ) -> None:
-        """Run the selected tests once under ncu or compute-sanitizer, where that is asked for."""
-        counters, asked = self._counters, self.settings.counters
-        if self._sanitizing is not None:
-            counters.unavailable = f"counters are off (--gpuperf-sanitize={self.settings.sanitize})"
-            self._sanitize(self._sanitizing, states, arguments, cwd, reporter)
-        elif asked == "off":
-            counters.unavailable = COUNTERS_OFF
-        else:
-            wanted = [self._wanted(state) for state in states]
-            notice = counters.read_ahead(wanted, arguments, cwd, lambda what: Progress(reporter, what))
-            self.notices += [notice] if notice else []
-        if asked in ("ncu", "cupti") and counters.unavailable:
-            for state in states:
-                if not counters.has(state.nodeid):
-                    state.unavailable = f"--gpuperf-counters={asked}, but {counters.unavailable}"
-        if asked != "off":
-            self.counters_unavailable = counters.unavailable
-
-    def _source_of_counters(
-        self, settings: Settings, where: Environment, ncu: Ncu | None, clocks: str
-    ) -> ProfilingPass | CuptiCounters:
-        """What reads counters: ncu, or CUPTI in this process where that is asked for or ncu is not there."""
-        gpu = where.gpu
-        known = chip_of(gpu.compute_capability)
-        chip = known.name if known else ""
-        if settings.counters == "cupti" or (settings.counters == "auto" and ncu is None):
-            return self._in_process(gpu, chip, insists=settings.counters == "cupti")
-        kept = None
-        if settings.counter_cache != "off" and ncu is not None:
-            kept = KeptCounters(
-                self.runs.folder.parent,
-                settings.root,
-                lambda: conditions_of(where, clocks, settings.command_line),
-                chip=chip,
-                reads=settings.counter_cache == "auto",
-            )
-        folder = PassFolder(self.runs.folder / self.run_id / "ncu")
-        missing = f"{NO_NCU}; {MEND_NCU}" if ncu is None else ""
-        required = settings.counters == "ncu"
-        return ProfilingPass(folder, ncu, missing, chip, kept=kept, required=required)
-
-    def _in_process(self, gpu: GpuInfo, chip: str, *, insists: bool) -> CuptiCounters:
-        from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-        from pytest_gpuperf.measure.cupti.range_profiler import why_no_range_profiler
-
-        counters = CuptiCounters(gpu, chip, insists=insists)
-        counters.unavailable = why_no_range_profiler()
-        if counters.unavailable and not insists:
-            counters.unavailable = f"{NO_NCU}, and {counters.unavailable}; {MEND_BOTH}"
-        return counters
-
-    def _sanitizing_pass(self, tool: str) -> SanitizingPass:
-        from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
-        from pytest_gpuperf.measure.sanitizer.tool import find_sanitizer
-
-        if self._paired is not None:
-            raise GpuperfError(
-                f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
-                expected="one of them: what is found wrong is not run, let alone timed",
-            )
-        return SanitizingPass(self.runs.folder / self.run_id / "sanitizer", find_sanitizer(), tool)
-
-    def _sanitize(
-        self,
-        sanitizing: SanitizingPass,
-        states: Sequence[ItemState],
-        arguments: Sequence[str],
-        cwd: Path,
-        reporter: TerminalReporter | None,
-    ) -> None:
-        nodeids = [state.nodeid for state in states]
-        what = f"{sanitizing.title} runs {len(nodeids)} {'test' if len(nodeids) == 1 else 'tests'}"
-        with Progress(reporter, what) as progress:
-            sanitizing.run(nodeids, arguments, cwd, progress)
-        self.sanitized = sanitizing.results
-        self.problems += [f"{sanitizing.title}: {problem}" for problem in sanitizing.problems]
-        for state in states:
-            if state.nodeid in sanitizing.skipped:
-                (state.unavailable,) = errors_of(sanitizing.skipped[state.nodeid])
-        self.notices.append(sanitizing.summary)
-
-    def _paired_pass(self, ref: str) -> PairedPass:
-        from pytest_gpuperf.against.git import Repository
-        from pytest_gpuperf.against.paired_pass import PairedPass
-
-        repository = Repository.around(self.settings.root)
-        logs = self.runs.folder / self.run_id / "against"
-        return PairedPass(repository, repository.commit(ref), logs, self.settings.budget_s)
-
-    def pair(
-        self,
-        states: Sequence[ItemState],
-        paths: Mapping[str, Path],
-        arguments: Sequence[str],
-        cwd: Path,
-        reporter: TerminalReporter | None,
-    ) -> None:
-        """Time the tests in turn with the code of `--gpuperf-against`."""
-        if self._paired is None:
-            return
-        from pytest_gpuperf.against.candidate import Candidate
-        from pytest_gpuperf.against.launch import Invocation
-
-        tests = [Candidate(state.nodeid, paths[state.nodeid], self.tolerance_pct(state)) for state in states]
-        invocation = Invocation(
-            arguments, cwd, self.settings.root, self.settings.mode, self.settings.first_on_path
-        )
-        make_state_folder(self.runs.folder.parent)
-        what = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'} against {self._paired.commit}"
-        with Progress(reporter, what) as progress:
-            self._paired.run(tests, invocation, progress.show)
-        self.notices.extend(self._paired.notices)
-
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
-        """Judge a test that has run, with what it was compared with."""
+        """Judge a test that has run, with its comparison against old code."""
         for label, measurement in state.measurements.items():
-            compared = self._paired.lookup(state.nodeid, label) if self._paired is not None else None
+            compared = self._against.lookup(state.nodeid, label) if self._against is not None else None
             if measurement.timing is not None and compared is not None:
                 state.measurements[label] = replace(measurement, against=compared.record)
         return super().judge(state, failure)
 
-    def _wanted(self, state: ItemState) -> Wanted:
-        """What ncu is asked for a test; a limit is judged whatever the preset is."""
-        preset = state.marker.preset or self.settings.preset
-        state.metrics = (
-            *metrics_of(preset),
-            *state.marker.metrics,
-            *self.settings.metrics,
-            *self.expected.limited(state.nodeid),
-        )
-        shown = "" if preset == (DEFAULT,) else ",".join(preset)
-        return Wanted(state.nodeid, state.marker.regex, state.metrics, shown)
-
     def finish(self, *, complete: bool) -> None:
         """Keep the counters that were read, and write the run."""
-        problem = self._counters.keep(timestamp(self._started))
-        self.notices += [problem] if problem else []
+        if self._profiling is not None:
+            problem = self._profiling.keep(timestamp(self._started))
+            self.notices += [problem] if problem else []
         super().finish(complete=complete)
 
     @property
     def why_no_counters(self) -> str:
-        """Why the whole run has no counters."""
+        """Reason why the whole run has no counters."""
         return self._counters.unavailable
+
+
+def _in_process(gpu: GpuInfo, chip: str, *, insists: bool) -> CuptiCounters:
+    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
+    from pytest_gpuperf.measure.cupti.range_profiler import why_no_range_profiler
+
+    counters = CuptiCounters(gpu, chip, insists=insists)
+    counters.unavailable = why_no_range_profiler()
+    if counters.unavailable and not insists:
+        counters.unavailable = f"{NO_NCU}, and {counters.unavailable}; {INSTALL_EITHER}"
+    return counters
+
+
+def trace_file_name(nodeid: str, label: str) -> str:
+    """Return a readable name that no other call has: `test_gemm-torch-1a2b3c4d.json.gz`."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{nodeid.rpartition('::')[2]}-{label}")[:60].strip("-")
+    return f"{readable}-{zlib.crc32(f'{nodeid}#{label}'.encode()):08x}.json.gz"
 
 
 def why_not_live() -> str:

@@ -1,8 +1,9 @@
-"""What one test asks for in its marker, and what it has measured so far."""
+"""The marker of a test, and the state of a test while it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,26 +26,26 @@ class Marker:
     """The `gpuperf` markers of a test, the nearest first, as one."""
 
     regex: str | None = None
-    """Chooses the kernels to profile; None for all."""
+    """Finds the kernels to profile; None for all."""
     launches: Launches = "all"
-    """Which launches of those kernels are kept."""
+    """Launches of those kernels to keep."""
     limits: tuple[Limit, ...] = ()
     tolerance_pct: float | None = None
     preset: tuple[str, ...] = ()
-    """Names of the sets of metrics to read; empty for the options'."""
+    """Names of the presets to read; empty for those of the options."""
     metrics: tuple[str, ...] = ()
-    """Metrics to read beside those, also for its limits: short names or raw ones."""
+    """More metrics to read, also for its limits: short names or raw ones."""
 
     @classmethod
     def of(cls, item: pytest.Item) -> Marker:
         """Read and check the markers of an item.
 
-        Limits and metrics of class and module markers add up; of `kernels`, `launches`, `tolerance` and
-        `preset` the nearest counts.
+        Limits and metrics of class and module markers add up; the nearest `kernels`, `launches`, `tolerance`
+        and `preset` count.
 
         Raises:
             GpuperfError: A marker has an unknown argument, a broken limit, a broken regex, an unknown
-                preset, or launches that cannot be.
+                preset, or impossible launches.
         """
         values: dict[str, object] = {}
         limits: list[Limit] = []
@@ -104,7 +105,7 @@ def _tolerance(value: object, nodeid: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise GpuperfError(
-            f"tolerance={value!r} in the gpuperf marker of {nodeid}", expected="per cent, a number above 0"
+            f"tolerance={value!r} in the gpuperf marker of {nodeid}", expected="a number of percent, above 0"
         )
     return float(value)
 
@@ -115,20 +116,20 @@ class ItemState:
 
     nodeid: str
     marker: Marker
-    metrics: tuple[str, ...] = ()
-    """Metrics to keep, short and raw: the preset's, the marker's, the options' and those of limits."""
+    path: Path = Path()
+    """The file of the test."""
     unavailable: str = ""
-    """Why what the user insists on cannot be had, such as counters."""
+    """Why a required measurement, such as counters, is unavailable."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
     limits: list[Limit] = field(default_factory=list)
     """Added by `gpuperf.limit()`."""
     errors: list[str] = field(default_factory=list)
-    """What the user must mend before the test can be judged."""
+    """Errors that the user must fix before the test can be judged."""
 
     def fresh(self) -> ItemState:
-        """The same test before it has run."""
+        """Return the same test before it has run."""
         errors = [self.unavailable] if self.unavailable else []
-        return ItemState(self.nodeid, self.marker, self.metrics, self.unavailable, errors=errors)
+        return ItemState(self.nodeid, self.marker, self.path, self.unavailable, errors=errors)
 
 
 STATE = pytest.StashKey[ItemState]()

@@ -1,34 +1,42 @@
-"""The session of the child pytest that runs under ncu."""
+"""The child pytest under ncu: each profiled call runs once in a named range."""
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_gpuperf.records.passes import Event, PassFolder
-from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildSession
+from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.records import Profile
+    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.settings.values import Settings
+
+NOT_IN_RANGE_NAMES = re.compile(r'[^ -~]|"')
+"""Characters that ncu's reader may not give back: not ASCII, or the quotes of its CSV."""
 
 
 def prepare_child(config: pytest.Config, folder: Path) -> None:
-    """Make a pytest one that runs under ncu: before other plugins read their options.
+    """Make this pytest a child of ncu or compute-sanitizer, before other plugins read their options.
 
     Args:
-        config: The child's.
-        folder: The profiling pass.
+        config: pytest's.
+        folder: The folder of the pass.
     """
     vars(config.option).update(OPTIONS_OF_A_CHILD)
     config.pluginmanager.register(EventWriter(PassFolder(folder)), "gpuperf-events")
 
 
 class EventWriter:
-    """Tells the session how each phase of each test ended."""
+    """Tells the parent how each phase of each test ended."""
 
     def __init__(self, folder: PassFolder) -> None:
         self._folder = folder
@@ -37,7 +45,7 @@ class EventWriter:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Tell that the test has run, or what ended its set-up, call or teardown early."""
+        """Tell that the test has run, or why its set-up, call or teardown ended early."""
         report = yield
         if call.excinfo is not None:
             reason = str(call.excinfo.value).partition("\n")[0]
@@ -48,12 +56,41 @@ class EventWriter:
         return report
 
 
-class ProfilingSession(ChildSession):
-    """Runs the tests of the plan, and writes nothing but its events."""
+class ProfilingSource(ChildSource):
+    """Runs each profiled call once between cudaProfilerStart and Stop, in a range with its name."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        from pytest_gpuperf.session.profiling_instruments import ProfilingInstruments
+    runs_for = ("warm_up", "time")
 
-        events = PassFolder(folder)
-        super().__init__(settings, ProfilingInstruments(events))
-        self.only = frozenset(events.read_plan().nodeids)
+    def __init__(self, folder: PassFolder) -> None:
+        self._folder = folder
+        self._numbers = itertools.count(1)
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Run the call once so that ncu sees it."""
+        import torch
+
+        self.warm_up(call)
+        # The number identifies the range. The rest is for people, so only plain characters stay.
+        readable = NOT_IN_RANGE_NAMES.sub("?", f"{call.nodeid}#{call.label}")
+        name = f"gpuperf:{next(self._numbers)}:{readable}"
+        runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        runtime.cudaProfilerStart()
+        # Start/end ranges, unlike push/pop, hold what autograd's thread launches.
+        handle = torch.cuda.nvtx.range_start(name)
+        try:
+            call()
+            torch.cuda.synchronize()
+        finally:
+            torch.cuda.nvtx.range_end(handle)
+            runtime.cudaProfilerStop()
+        self._folder.tell(Event(call.nodeid, call.label, name))
+        return super().profile(call, kernels)
+
+
+class ProfilingRunner(ChildRunner):
+    """Runs the tests of the plan, and writes only its events."""
+
+    def __init__(self, settings: Settings, path: Path) -> None:
+        folder = PassFolder(path)
+        super().__init__(settings, ProfilingSource(folder))
+        self.only = frozenset(folder.read_plan().nodeids)

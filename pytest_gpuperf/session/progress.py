@@ -1,8 +1,10 @@
-"""Lines that say what a session waits for or does before its tests, for terminals and for logs."""
+"""Lines that show what a run waits for and does, on terminals and in logs."""
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,11 +15,15 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.device.lock import Holder
 
 SILENT_S = 1.0
-"""A wait for the GPU that is shorter is not worth a line."""
+"""A shorter wait for the GPU is not worth a line."""
+
+# IND and RI make sure that there is a line below without moving the cursor; DECSC and DECRC come back to it.
+_BELOW = "\x1bD\x1bM\x1b7\x1b[B\r\x1b[2K"
+_BACK = "\x1b8"
 
 
 class Progress:
-    """Shows how far something is: a line rewritten on a terminal, two lines in a log."""
+    """Shows the progress of a pass: a line rewritten on a terminal, two lines in a log."""
 
     def __init__(self, reporter: TerminalReporter | None, what: str) -> None:
         self._reporter = reporter
@@ -26,18 +32,14 @@ class Progress:
         self._shown = ""
 
     def __enter__(self) -> Progress:
-        """Say that it begins."""
+        """Show that it begins."""
         if self._reporter is not None:
             self._reporter.ensure_newline()
             if not self._reporter.isatty:
                 _log(self._reporter, f"gpuperf: {self._what} ...")
         return self
 
-    def __call__(self, done: int, total: int) -> None:
-        """Show a count."""
-        self.show(f"{done}/{total}")
-
-    def show(self, where: str) -> None:
+    def __call__(self, where: str) -> None:
         """Show how far it is."""
         text = f"gpuperf: {self._what}: {where}, {time.monotonic() - self._begin:.0f} s"
         if self._reporter is not None and self._reporter.isatty and text != self._shown:
@@ -47,7 +49,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Say how long it took."""
+        """Show how long it took."""
         if self._reporter is None:
             return
         end = "stopped after" if kind else "done in"
@@ -60,7 +62,7 @@ class Progress:
 
 
 class WaitingLine:
-    """Shows who has the GPU: a line rewritten on a terminal, one line and its end in a log."""
+    """Shows who has the GPU: a line rewritten on a terminal, two lines in a log."""
 
     def __init__(self, reporter: TerminalReporter | None, gpu: str) -> None:
         self._reporter = reporter
@@ -69,15 +71,15 @@ class WaitingLine:
         self._shown = ""
 
     def __enter__(self) -> WaitingLine:
-        """Say nothing yet."""
+        """Show nothing yet."""
         return self
 
     def __call__(self, holder: Holder) -> None:
-        """Show who has it now."""
+        """Show who has the GPU now."""
         if self._reporter is None or time.monotonic() - self._begin < SILENT_S:
             return
         text, before = f"gpuperf: waiting for {self._gpu}: {holder}", self._shown
-        # First of all, so that whatever interrupts a write, the end is said too.
+        # Set first, so that the end is shown even if a write is interrupted.
         self._shown = text
         if not before:
             self._reporter.ensure_newline()
@@ -90,11 +92,11 @@ class WaitingLine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Say how long it took, where anything was said."""
+        """Show how long it took, if anything was shown."""
         if self._reporter is None or not self._shown:
             return
         waited = f"waited {time.monotonic() - self._begin:.0f} s for {self._gpu}"
-        text = f"gpuperf: {waited}{', in vain' if kind else ''}"
+        text = f"gpuperf: {waited}{', then stopped' if kind else ''}"
         if self._reporter.isatty:
             self._reporter.rewrite(text, erase=True)
             self._reporter.write_line("")
@@ -102,7 +104,29 @@ class WaitingLine:
             _log(self._reporter, text)
 
 
+class StatusLine:
+    """Shows the present measurement on the line below pytest's own; nothing in a log.
+
+    pytest writes its dots and names without a newline, so its line must not be touched.
+    """
+
+    def __init__(self, reporter: TerminalReporter | None) -> None:
+        usable = reporter is not None and reporter.isatty and os.environ.get("TERM", "dumb") != "dumb"
+        self._reporter = reporter if usable else None
+
+    def show(self, text: str) -> None:
+        """Replace the line; an empty text clears it."""
+        if self._reporter is None:
+            return
+        writer = self._reporter._tw
+        # pytest captures writes to the terminal's file while a test runs.
+        capture = self._reporter.config.pluginmanager.get_plugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            writer._file.write(f"{_BELOW}{text[: writer.fullwidth - 1]}{_BACK}")
+            writer.flush()
+
+
 def _log(reporter: TerminalReporter, text: str) -> None:
-    """Write a line that is seen at once: a buffer would show it when it is over."""
+    """Write a line and flush it: a buffer would show it only after the wait."""
     reporter.write_line(text)
     reporter.flush()

@@ -1,60 +1,155 @@
-"""The session that judges recorded runs again, without a GPU."""
+"""Replay: judge recorded runs again, without a GPU."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
-from pytest_gpuperf.measure.static.kernel import is_static
+from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.measure.static.kernel import kernels_of
 from pytest_gpuperf.measure.trace.recorded import classify_again
+from pytest_gpuperf.metrics.combine import combine
+from pytest_gpuperf.records import Correctness, Profile, Timing, Trace, WarmUp
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
-from pytest_gpuperf.session.base import Session
-from pytest_gpuperf.session.replay_instruments import ReplayInstruments
+from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.session.base import Runner
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.records import KernelProfile, Run, StaticKernel, TestRecord
+    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.settings.values import Settings
+
+Part = TypeVar("Part")
 
 JUDGED_AGAIN = ("", "AssertionError", "Failed")
-"""Exceptions of a test's own assertions and of the plugin: the replay comes to its own ones."""
+"""Exceptions of a test's own assertions and of the plugin: the replay raises its own."""
 
 
-class ReplaySession(Session):
-    """Answers from one run, or from the recordings of the GPU that was recorded last."""
+class RecordedSource:
+    """Finds each call in recorded runs by its test and label.
+
+    Args:
+        runs: Recorded runs of one GPU model, at least one; if two hold a test, the first counts.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._newest = runs[0]
+        self._tests: dict[str, tuple[TestRecord, Run]] = {}
+        for run in runs:
+            for test in run.tests:
+                self._tests.setdefault(test.nodeid, (test, run))
+
+    def check(self, call: Call) -> Correctness:
+        """Return the recorded comparison."""
+        return self._recorded(call, "correctness", Correctness)
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """Return the recorded warm-up."""
+        return self._recorded(call, "warm_up", WarmUp)
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Return the recorded time, with the rates of the present test."""
+        timing = self._recorded(call, "timing", Timing)
+        if mode not in ("auto", timing.mode):
+            pytest.skip(
+                f"the recording of {call.nodeid} has mode {timing.mode!r}, the test asks for {mode!r}"
+            )
+        return replace(timing, bytes=bytes, flops=flops)
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Return the recorded counters; if more kernels were recorded, those that are asked for now."""
+        if kernels.regex is not None:
+            check_regex(kernels.regex, f"for {call}")
+        profile = self._recorded(call, "profile", Profile)
+        of_all_tests = profile.unavailable == self._tests[call.nodeid][1].counters_unavailable
+        if profile.unavailable and not (of_all_tests or profile.read_at or profile.tolerated):
+            raise GpuperfError(profile.unavailable)
+        regex = kernels.regex or ""
+        if profile.unavailable or (profile.regex, profile.launches) == (regex, kernels.recorded):
+            return profile
+        if profile.regex not in ("", regex) or profile.launches:
+            pytest.skip(
+                f"the recording of {call.nodeid} has {_selected(profile.regex, profile.launches)}, "
+                f"the test asks for {_selected(regex, kernels.recorded)}"
+            )
+        matching = [kernel for kernel in profile.kernels if _matches(kernel, regex)]
+        if not matching:
+            names = ", ".join(dict.fromkeys(kernel.name for kernel in profile.kernels))
+            pytest.skip(f"the recording of {call.nodeid} has no kernel for the regex {regex!r}, but {names}")
+        picked = tuple(kernels.pick(matching, call))
+        return replace(
+            profile, kernels=picked, combined=combine(picked), regex=regex, launches=kernels.recorded
+        )
+
+    def trace(self, call: Call) -> Trace:
+        """Return the recorded kernel table."""
+        return self._recorded(call, "trace", Trace)
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Return the recorded kernels of a call that compiles."""
+        test, _ = self._tests.get(call.nodeid, (None, None))
+        recorded = kernels_of(test.measurements if test else {}, call.label)
+        if not recorded:
+            pytest.skip(f"no recorded kernels of {call.nodeid} ({call.label})")
+        return recorded
+
+    def _recorded(self, call: Call, part: str, kind: type[Part]) -> Part:
+        test, run = self._tests.get(call.nodeid, (None, self._newest))
+        measured = test.measurements.get(call.label) if test else None
+        found = getattr(measured, part, None)
+        if found is None and test is not None and test.failure:
+            raise GpuperfError(
+                f"the recorded test was ended by {test.failure} before its {part.replace('_', '-')}"
+            )
+        if not isinstance(found, kind):
+            gpu = run.environment.gpu.name
+            pytest.skip(
+                f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
+                f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which "
+                "`gpuperf recording add` adds it after a run on a GPU"
+            )
+        return found
+
+
+class ReplayRunner(Runner):
+    """Answers from one run, or from the recordings of the GPU with the newest recording."""
 
     def __init__(self, settings: Settings, reason: str) -> None:
         if settings.against:
             raise GpuperfError(
                 f"--gpuperf-against={settings.against} measures, and {reason or 'a replay does not'}",
                 expected="a GPU",
-                next_step="leave it out where a recorded run is judged again",
+                next_step="leave it out to judge a recorded run again",
             )
         if settings.sanitize != "off":
             raise GpuperfError(
                 f"--gpuperf-sanitize={settings.sanitize} runs kernels, and {reason or 'a replay does not'}",
                 expected="a GPU",
-                next_step="leave it out: a recorded run has what it found",
+                next_step="leave it out: a recorded run keeps what it found",
             )
-        runs = recorded(settings, reason)
+        runs = recorded_runs(settings, reason)
         if settings.update != "never":
             raise GpuperfError(
                 f"--gpuperf-update={settings.update} with a replay, which measures nothing",
                 next_step="accept a recorded run with `gpuperf baseline accept RUN`",
             )
         newest = runs[0]
-        # A run that was asked for by name is shown as it was, by whatever compiler.
-        instruments = ReplayInstruments(runs, compiles=settings.replay == "auto")
-        super().__init__(settings, instruments, newest.environment, replayed_from=newest)
+        self._recorded = RecordedSource(runs)
+        super().__init__(settings, self._recorded, newest.environment, replayed_from=newest)
         self.counters_unavailable = newest.counters_unavailable
         tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._failures = {nodeid: test.failure for nodeid, test in tests.items()}
         self.sanitized = {nodeid: test.sanitizer for nodeid, test in tests.items() if test.sanitizer}
-        self._paired = {
+        self._compared = {
             (test.nodeid, label): measurement.against
             for run in reversed(runs)
             for test in run.tests
@@ -65,7 +160,7 @@ class ReplaySession(Session):
 
     @property
     def accept_command(self) -> str:
-        """What to type to make the replayed run the baseline."""
+        """The command that makes the replayed run the baseline."""
         replay = self.settings.replay
         if replay == "auto" and self.replayed_from is not None:
             replay = show_path(recording_path(self.settings.baselines, self.replayed_from))
@@ -73,41 +168,40 @@ class ReplaySession(Session):
 
     @property
     def static_update_command(self) -> str:
-        """What to type to make what is compiled now the baseline."""
+        """The command that makes the kernels compiled now the baseline."""
         if self.settings.replay != "auto":
             return self.accept_command
         return "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"
 
-    def is_replayed(self, record: TestRecord) -> bool:
-        """Whether it was recorded before this session; kernels may have been compiled in it."""
-        kinds = {is_static(measurement) for measurement in record.measurements.values()}
-        return self.settings.replay != "auto" or kinds != {True}
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
+        return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
-        """Judge afresh; only what ended the test for another reason than its values is taken as it was."""
+        """Judge again; only an exception for another reason than the test's values is taken as recorded."""
         for label, measurement in state.measurements.items():
-            paired = self._paired.get((state.nodeid, label))
-            if paired is not None:
-                state.measurements[label] = replace(measurement, against=paired)
+            against = self._compared.get((state.nodeid, label))
+            if against is not None:
+                state.measurements[label] = replace(measurement, against=against)
         recorded = self._failures.get(state.nodeid, "")
         if not failure and recorded not in JUDGED_AGAIN:
             failure = recorded
         return super().judge(state, failure)
 
 
-def recorded(settings: Settings, reason: str) -> list[Run]:
-    """The runs to replay, of one GPU model, the newest first.
+def recorded_runs(settings: Settings, reason: str) -> list[Run]:
+    """Return the runs to replay, of one GPU model, the newest first.
 
     Args:
         settings: The options.
         reason: Why nothing can be measured.
 
     Raises:
-        NoGpuError: There is no recording.
-        GpuperfError: It cannot be read.
+        NoGpuError: No recording exists.
+        GpuperfError: A recording cannot be read.
     """
     if settings.replay != "auto":
-        # The newest of this machine, of which a recording is none.
+        # `latest` is the newest run of this machine; recordings do not count.
         recordings = None if settings.replay == "latest" else settings.baselines
         store = RunStore(settings.root / STATE_FOLDER, recordings)
         return [classify_again(load_run(store.resolve(settings.replay)))]
@@ -120,3 +214,11 @@ def recorded(settings: Settings, reason: str) -> list[Run]:
         )
     slug = runs[0].environment.gpu.slug
     return [classify_again(run) for run in runs if run.environment.gpu.slug == slug]
+
+
+def _selected(regex: str, launches: str) -> str:
+    return f"launches={launches or 'all'} of " + (f"kernels={regex!r}" if regex else "all kernels")
+
+
+def _matches(kernel: KernelProfile, regex: str) -> bool:
+    return RawKernel(kernel.name, kernel.demangled).matches(regex)

@@ -1,36 +1,93 @@
-"""The session of the child pytest that runs under compute-sanitizer."""
+"""The child pytest under compute-sanitizer: every call runs once, between two marks in the tool's log."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.records.passes import PassFolder
-from pytest_gpuperf.session.child import ChildSession
+import pytest
+
+from pytest_gpuperf.records.passes import Event, PassFolder
+from pytest_gpuperf.session.child import ChildRunner, ChildSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.measure.sanitizer.marker_launcher import MarkerLauncher
+    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.settings.values import Settings
 
 
-class SanitizingSession(ChildSession):
-    """Runs the tests of the plan, and marks in the tool's log where each begins and its calls are."""
+class Marks:
+    """Writes marks into the tool's log, and their meaning into the events.
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        from pytest_gpuperf.session.sanitizing_instruments import Marks, SanitizingInstruments
+    Args:
+        tool: The tool that this process runs under.
+        folder: The parent reads the events there.
+    """
 
-        events = PassFolder(folder)
-        self._marks = Marks(settings.sanitize, events)
-        super().__init__(settings, SanitizingInstruments(self._marks))
-        self.only = frozenset(events.read_plan().nodeids)
+    def __init__(self, tool: str, folder: PassFolder) -> None:
+        self._tool = tool
+        self._folder = folder
+        self._launcher: MarkerLauncher | None = None
+        self._number = 0
+        self._nodeid = ""
+
+    def set(self, nodeid: str, label: str = "") -> None:
+        """Assign all later launches to a test, and to one of its calls if a label is given.
+
+        Earlier kernels have ended by then. If one of them has ended the CUDA context, this process ends:
+        nothing can be launched any more. Another process runs the remaining tests.
+        """
+        from pytest_gpuperf.measure.sanitizer.marker_launcher import MarkerLauncher
+        from pytest_gpuperf.measure.sanitizer.markers import marker_name
+
+        try:
+            if self._launcher is None:
+                self._launcher = MarkerLauncher(self._tool)
+            self._launcher.launch(marker_name(self._number + 1))
+        except RuntimeError as error:
+            what = "it ended the CUDA context" if self._number else "CUDA does not start"
+            failure = f"{what}: {str(error).partition(chr(10))[0]}"
+            self._folder.tell(Event(self._nodeid, failure=failure))
+            pytest.exit(f"gpuperf: {self._nodeid}: {failure}")
+        self._number += 1
+        self._nodeid = nodeid
+        self._folder.tell(Event(nodeid, label, marker_name(self._number)))
+
+
+class SanitizingSource(ChildSource):
+    """Runs each call once on its own arguments."""
+
+    runs_for = ("check", "warm_up", "time", "profile", "trace")
+    warm_up_calls = 1
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+
+    def _run(self, call: Call) -> None:
+        self._marks.set(call.nodeid, call.label)
+        try:
+            call()
+        finally:
+            self._marks.set(call.nodeid)
+
+
+class SanitizingRunner(ChildRunner):
+    """Runs the tests of the plan, and marks the beginning of each in the tool's log."""
+
+    def __init__(self, settings: Settings, path: Path) -> None:
+        folder = PassFolder(path)
+        self._marks = Marks(settings.sanitize, folder)
+        super().__init__(settings, SanitizingSource(self._marks))
+        self.only = frozenset(folder.read_plan().nodeids)
         self._began = False
 
     def enter(self, nodeid: str) -> None:
-        """Mark the beginning of a test; what its teardown launches belongs to it, too."""
+        """Mark the beginning of a test; the launches of its teardown belong to it, too."""
         self._marks.set(nodeid)
         self._began = True
 
     def end(self) -> None:
-        """Mark the end of the last one."""
+        """Mark the end of the last test."""
         if self._began:
             self._marks.set("")

@@ -1,4 +1,4 @@
-"""The session of a machine with neither a GPU nor a recording: it compiles."""
+"""The way to run without a GPU and without a recording: kernels are only compiled."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.records import NO_GPU
-from pytest_gpuperf.session.keeping import KeepingSession
-from pytest_gpuperf.session.static_instruments import StaticInstruments
+from pytest_gpuperf.session.keeping import KeepingRunner
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.errors import GpuperfError
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.errors import NoGpuError
+    from pytest_gpuperf.settings.values import Settings
 
 
-class StaticSession(KeepingSession):
+class StaticRunner(KeepingRunner):
     """Compiles, judges and keeps the run; a test that needs a GPU fails.
 
     Args:
         settings: The options.
-        missing: What such a test is told.
+        missing: Why nothing can be measured.
     """
 
-    def __init__(self, settings: Settings, missing: GpuperfError) -> None:
+    def __init__(self, settings: Settings, missing: NoGpuError) -> None:
         self.open_run(settings)
-        super().__init__(settings, StaticInstruments(missing), environment(NO_GPU, settings.root, ""))
+        super().__init__(settings, missing, environment(NO_GPU, settings.root, ""))

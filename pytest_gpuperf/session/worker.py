@@ -1,4 +1,4 @@
-"""The session of a worker: a child pytest that is timed in turn with another one, of older or newer code."""
+"""The worker: a child pytest that is timed in turn with another one, of older or newer code."""
 
 from __future__ import annotations
 
@@ -7,81 +7,93 @@ import random
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pytest
 
-from pytest_gpuperf.against.messages import Collected, Compare, Ended, Plan, Ready, Started, WorkerEnd
+from pytest_gpuperf.against.messages import (
+    Collected,
+    Compare,
+    Ended,
+    Plan,
+    Ready,
+    RunBlock,
+    Started,
+    Timed,
+    WorkerEnd,
+)
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildSession
-from pytest_gpuperf.settings.settings import WORKER_ENV
+from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
+from pytest_gpuperf.settings.values import WORKER_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Container, Generator, Mapping
+    from typing import Any
 
     from pytest_gpuperf.against.messages import Answer, Command
-    from pytest_gpuperf.session.worker_instruments import Preparer
-    from pytest_gpuperf.settings.settings import Settings
+    from pytest_gpuperf.records import Timing, TimingMode, WarmUp
+    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.settings.values import Settings
 
 OPTIONS_OF_A_WORKER: Mapping[str, object] = {
     **OPTIONS_OF_A_CHILD,
-    # What can be collected is compared.
+    # One file that cannot be collected must not keep the others from being compared.
     "continue_on_collection_errors": True,
-    # Its files are named by their paths.
+    # The plan names files by their paths.
     "pyargs": False,
-    # The other worker and the session would have it too, and each empties it.
+    # The other worker and the parent would have the same folder, and each empties it.
     "basetemp": None,
-    # The option of pytest-timeout: a test waits for its turn here.
+    # pytest-timeout: a test waits here for its turn.
     "timeout": 0,
 }
-"""What a worker does not take from the session's command line, by pytest's `dest`."""
+"""Options that a worker does not take from the parent's command line, by pytest's `dest`."""
 
 
 def prepare_worker(config: pytest.Config, path: Path) -> None:
-    """Make a pytest a worker: before other plugins read their options.
+    """Make this pytest a worker, before other plugins read their options.
 
     Args:
-        config: The worker's.
-        path: Its plan.
+        config: pytest's.
+        path: The file of its plan.
     """
-    # A pytest that a test starts is none.
+    # A pytest that a test starts must not become a worker.
     os.environ.pop(WORKER_ENV, None)
-    plan = turns_of(path).plan
+    conversation = conversation_of(path)
     vars(config.option).update(OPTIONS_OF_A_WORKER)
     # The old code may lack files, folders and tests that the command line names.
-    config.args = [file for file in plan.files if Path(file).exists()]
-    config.pluginmanager.register(turns_of(path), "gpuperf-turns")
+    config.args = [file for file in conversation.plan.files if Path(file).exists()]
+    config.pluginmanager.register(conversation, "gpuperf-worker")
 
 
 @cache
-def turns_of(path: Path) -> Turns:
-    """The one conversation that belongs to a plan."""
+def conversation_of(path: Path) -> Conversation:
+    """Return the one conversation that belongs to a plan."""
     plan = Plan.read(path)
-    return Turns(plan, WorkerEnd(plan.channel))
+    return Conversation(plan, WorkerEnd(plan.channel))
 
 
-class Turns:
-    """Runs the tests that both sides have, each when the session says so.
+class Conversation:
+    """Runs the tests that both sides have, each when the parent says so.
 
     Args:
-        plan: What to run.
-        session: Says when.
+        plan: The tests, and the code of this side.
+        parent: The worker's end of the socket.
     """
 
-    def __init__(self, plan: Plan, session: WorkerEnd) -> None:
+    def __init__(self, plan: Plan, parent: WorkerEnd) -> None:
         self.plan = plan
-        self._session = session
+        self._parent = parent
         self._modules = Modules(plan.checkout, plan.tree, plan.other)
         self._broken: dict[str, str] = {}
         self._failure = ""
         self._misplaced = ""
 
     def tell(self, answer: Answer) -> None:
-        """Say something to the session; but nothing is timed of what is not this side's code.
+        """Tell the parent something. Before a call is timed, check that its code is this side's.
 
         Raises:
-            GpuperfError: Something that has been imported is not.
+            GpuperfError: A module was imported from the other side.
         """
         if isinstance(answer, Ready):
             try:
@@ -89,24 +101,24 @@ class Turns:
             except GpuperfError as error:
                 self._misplaced = str(error)
                 raise
-        self._session.tell(answer)
+        self._parent.tell(answer)
 
     def command(self) -> Command:
-        """What the session wants next."""
+        """Wait for the parent's next command."""
         try:
-            return self._session.command()
+            return self._parent.command()
         except (OSError, EOFError):
-            pytest.exit("gpuperf: the session has ended")
+            pytest.exit("gpuperf: the parent run has ended")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Learn what could not be collected."""
+        """Keep why something could not be collected."""
         if report.failed:
             last = next(filter(None, map(str.strip, reversed(report.longreprtext.splitlines()))), "")
             self._broken[report.nodeid] = last.removeprefix("E").strip()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Agree with the session, and so with the other worker, on the tests and their order."""
+        """Agree with the parent, and so with the other worker, on the tests and their order."""
         found = {item.nodeid: item for item in session.items}
         nodeids = [nodeid for nodeid in self.plan.nodeids if nodeid in found]
         misplaced = ""
@@ -114,31 +126,31 @@ class Turns:
             self._modules.check()
         except GpuperfError as error:
             misplaced = str(error)
-        self._session.tell(Collected(nodeids, self._broken, misplaced))
+        self._parent.tell(Collected(nodeids, self._broken, misplaced))
         command = self.command()
         assert isinstance(command, Compare)
         session.items[:] = [found[nodeid] for nodeid in command.nodeids]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
-        """Say that the tests can begin."""
-        self._session.tell(Started())
+        """Tell the parent that the tests can begin."""
+        self._parent.tell(Started())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:  # noqa: ARG002
-        """Wait for the turn of this test, and tell how it ended."""
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        """Wait for the turn of the next test, and tell how it ended."""
         self.command()
         self._failure = self._misplaced = ""
         seed(self.plan.seed)
         outcome = yield
-        self._session.tell(Ended(self._failure, self._misplaced, self._modules.new_shared()))
+        self._parent.tell(Ended(self._failure, self._misplaced, self._modules.new_shared()))
         return outcome
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Learn what ended a test early; of several things the first counts."""
+        """Keep why a test ended early; the first of several reasons counts."""
         report = yield
         if call.excinfo is not None and not self._failure:
             reason = str(call.excinfo.value).partition("\n")[0]
@@ -147,7 +159,7 @@ class Turns:
 
 
 def seed(number: int) -> None:
-    """Set the seed of the random numbers that tests make their data of."""
+    """Seed the random numbers that tests make their data from."""
     import torch
 
     random.seed(number)
@@ -156,14 +168,82 @@ def seed(number: int) -> None:
         sys.modules["numpy"].random.seed(number)
 
 
-class WorkerSession(ChildSession):
-    """Times what the other side times too."""
+class Block(Protocol):
+    """One block."""
+
+    @property
+    def time_us(self) -> float:
+        """Microseconds per call."""
+
+    @property
+    def sm_clock_mhz(self) -> float:
+        """Mean SM clock, in MHz; 0 if unknown."""
+
+
+class Prepared(Protocol):
+    """A callable, compiled and captured."""
+
+    @property
+    def mode(self) -> TimingMode:
+        """Its timing mode."""
+
+    def warm_up(self) -> WarmUp:
+        """Run it until its time is steady."""
+
+    def block(self) -> Block:
+        """Time one block."""
+
+
+class Preparer(Protocol):
+    """Makes a callable ready to be timed."""
+
+    def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
+        """Compile and capture it."""
+
+
+class Parent(Protocol):
+    """The parent, as a call sees it."""
+
+    def tell(self, answer: Answer) -> None:
+        """Tell it something."""
+
+    def command(self) -> Command:
+        """Wait for its next command."""
+
+
+class WorkerSource(ChildSource):
+    """Times blocks of each call for the parent, as many as it asks for.
+
+    Args:
+        parent: Gives the commands.
+        timer: Makes calls ready to be timed.
+        settled: Labels, by test, that need no more times.
+    """
+
+    def __init__(self, parent: Parent, timer: Preparer, settled: Mapping[str, Container[str]]) -> None:
+        self._parent = parent
+        self._timer = timer
+        self._settled = settled
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Time blocks for the parent, and return a time that agrees with every limit."""
+        if call.label not in self._settled.get(call.nodeid, ()):
+            prepared = self._timer.prepare(call, mode)
+            prepared.warm_up()
+            self._parent.tell(Ready(call.label, prepared.mode))
+            while isinstance(self._parent.command(), RunBlock):
+                block = prepared.block()
+                self._parent.tell(Timed(block.time_us, block.sm_clock_mhz))
+        return super().time(call, mode=mode, bytes=bytes, flops=flops)
+
+
+class WorkerRunner(ChildRunner):
+    """Times the calls that the other side times too."""
 
     def __init__(self, settings: Settings, path: Path) -> None:
         from pytest_gpuperf.measure.device.gpu import gpu_info
         from pytest_gpuperf.measure.timing.timer import Timer
-        from pytest_gpuperf.session.worker_instruments import WorkerInstruments
 
-        turns = turns_of(path)
+        parent = conversation_of(path)
         timer = cast("Preparer", Timer(gpu_info().l2_bytes, settings.budget_s, lambda: None))
-        super().__init__(settings, WorkerInstruments(turns, timer, turns.plan.settled))
+        super().__init__(settings, WorkerSource(parent, timer, parent.plan.settled))

@@ -1,4 +1,4 @@
-"""Every command-line option and ini key in one place; `Settings` has their values."""
+"""All command-line options and ini keys; `Settings` has their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Option:
-    """One option with its ini twin."""
+    """One option and its ini key."""
 
     name: str
     """`counters` for `--gpuperf-counters` and `gpuperf_counters`."""
@@ -23,20 +23,20 @@ class Option:
     metavar: str = ""
     choices: Sequence[str] = ()
     unset: str = ""
-    """What counts where the default is empty."""
+    """The value shown in `--help` if the default is empty."""
     switch: bool = False
     """Takes no value on the command line; `yes` or `no` in the ini file."""
     asks: bool = False
-    """Asks for something to be done, where others say how: to be given without `--gpuperf` is a mistake."""
+    """True if the option asks for an action; without `--gpuperf` that is an error."""
 
     @property
     def shown_default(self) -> str:
-        """The default as `--help` shows it."""
+        """The default in `--help`."""
         return self.default or self.unset
 
     @property
     def flag(self) -> str:
-        """The command-line spelling."""
+        """The option on the command line."""
         return f"--gpuperf-{self.name}"
 
     @property
@@ -50,43 +50,43 @@ OPTIONS = (
         "counters",
         "auto",
         "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the "
-        "same process, and both fail tests whose counters cannot be read; 'auto' is ncu where it is found, "
-        "else CUPTI, and warns where neither can; 'off' only times",
+        "same process; both fail tests whose counters cannot be read; 'auto' is ncu if it is found, else "
+        "CUPTI, and warns if neither works; 'off' only times",
         choices=("auto", "ncu", "cupti", "off"),
     ),
     Option(
         "mode",
         "auto",
-        "how time() measures unless told: 'hot' (CUDA graph of many launches), 'cold' (L2 flushed before "
+        "timing mode of tests that name none: 'hot' (CUDA graph of many launches), 'cold' (L2 flushed before "
         "each launch), 'queued' (event pairs around queued launches), 'host' (the host's clock, launches "
-        "included); 'auto' is hot where the callable can be captured and queued elsewhere",
+        "included); 'auto' is hot if the callable can be captured, else queued",
         choices=("auto", "hot", "cold", "queued", "host"),
     ),
     Option(
         "budget",
         "1",
-        "seconds that one time() call may measure, warm-up not counted; it stops earlier where it is precise "
-        "enough, and at least ten blocks are measured",
+        "seconds that one time() call may measure, without the warm-up; it stops earlier when it is precise "
+        "enough, and measures at least ten blocks",
         metavar="SECONDS",
     ),
     Option(
         "tolerance",
         "0",
-        "per cent of slowdown that is accepted even where it is certain, unless the test says; 0: none",
+        "accepted slowdown, in percent, even if it is certain, for tests that name none; 0: none",
         metavar="PCT",
     ),
     Option(
         "strict",
         "no",
-        "fail tests whose time is too uncertain to be called",
+        "fail tests whose verdict is inconclusive",
         switch=True,
     ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
     Option(
         "update",
         "never",
-        "after the run accept what was measured as baseline: 'new' tests, 'changed' ones too, or 'all'; "
-        "refused when CI is set",
+        "after the run accept its measurements as baseline: 'new' tests, 'changed' ones too, or 'all'; "
+        "refused if CI is set",
         choices=("never", "new", "changed", "all"),
         asks=True,
     ),
@@ -94,14 +94,14 @@ OPTIONS = (
         "replay",
         "auto",
         "RUN judges a recorded run (id, run.json, folder, or 'latest') instead of measuring; 'auto' replays "
-        "the newest recording where there is no GPU; 'never' insists on one",
+        "the newest recording if there is no GPU; 'never' requires a GPU",
         metavar="RUN",
     ),
     Option(
         "against",
         "",
         "compare with the code of this git commit, branch or tag: before the tests run, old and new code are "
-        "timed in turn on this GPU, by two processes that are restarted several times",
+        "timed in turn on this GPU, by two processes that restart several times",
         metavar="REF",
         unset="none",
         asks=True,
@@ -110,17 +110,17 @@ OPTIONS = (
         "sanitize",
         "off",
         "run the tests' kernels once under this tool of compute-sanitizer before the tests run, without "
-        "counters, and fail those with errors: 'memcheck' (accesses out of bounds), 'racecheck' (races in "
-        "shared memory), 'initcheck' (reads of what nobody wrote), 'synccheck' (barriers)",
+        "counters, and fail tests with errors: 'memcheck' (accesses out of bounds), 'racecheck' (races in "
+        "shared memory), 'initcheck' (reads of uninitialised memory), 'synccheck' (barriers)",
         choices=("off", "memcheck", "racecheck", "initcheck", "synccheck"),
         asks=True,
     ),
     Option(
         "counter-cache",
         "auto",
-        "counters of tests that have not changed since ncu read them: 'auto' takes what was kept, but reads "
-        "all anew where baselines are updated, and keeps nothing when CI is set; 'refresh' reads all anew "
-        "and keeps it; 'off' does neither",
+        "counters of tests that have not changed since ncu read them: 'auto' uses the kept ones, but reads "
+        "all again if baselines are updated, and keeps none if CI is set; 'refresh' reads all again and "
+        "keeps them; 'off' does neither",
         choices=("auto", "refresh", "off"),
     ),
     Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
@@ -134,7 +134,7 @@ OPTIONS = (
     Option(
         "metrics",
         "",
-        "metrics to read for every test beside those: raw ncu names or short ones, separated by commas",
+        "more metrics to read for every test: raw ncu names or short names, separated by commas",
         metavar="NAMES",
         unset="none",
     ),
@@ -149,7 +149,7 @@ OPTIONS = (
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Declare the options and their ini twins."""
+    """Declare the options and their ini keys."""
     group = parser.getgroup("gpuperf", "GPU kernel performance (pytest-gpuperf)")
     group.addoption(
         "--gpuperf",
@@ -179,23 +179,23 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def is_enabled(config: pytest.Config) -> bool:
-    """Whether `--gpuperf` or its ini twin is set."""
+    """Return True if `--gpuperf` or its ini key is set."""
     flag = config.getoption("gpuperf")
     return bool(config.getini("gpuperf") if flag is None else flag)
 
 
 def refuse_without_gpuperf(config: pytest.Config) -> None:
-    """Say that what the command line asks for is not done, as `--gpuperf` is missing.
+    """Refuse options that ask for an action without `--gpuperf`.
 
-    The ini file may have it for those runs that have `--gpuperf`.
+    The ini file may have them, for runs with `--gpuperf`.
 
     Raises:
-        pytest.UsageError: The command line, `addopts` included, asks for something.
+        pytest.UsageError: The command line, or `addopts`, has such an option.
     """
     given = [(option, config.getoption(option.ini)) for option in OPTIONS if option.asks]
     asked = [f"{option.flag}={value}" for option, value in given if value not in (None, option.default)]
     if asked:
         raise pytest.UsageError(
-            f"gpuperf: {' and '.join(asked)} without --gpuperf, and so without effect; "
+            f"gpuperf: {' and '.join(asked)} without --gpuperf, so without effect; "
             f"expected --gpuperf as well; type `{shlex.join(['pytest', '--gpuperf', *asked])}`"
         )

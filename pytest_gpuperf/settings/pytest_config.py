@@ -1,4 +1,4 @@
-"""pytest's configuration file: found where pytest finds it, without starting pytest."""
+"""Find pytest's configuration file as pytest does, without starting pytest."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-"""Of several in one folder the first that configures pytest counts."""
+"""Names of the file, in order: of several in one folder, the first one with pytest's options counts."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """What a file says."""
+    """The content of the file."""
 
     folder: Path
-    """Where it is: pytest's rootdir."""
+    """Its folder, which is pytest's rootdir."""
     values: Mapping[str, str]
     """Its ini keys."""
 
 
 def find_config(start: Path) -> Config | None:
-    """The nearest configuration upwards; None where there is none.
+    """Find the nearest configuration in a folder or above it; None if there is none.
 
     Raises:
         GpuperfError: A file on the way cannot be read.
@@ -47,12 +47,12 @@ def find_config(start: Path) -> Config | None:
 
 
 def _text(value: object) -> str:
-    """A value as an ini file would have it."""
+    """Format a value as in an ini file."""
     return shlex.join(map(str, value)) if isinstance(value, list) else str(value).strip()
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    """The keys; None where the file is not about pytest."""
+    """Read the keys; None if the file has none of pytest's."""
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".toml":

@@ -57,18 +57,18 @@ def test_kernels_after_the_first_cost_little(
     counters: CuptiCounters, x: torch.Tensor, metrics: tuple[str, ...], most_s: float
 ) -> None:
     call = call_of(lambda: torch.square(x))
-    counters.lookup(call, Selection(), metrics, list)
+    counters.lookup(call, Selection(), metrics)
     seconds = []
     for _ in range(5):
         began = time.perf_counter()
-        counters.lookup(call, Selection(), metrics, list)
+        counters.lookup(call, Selection(), metrics)
         seconds.append(time.perf_counter() - began)
     assert statistics.median(seconds) <= most_s, seconds
 
 
 def test_call_runs_once_for_each_pass(counters: CuptiCounters, x: torch.Tensor) -> None:
     y = torch.zeros_like(x)
-    counters.lookup(call_of(lambda: y.add_(1)), Selection(), PRESETS["one-pass"], list)
+    counters.lookup(call_of(lambda: y.add_(1)), Selection(), PRESETS["one-pass"])
     # Two calls to warm up, one that is recorded, one that is counted.
     assert torch.equal(y, torch.full_like(y, 4))
 
@@ -83,12 +83,12 @@ def test_kernels_are_in_launch_order(counters: CuptiCounters, x: torch.Tensor) -
         torch.cuda.current_stream().wait_stream(side)
         (x @ x).sum()
 
-    found = counters.lookup(call_of(chain), Selection(), PRESETS["sol"], list)
+    found = counters.lookup(call_of(chain), Selection(), PRESETS["sol"])
     names = [kernel.name for kernel in found.kernels]
     assert "SoftMax" in names[0]
     assert "elementwise" in names[1]
     assert found.combined["kernels"] == len(names) >= 4
-    gemm = counters.lookup(call_of(chain), Selection("gemm|nvjet|cutlass"), PRESETS["sol"], list)
+    gemm = counters.lookup(call_of(chain), Selection("gemm|nvjet|cutlass"), PRESETS["sol"])
     assert gemm.combined["kernels"] == 1
     assert (gemm.source, gemm.cache_control) == ("cupti", "none")
 
@@ -99,7 +99,7 @@ def test_backward_kernels_are_counted(counters: CuptiCounters) -> None:
     def backward() -> None:
         (w @ w).sum().backward()  # type: ignore[no-untyped-call]
 
-    found = counters.lookup(call_of(backward), Selection("gemm|nvjet|cutlass"), PRESETS["sol"], list)
+    found = counters.lookup(call_of(backward), Selection("gemm|nvjet|cutlass"), PRESETS["sol"])
     # One product forward and two back, each of one kernel or more.
     assert float(found.combined["kernels"]) >= 3
 
@@ -112,7 +112,7 @@ def test_graph_is_refused(counters: CuptiCounters, x: torch.Tensor) -> None:
         torch.square(x, out=y)
         torch.exp(x, out=y)
     with pytest.raises(CuptiError, match="launches a CUDA graph, whose kernels CUPTI counts as one"):
-        counters.lookup(call_of(graph.replay), Selection(), PRESETS["sol"], list)
+        counters.lookup(call_of(graph.replay), Selection(), PRESETS["sol"])
 
 
 def node_us(graph: torch.cuda.CUDAGraph) -> float:
@@ -137,7 +137,7 @@ def test_graphs_stay_fast_after_profiling(counters: CuptiCounters, x: torch.Tens
             small.mul_(1)
     node_us(graph)
     before = node_us(graph)
-    counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS, list)
+    counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS)
     counters.let_go()
     assert node_us(graph) == pytest.approx(before, abs=0.05)
 
@@ -150,8 +150,8 @@ def test_range_profiler_is_refused_while_torch_profiler_runs(
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]),
         pytest.raises(CuptiError, match=r"torch.profiler is running"),
     ):
-        counters.lookup(call, Selection(), METRICS, list)
-    assert counters.lookup(call, Selection(), PRESETS["one-pass"], list).combined["kernels"] == 1
+        counters.lookup(call, Selection(), METRICS)
+    assert counters.lookup(call, Selection(), PRESETS["one-pass"]).combined["kernels"] == 1
 
 
 UNDER_NCU = """
@@ -164,7 +164,7 @@ from pytest_gpuperf.records.call import Call
 x = torch.randn(64, 64, device="cuda")
 try:
     print(CuptiCounters(gpu_info(), "gh100").lookup(
-        Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list))
+        Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",)))
 except GpuperfError as error:
     print("refused:", error)
 """
@@ -200,7 +200,7 @@ timing = Timer(gpu.l2_bytes, 0.1, lambda: None).time(lambda: torch.square(x), mo
 print("timed by", timing.source, "since", timing.not_recorded)
 try:
     CuptiCounters(gpu, "gh100").lookup(
-        Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",), list)
+        Call("t.py::t", "main", lambda: torch.square(x)), Selection(), ("duration_us",))
 except GpuperfError as error:
     print("refused:", error)
 assert client.cuptiEnableDomain(1, subscriber, DRIVER_API) == 0
@@ -227,7 +227,7 @@ def test_cupti_python_keeps_its_subscription() -> None:
 
 
 def test_recording_works_after_counting(counters: CuptiCounters, x: torch.Tensor) -> None:
-    counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS, list)
+    counters.lookup(call_of(lambda: torch.square(x)), Selection(), METRICS)
     counters.let_go()
     with recorded() as activities:
         torch.square(x)

@@ -15,7 +15,7 @@ import pathlib, sys
 sys.path.append({tests!r})
 import torch
 import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
-import pytest_gpuperf.session.live_instruments as instruments
+import pytest_gpuperf.measure.cupti.activity as cupti_activity
 import pytest_gpuperf.measure.counters.profiling_pass as profiling_pass
 from fake_cupti import activity, recording
 from pytest_gpuperf.records.passes import PassFolder
@@ -35,7 +35,7 @@ class Runtime:
 
 blocks = int((HERE / "blocks.txt").read_text())
 profiling_pass.read_report_isolated = read
-instruments.recorded = recording(activity("square_kernel", grid=(blocks, 1, 1)))
+cupti_activity.recorded = recording(activity("square_kernel", grid=(blocks, 1, 1)))
 pytest_gpuperf.session.live.why_not_live = lambda: ""
 pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
     name="A GPU", slug="a-gpu", uuid="GPU-counter-cache", compute_capability="9.0", multiprocessors=132

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_ncu
+from pass_progress import no_progress
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.call_profile import Wanted
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.passes import PassFolder
+from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.session.child_instruments import ANY_NUMBER, AnyMetrics
+from pytest_gpuperf.session.child import ANY_NUMBER, AnyMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +36,8 @@ def folder(project: Path) -> PassFolder:
 def run(project: Path, *arguments: str, tests: tuple[str, ...] = ("test_k",)) -> ProfilingPass:
     (project / "torch.py").write_text(TORCH)
     done = ProfilingPass(folder(project), find_ncu(str(fake_ncu.install(project, "runs the program"))))
-    wanted = [Wanted(f"test_k.py::{test}", None, ()) for test in tests]
-    done.run(done.recall(wanted), ["--gpuperf", *arguments], project, lambda _done, _total: None)
+    selected = [SelectedTest(f"test_k.py::{test}") for test in tests]
+    done.run(selected, Invocation(["--gpuperf", *arguments], project, project), no_progress)
     return done
 
 
@@ -47,7 +47,7 @@ def profiled(project: Path) -> list[str]:
 
 def why_not(done: ProfilingPass, test: str, label: str) -> str:
     with pytest.raises(GpuperfError) as raised:
-        done.lookup(Call(f"test_k.py::{test}", label, print), Selection(), (), list)
+        done.lookup(Call(f"test_k.py::{test}", label, print), Selection(), ())
     return str(raised.value)
 
 

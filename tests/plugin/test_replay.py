@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.plugin.hooks import SESSION
 from pytest_gpuperf.records import AgainstTiming, Profile
 from pytest_gpuperf.records.runs import encode_run
+from pytest_gpuperf.session.base import RUNNER
 from run_builders import measured, profile, record, run, timing
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def test_what_a_recorded_time_was_compared_with_is_kept(
     class Reader:
         @staticmethod
         def pytest_sessionfinish(session: pytest.Session) -> None:
-            results = session.config.stash[SESSION].results
+            results = session.config.stash[RUNNER].results
             found.extend(result.record.measurements["main"].against for result in results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])

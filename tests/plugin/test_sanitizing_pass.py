@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_sanitizer
+from pass_progress import no_progress
 from pytest_gpuperf.measure.sanitizer import sanitizing_pass
 from pytest_gpuperf.measure.sanitizer.sanitizing_pass import LOG_BYTES, SanitizingPass
 from pytest_gpuperf.measure.sanitizer.tool import Sanitizer
+from pytest_gpuperf.records.passes import Invocation, SelectedTest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +36,9 @@ def run(
     (project / "test_k.py").write_text(IMPORTS + textwrap.dedent(source))
     sanitizer = Sanitizer(fake_sanitizer.install(project, behaviour), "2025.3.1.0")
     done = SanitizingPass(folder(project), sanitizer, tool, log_bytes)
-    nodeids = [f"test_k.py::{test}" for test in tests]
+    selected = [SelectedTest(f"test_k.py::{test}") for test in tests]
     arguments = ["--gpuperf", f"--gpuperf-sanitize={tool}"]
-    done.run(nodeids, arguments, project, lambda _done, _total: None)
+    done.run(selected, Invocation(arguments, project, project), no_progress)
     return done
 
 

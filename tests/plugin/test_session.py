@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.session.base import Session
+from pytest_gpuperf.session.base import Runner
 
 
 def test_xdist_is_refused_with_one_line(pytester: pytest.Pytester, replay: None) -> None:
@@ -226,7 +226,7 @@ def test_a_summary_that_cannot_be_written_does_not_lose_the_run(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished: list[bool] = []
-    monkeypatch.setattr(Session, "finish", lambda _, *, complete: finished.append(complete))
+    monkeypatch.setattr(Runner, "finish", lambda _, *, complete: finished.append(complete))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     pytester.runpytest("--gpuperf", "--gpuperf-markdown=nowhere/x.md")
     assert finished == [True]
@@ -235,10 +235,10 @@ def test_a_summary_that_cannot_be_written_does_not_lose_the_run(
 def test_a_run_that_cannot_be_written_does_not_lose_the_summary(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: Session, *, complete: bool) -> None:
+    def full(_: Runner, *, complete: bool) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(Session, "finish", full)
+    monkeypatch.setattr(Runner, "finish", full)
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=x.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

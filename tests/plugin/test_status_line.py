@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.session.status_line import StatusLine
+from pytest_gpuperf.session.progress import StatusLine
 
 
 def reporter(isatty: bool) -> Any:
@@ -53,7 +53,7 @@ def test_it_is_kept_out_of_what_tests_print(
     monkeypatch.setenv("TERM", "xterm")
     pytester.makepyfile(
         """
-        from pytest_gpuperf.session.status_line import StatusLine
+        from pytest_gpuperf.session.progress import StatusLine
 
         def test_k(request, capfd):
             reporter = request.config.pluginmanager.get_plugin("terminalreporter")

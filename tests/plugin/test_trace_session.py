@@ -19,7 +19,7 @@ from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.runs import encode_run, load_run
 from pytest_gpuperf.report.frame import to_frame
 from pytest_gpuperf.report.junit import properties
-from pytest_gpuperf.session.child_instruments import ChildInstruments
+from pytest_gpuperf.session.child import ChildSource
 from run_builders import NODEID, gate_of, profile, record, run, timing
 from trace_builders import BLOCK
 
@@ -155,7 +155,7 @@ def test_junit_has_trace_values() -> None:
 
 
 def test_trace_is_usable_in_assertions_without_tracing() -> None:
-    found = ChildInstruments().trace(Call("t.py::test_a", "main", print))
+    found = ChildSource().trace(Call("t.py::test_a", "main", print))
     assert found.launches <= 40 < found.launches
     assert found.gpu_busy_pct > 99
     assert any(row.kernel_class == "small_frequent" and row.share_pct < 5 for row in found.kernels)

@@ -10,13 +10,13 @@ import torch
 from fake_cupti import CONTEXT, FakeCupti, activity, recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters import cupti_counters
-from pytest_gpuperf.measure.counters.call_profile import Wanted
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, in_launch_order
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.library import CuptiError
 from pytest_gpuperf.records import GpuInfo, Profile
 from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.passes import SelectedTest
 from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ def lookup(
     regex: str | None = None,
     *metrics: str,
     call: Call = CALL,
-    wanted: Wanted | None = None,
+    wanted: SelectedTest | None = None,
 ) -> Profile:
     counters = CuptiCounters(H200, "gh100")
     if wanted is not None:
         counters.expect([wanted])
     try:
-        return counters.lookup(call, Selection(regex), metrics or METRICS, list)
+        return counters.lookup(call, Selection(regex), metrics or METRICS)
     finally:
         counters.let_go()
 
@@ -96,7 +96,7 @@ def test_regex_without_a_match_lists_the_kernels(two: FakeCupti) -> None:
 
 
 def test_marker_of_the_test_counts_as_under_ncu(two: FakeCupti) -> None:
-    marker = Wanted("test_k.py::test_k", "square", METRICS, "sol")
+    marker = SelectedTest("test_k.py::test_k", "square", METRICS, "sol")
     with pytest.raises(
         GpuperfError, match="finds reduce_kernel, which kernels='square' of the marker leaves"
     ):
@@ -133,7 +133,7 @@ def test_refusal_is_raised(install: Callable[..., FakeCupti]) -> None:
 def test_unavailable_counters_ask_cupti_for_nothing(two: FakeCupti) -> None:
     counters = CuptiCounters(H200, "gh100")
     counters.unavailable = "libcupti was not found"
-    profile = counters.lookup(CALL, Selection("square"), METRICS, list)
+    profile = counters.lookup(CALL, Selection("square"), METRICS)
     assert (profile.regex, profile.unavailable) == ("square", "libcupti was not found")
     assert two.called == []
 
@@ -142,9 +142,9 @@ def test_failure_of_one_call_leaves_the_others(install: Callable[..., FakeCupti]
     install(FakeCupti(row(5000, 80)), SQUARE, SUM)
     counters = CuptiCounters(H200, "gh100")
     with pytest.raises(CuptiError, match="launched 1 kernels under the profiler and 2 before"):
-        counters.lookup(CALL, Selection(), METRICS, list)
+        counters.lookup(CALL, Selection(), METRICS)
     install(FakeCupti(row(5000, 80)), SQUARE)
-    assert counters.lookup(CALL, Selection(), METRICS, list).combined["kernels"] == 1
+    assert counters.lookup(CALL, Selection(), METRICS).combined["kernels"] == 1
 
 
 def test_launches_are_in_order_and_a_graph_is_refused() -> None:
@@ -166,6 +166,6 @@ def test_unknown_gpu_has_launch_facts_without_occupancy() -> None:
 
 def test_one_launch_is_kept_alone(two: FakeCupti) -> None:
     counters = CuptiCounters(H200, "gh100")
-    profile = counters.lookup(CALL, Selection(None, "first"), METRICS, list)
+    profile = counters.lookup(CALL, Selection(None, "first"), METRICS)
     assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [5.0]
     assert (profile.combined["kernels"], profile.launches) == (1, "first")

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import fake_ncu
 from fake_cupti import activity
+from pass_progress import no_progress
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.call_profile import Wanted
 from pytest_gpuperf.measure.counters.kept_counters import KEPT_DAYS, KEPT_PER_TEST, KeptCounters
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.cupti.library import CuptiError
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.passes import PassFolder
+from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
 from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import Profile
 
-CHAIN = Wanted("suites/test_chain.py::test_chain", None, ("duration_us", "sm_throughput"))
+CHAIN = SelectedTest("suites/test_chain.py::test_chain", None, ("duration_us", "sm_throughput"))
 CALL = Call(CHAIN.nodeid, "both", print)
 SHAPE: dict[str, Any] = {"grid": (1823, 1, 1), "block": (128, 1, 1)}
 TWO = [activity("square_kernel", launch, **SHAPE) for launch in (1, 2)]
@@ -44,7 +44,7 @@ class Project:
     """A project in which one run after another reads the counters of one test."""
 
     root: Path
-    wanted: Wanted = CHAIN
+    wanted: SelectedTest = CHAIN
     launched: list[Activity] = field(default_factory=lambda: TWO)
     conditions: tuple[str, ...] = ("NVIDIA H200", "ncu 2025.3.1")
     reads: bool = True
@@ -54,21 +54,23 @@ class Project:
     def session(self, date: str = DATES[0]) -> tuple[Profile, bool]:
         """Return the profile of a run, and True if it needed ncu."""
         counters = self.counters()
-        left = counters.recall([self.wanted])
-        if left:
-            counters.run(left, ["suites"], self.root, lambda _done, _total: None)
+        self.run(counters)
         try:
-            profile = counters.lookup(CALL, Selection(), self.wanted.metrics, self._launches)
+            profile = counters.lookup(CALL, Selection(), self.wanted.metrics)
         finally:
             counters.keep(date)
-        return profile, bool(left)
+        return profile, not counters.recalled
+
+    def run(self, counters: ProfilingPass) -> None:
+        counters.run([self.wanted], Invocation(["suites"], self.root, self.root), no_progress)
 
     def counters(self) -> ProfilingPass:
         kept = KeptCounters(self.root / ".gpuperf", self.root, lambda: self.conditions, reads=self.reads)
         ncu = find_ncu(str(fake_ncu.install(self.root)))
-        return ProfilingPass(PassFolder(self.root / "pass"), ncu, kept=kept, required=self.required)
+        folder = PassFolder(self.root / "pass")
+        return ProfilingPass(folder, ncu, kept=kept, required=self.required, launched=self._launches)
 
-    def _launches(self) -> list[Activity]:
+    def _launches(self, _call: Call) -> list[Activity]:
         if self.refused:
             raise CuptiError("another profiler holds CUPTI")
         return self.launched
@@ -171,10 +173,10 @@ def test_required_counters_that_do_not_fit_are_an_error(
     project: Project,
 ) -> None:
     project.session()
-    counters = replace(project, required=True).counters()
+    counters = replace(project, required=True, launched=TWO[:1]).counters()
     assert counters.recall([CHAIN]) == []
     with pytest.raises(GpuperfError, match=r"kept on 2026-11-20, do not fit this run: .*reads them again"):
-        counters.lookup(CALL, Selection(), CHAIN.metrics, lambda: TWO[:1])
+        counters.lookup(CALL, Selection(), CHAIN.metrics)
 
 
 def test_launch_order_and_kernels_outside_the_marker_do_not_matter(project: Project) -> None:
@@ -200,14 +202,14 @@ def test_call_without_kept_counters_has_none(project: Project) -> None:
     counters = project.counters()
     assert counters.recall([CHAIN]) == []
     other = Call(CHAIN.nodeid, "third", print)
-    profile = counters.lookup(other, Selection(), CHAIN.metrics, lambda: TWO)
+    profile = counters.lookup(other, Selection(), CHAIN.metrics)
     assert "do not fit this run: the test did not make this call" in profile.unavailable
     assert project.session()[1]
 
 
 def test_test_with_an_unseen_call_is_not_kept(project: Project) -> None:
     counters = project.counters()
-    counters.run(counters.recall([CHAIN]), ["suites"], project.root, lambda _done, _total: None)
+    project.run(counters)
     counters.keep(DATES[0])
     assert project.files == []
 
@@ -215,10 +217,10 @@ def test_test_with_an_unseen_call_is_not_kept(project: Project) -> None:
 def test_rounded_counters_are_not_kept(project: Project) -> None:
     counters = project.counters()
     fake_ncu.install(project.root, "writes no report it can read")
-    counters.run(counters.recall([CHAIN]), ["suites"], project.root, lambda _done, _total: None)
-    counters.lookup(CALL, Selection(), CHAIN.metrics, lambda: TWO)
+    project.run(counters)
+    counters.lookup(CALL, Selection(), CHAIN.metrics)
     counters.keep(DATES[0])
-    assert "rounded" in counters.notice
+    assert "rounded" in counters.notices[0]
     assert project.files == []
 
 
@@ -254,8 +256,8 @@ def test_an_error_is_one_note_and_never_fails_a_run(project: Project) -> None:
 
     counters = project.counters()
     counters._kept = KeptCounters(project.root / ".gpuperf", project.root, broken)
-    counters.run(counters.recall([CHAIN]), ["suites"], project.root, lambda _done, _total: None)
-    assert counters.lookup(CALL, Selection(), CHAIN.metrics, lambda: TWO).combined
+    project.run(counters)
+    assert counters.lookup(CALL, Selection(), CHAIN.metrics).combined
     assert counters.keep(DATES[0]) == "counters are not kept for later runs: no conditions"
     assert project.files == []
 

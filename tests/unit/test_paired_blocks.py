@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.against.blocks import PairedBlock, at_one_clock, in_turn, log_times, ratio
+from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, log_times, ratio
 
 if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
@@ -24,19 +24,19 @@ def restart(
     wander: float = 0.01,
     noise: float = 1e-4,
     seed: int = 5,
-) -> tuple[PairedBlock, ...]:
+) -> tuple[SideBlock, ...]:
     """Blocks whose time hangs on the clock with a share, while the clock wanders about that of the side."""
     rng = Random(seed)
 
-    def block(side: Side) -> PairedBlock:
+    def block(side: Side) -> SideBlock:
         clock = mhz[side] * math.exp(rng.gauss(0, wander))
         time_us = cycles[side] / 1900 * (1900 / clock) ** share * math.exp(rng.gauss(0, noise))
-        return PairedBlock(side, time_us, clock)
+        return SideBlock(side, time_us, clock)
 
     return in_turn(block, Random(1), 0.0)
 
 
-def ratios(blocks: tuple[PairedBlock, ...]) -> tuple[float, float]:
+def ratios(blocks: tuple[SideBlock, ...]) -> tuple[float, float]:
     """As measured, and at one clock."""
     logs = log_times(blocks)
     assert logs is not None
@@ -71,7 +71,7 @@ def test_a_clock_that_stands_still_says_nothing_of_the_times(share: float) -> No
 
 def test_without_a_clock_times_are_as_measured() -> None:
     quad: tuple[Side, ...] = ("A", "B", "B", "A")
-    blocks = [PairedBlock(side, time_us, 0.0) for side, time_us in zip(quad, (1, 2, 3, 4), strict=True)]
+    blocks = [SideBlock(side, time_us, 0.0) for side, time_us in zip(quad, (1, 2, 3, 4), strict=True)]
     assert at_one_clock(blocks, [1.0, 2.0, 3.0, 4.0]) == [1.0, 2.0, 3.0, 4.0]
 
 

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from pytest_gpuperf.processes.signals import end_group, ended_in_order, signals_held_off
+from pytest_gpuperf.processes.children import end_group
+from pytest_gpuperf.processes.signals import ended_in_order, signals_held_off
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
 import fake_ncu
 from fake_cupti import activity
+from pass_progress import no_progress
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.call_profile import Wanted
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import PRESETS
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.passes import PassFolder
+from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
 from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import Profile
     from pytest_gpuperf.records.selection import Launches
 
@@ -32,12 +34,12 @@ CHAIN = "suites/test_chain.py::test_chain"
 
 
 def run(
-    tmp_path: Path, behaviour: fake_ncu.Behaviour = "records", wanted: Sequence[Wanted] = ()
+    tmp_path: Path, behaviour: fake_ncu.Behaviour = "records", wanted: Sequence[SelectedTest] = ()
 ) -> ProfilingPass:
     ncu = find_ncu(str(fake_ncu.install(tmp_path, behaviour)))
-    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu)
-    tests = wanted or [Wanted(SQUARE, None, PRESETS["default"])]
-    done.run(done.recall(tests), ["suites"], tmp_path, lambda _done, _total: None)
+    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, launched=launched)
+    tests = wanted or [SelectedTest(SQUARE, None, PRESETS["default"])]
+    done.run(tests, Invocation(["suites"], tmp_path, tmp_path), no_progress)
     return done
 
 
@@ -50,12 +52,11 @@ def lookup(
     launches: Launches = "all",
 ) -> Profile:
     names = metrics or PRESETS["default"]
-    return done.lookup(
-        Call(nodeid, label, print),
-        Selection(regex, launches),
-        names,
-        lambda: [activity("a_kernel"), activity("b_kernel")],
-    )
+    return done.lookup(Call(nodeid, label, print), Selection(regex, launches), names)
+
+
+def launched(_call: Call) -> list[Activity]:
+    return [activity("a_kernel"), activity("b_kernel")]
 
 
 def arguments(tmp_path: Path) -> list[str]:
@@ -108,14 +109,15 @@ def test_raw_metric_is_kept_with_the_short_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["dram_throughput", "stall.barrier"])
 def test_short_and_raw_names_can_be_mixed(tmp_path: Path, name: str) -> None:
-    profile = lookup(run(tmp_path, wanted=[Wanted(SQUARE, None, (name,))]), SQUARE, None, name)
+    profile = lookup(run(tmp_path, wanted=[SelectedTest(SQUARE, None, (name,))]), SQUARE, None, name)
     assert name in profile.combined
     found = arguments(tmp_path)
     assert name not in found[found.index("--metrics") + 1].split(",")
 
 
 def test_only_wanted_metrics_are_requested_from_ncu(tmp_path: Path) -> None:
-    run(tmp_path, wanted=[Wanted(SQUARE, None, ("waves", "l2_hit_rate")), Wanted(GEMM, None, ("waves",))])
+    square = SelectedTest(SQUARE, None, ("waves", "l2_hit_rate"))
+    run(tmp_path, wanted=[square, SelectedTest(GEMM, None, ("waves",))])
     found = arguments(tmp_path)
     assert found[found.index("--metrics") + 1].split(",") == [
         "launch__waves_per_multiprocessor",
@@ -130,8 +132,8 @@ def test_weights_of_an_only_launch_are_not_kept(tmp_path: Path) -> None:
 
 
 def test_each_test_keeps_only_its_own_metrics(tmp_path: Path) -> None:
-    square = Wanted(SQUARE, None, PRESETS["sol"], "sol")
-    done = run(tmp_path, wanted=[square, Wanted(GEMM, None, PRESETS["stalls"], "stalls")])
+    square = SelectedTest(SQUARE, None, PRESETS["sol"], "sol")
+    done = run(tmp_path, wanted=[square, SelectedTest(GEMM, None, PRESETS["stalls"], "stalls")])
     profile = lookup(done, SQUARE, None, *PRESETS["sol"])
     assert profile.preset == "sol"
     assert "sm_throughput" in profile.combined
@@ -142,8 +144,8 @@ def test_each_test_keeps_only_its_own_metrics(tmp_path: Path) -> None:
 def test_names_of_the_chip_are_requested_and_recorded(tmp_path: Path) -> None:
     ncu = find_ncu(str(fake_ncu.install(tmp_path)))
     done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, chip="gb202")
-    wanted = Wanted(SQUARE, None, ("dram_read_bytes", "stall.gmma", "waves"))
-    done.run(done.recall([wanted]), ["suites"], tmp_path, lambda _done, _total: None)
+    wanted = SelectedTest(SQUARE, None, ("dram_read_bytes", "stall.gmma", "waves"))
+    done.run([wanted], Invocation(["suites"], tmp_path, tmp_path), no_progress)
     found = arguments(tmp_path)
     assert found[found.index("--metrics") + 1].split(",") == [
         "dram__bytes_op_read.sum",
@@ -170,7 +172,7 @@ def test_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
 
 def test_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
     # The report holds the kernel, as where the marker of another test has widened the filter.
-    done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ()), Wanted(GEMM, None, ())])
+    done = run(tmp_path, wanted=[SelectedTest(SQUARE, "gemm", ()), SelectedTest(GEMM)])
     with pytest.raises(
         GpuperfError,
         match=r"'square' of print finds square_kernel, which kernels='gemm' of the marker leaves",
@@ -179,7 +181,7 @@ def test_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
 
 
 def test_kernel_outside_the_marker_gives_the_same_error(tmp_path: Path) -> None:
-    done = run(tmp_path, wanted=[Wanted(SQUARE, "gemm", ())])
+    done = run(tmp_path, wanted=[SelectedTest(SQUARE, "gemm", ())])
     with pytest.raises(
         GpuperfError,
         match=r"finds a_kernel, which .* of the marker leaves out; .*add it to kernels= of the marker",
@@ -188,7 +190,7 @@ def test_kernel_outside_the_marker_gives_the_same_error(tmp_path: Path) -> None:
 
 
 def test_call_within_its_marker_is_profiled(tmp_path: Path) -> None:
-    done = run(tmp_path, wanted=[Wanted(SQUARE, "square|gemm", ())])
+    done = run(tmp_path, wanted=[SelectedTest(SQUARE, "square|gemm", ())])
     assert [kernel.name for kernel in lookup(done, SQUARE, "square").kernels] == ["square_kernel"]
 
 
@@ -205,19 +207,19 @@ def test_missing_report_means_no_kernel_matched(tmp_path: Path) -> None:
 
 def test_unreadable_report_is_read_as_csv(tmp_path: Path) -> None:
     done = run(tmp_path, "writes no report it can read")
-    assert "CSV" in done.notice
+    assert "CSV" in done.notices[0]
     # Rounded by ncu: 42.946054… in the report.
     assert lookup(done, SQUARE).combined["memory_throughput"] == 42.95
 
 
 def test_plain_patterns_are_joined_into_one_filter(tmp_path: Path) -> None:
-    run(tmp_path, wanted=[Wanted(SQUARE, "square_kernel", ()), Wanted(GEMM, "matmul|gemm", ())])
+    run(tmp_path, wanted=[SelectedTest(SQUARE, "square_kernel", ()), SelectedTest(GEMM, "matmul|gemm", ())])
     assert "regex:(square_kernel)|(matmul|gemm)" in arguments(tmp_path)
 
 
 @pytest.mark.parametrize("regex", [None, "^square_kernel$", r"(?i)Square", r"\bsquare"])
 def test_special_pattern_removes_the_filter(tmp_path: Path, regex: str | None) -> None:
-    run(tmp_path, wanted=[Wanted(SQUARE, "square_kernel", ()), Wanted(GEMM, regex, ())])
+    run(tmp_path, wanted=[SelectedTest(SQUARE, "square_kernel", ()), SelectedTest(GEMM, regex, ())])
     assert "--kernel-name" not in arguments(tmp_path)
 
 
@@ -231,7 +233,7 @@ def test_session_runs_again_with_its_own_arguments(tmp_path: Path) -> None:
 
 def test_metrics_of_all_tests_are_asked_for_once(tmp_path: Path) -> None:
     extra = ("dram__bytes_read.sum",)
-    run(tmp_path, wanted=[Wanted(SQUARE, None, extra), Wanted(GEMM, None, extra)])
+    run(tmp_path, wanted=[SelectedTest(SQUARE, None, extra), SelectedTest(GEMM, None, extra)])
     found = arguments(tmp_path)
     assert found[found.index("--metrics") + 1].split(",").count("dram__bytes_read.sum") == 1
 
@@ -240,13 +242,15 @@ def test_ctrl_c_leaves_no_ncu_behind(tmp_path: Path) -> None:
     ncu = find_ncu(str(fake_ncu.install(tmp_path, "hangs")))
     pid_file = tmp_path / "pass" / "pid"
 
-    def interrupt(_done: int, _total: int) -> None:
+    def interrupt(_where: str) -> None:
         if pid_file.exists():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         ProfilingPass(PassFolder(tmp_path / "pass"), ncu).run(
-            [Wanted(SQUARE, None, ())], ["suites"], tmp_path, interrupt
+            [SelectedTest(SQUARE)],
+            Invocation(["suites"], tmp_path, tmp_path),
+            lambda _title: nullcontext(interrupt),
         )
     pid = int(pid_file.read_text())
     deadline = time.monotonic() + 5

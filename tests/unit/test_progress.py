@@ -13,7 +13,7 @@ def test_a_log_gets_two_lines() -> None:
     with Progress(reporter, "ncu profiles 3 tests") as progress:  # type: ignore[arg-type]
         assert reporter.unseen == 0
         for done in range(4):
-            progress(done, 3)
+            progress(f"{done}/3")
     assert reporter.rewritten == []
     assert reporter.lines == [
         "gpuperf: ncu profiles 3 tests ...",
@@ -25,7 +25,7 @@ def test_a_terminal_gets_one_line_that_counts() -> None:
     reporter = Reporter(isatty=True)
     with Progress(reporter, "ncu profiles 3 tests") as progress:  # type: ignore[arg-type]
         for done in (0, 0, 1, 3):
-            progress(done, 3)
+            progress(f"{done}/3")
     assert [line.split(",")[0] for line in reporter.rewritten[:-1]] == [
         "gpuperf: ncu profiles 3 tests: 0/3",
         "gpuperf: ncu profiles 3 tests: 1/3",

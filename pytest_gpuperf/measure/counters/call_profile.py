@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,20 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
     from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Request of one test for counters."""
-
-    nodeid: str
-    regex: str | None
-    """Regex of the marker: other kernels are not profiled, whatever a call asks for. None for all kernels."""
-    metrics: tuple[str, ...]
-    """Short names and raw ones."""
-    preset: str = ""
-    """Names of the presets; empty for the default."""
 
 
 def names_to_read(metrics: Iterable[str], chip: str) -> list[str]:
@@ -59,7 +46,7 @@ def choose(
     call: Call,
     kernels: Sequence[RawKernel],
     selection: Selection,
-    wanted: Wanted | None,
+    wanted: SelectedTest | None,
     list_kernels: Callable[[], list[str]],
 ) -> Sequence[RawKernel]:
     """Choose the kernels that a call and the marker of its test ask for.
@@ -92,7 +79,7 @@ def profile_of(
     metrics: Iterable[str],
     *,
     selection: Selection,
-    wanted: Wanted | None,
+    wanted: SelectedTest | None,
     source: str,
     cache_control: str,
     clock_control: str,

@@ -21,13 +21,12 @@ from pytest_gpuperf.measure.ncu.tool import NO_NCU
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.measure.counters.call_profile import Wanted
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import GpuInfo
     from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
 
 BY_CUPTI = (
@@ -49,53 +48,28 @@ class CuptiCounters:
     def __init__(self, gpu: GpuInfo, chip: str, *, insists: bool = True) -> None:
         self._insists = insists
         self.unavailable = ""
-        """Reason why this session has no counters; empty if it can have them."""
+        """Reason why this run has no counters; empty if it can have them."""
         self._gpu = gpu
         self._chip = chip
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, SelectedTest] = {}
         self._profiler: RangeProfiler | None = None
 
-    def expect(self, wanted: Iterable[Wanted]) -> None:
-        """Store the requests of the tests."""
-        self._wanted = {test.nodeid: test for test in wanted}
-
-    def read_ahead(
-        self,
-        wanted: Iterable[Wanted],
-        arguments: Sequence[str],  # noqa: ARG002
-        cwd: Path,  # noqa: ARG002
-        progress: object,  # noqa: ARG002
-    ) -> str:
-        """Read nothing yet, and store the requests of the tests.
+    def expect(self, tests: Iterable[SelectedTest]) -> list[str]:
+        """Store the requests of the tests.
 
         Returns:
-            A notice for users who did not ask for CUPTI.
+            Notices for users who did not ask for CUPTI.
         """
-        self.expect(wanted)
-        return "" if self._insists or self.unavailable or not self._wanted else BY_CUPTI
+        self._wanted = {test.nodeid: test for test in tests}
+        return [] if self._insists or self.unavailable or not self._wanted else [BY_CUPTI]
 
-    def has(self, nodeid: str) -> bool:  # noqa: ARG002
-        """Return False: no counters of a test were kept."""
-        return False
-
-    def keep(self, read_at: str) -> str:  # noqa: ARG002
-        """Keep nothing: a check would take as long as reading them again."""
-        return ""
-
-    def lookup(
-        self,
-        call: Call,
-        selection: Selection,
-        metrics: Sequence[str],
-        launched: Callable[[], list[Activity]],  # noqa: ARG002
-    ) -> Profile:
+    def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         """Profile a call. CUPTI stays attached until `let_go`.
 
         Args:
             call: The call.
             selection: The choice among its kernels.
             metrics: Short names and raw ones to keep.
-            launched: Not needed here.
 
         Raises:
             GpuperfError: No kernel matched; or CUPTI refuses or lacks a metric, and `insists` is set.

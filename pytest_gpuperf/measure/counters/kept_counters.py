@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.call_profile import Wanted
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import Environment
+    from pytest_gpuperf.records.passes import SelectedTest
 
 SCHEMA = 2
 KEPT_PER_TEST = 3
@@ -129,10 +129,10 @@ class KeptCounters:
         self._chip = chip
         self._reads = reads
         self._paths: dict[str, Path] = {}
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, SelectedTest] = {}
         self._new: dict[str, dict[str, KeptCall]] = {}
 
-    def find(self, wanted: Wanted) -> KeptTest | None:
+    def find(self, wanted: SelectedTest) -> KeptTest | None:
         """Find the kept counters of a test; None if there are none, or something has changed."""
         self._wanted[wanted.nodeid] = wanted
         kept = None
@@ -250,7 +250,7 @@ class KeptCounters:
             if RawKernel(function_name(kernel.name), kernel.name).matches(regex)
         )
 
-    def _path(self, wanted: Wanted) -> Path:
+    def _path(self, wanted: SelectedTest) -> Path:
         asked = sorted(names_to_read(wanted.metrics, self._chip))
         parts = [wanted.nodeid, wanted.regex or "", *asked, *self._everywhere]
         of_test, of_all = (_hash(part) for part in ([wanted.nodeid], parts))

@@ -1,4 +1,4 @@
-"""The one ncu process of a session: run the selected tests under it and read its report."""
+"""The profiling pass: run the selected tests under ncu, and read its report."""
 
 from __future__ import annotations
 
@@ -15,26 +15,39 @@ from pytest_gpuperf.measure.cupti.library import CuptiError
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
 from pytest_gpuperf.measure.ncu.messages import explain
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
-from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, Ncu, run_under_ncu
+from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, Ncu
+from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.passes import PassFolder, Plan
-from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
+from pytest_gpuperf.settings.values import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.call_profile import Wanted
     from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, KeptTest
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
     from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
     from pytest_gpuperf.records.selection import Selection
 
 
+def launched_kernels(call: Call) -> list[Activity]:
+    """Return the kernels that a call launches, in order, as CUPTI records them.
+
+    Raises:
+        CuptiError: CUPTI cannot record them.
+    """
+    from pytest_gpuperf.measure.cupti.activity import recorded
+
+    call()
+    with recorded() as activities:
+        call()
+    return [activity for activity in activities if activity.name]
+
+
 class ProfilingPass:
-    """Counters of every call of a session, from one report or kept from an earlier session.
+    """Counters of every call of a run, from one report or kept from an earlier run.
 
     If there are no counters, `unavailable` says why, and `lookup` returns it.
 
@@ -43,8 +56,9 @@ class ProfilingPass:
         ncu: The installed ncu; None if there is none.
         unavailable: Reason for having no counters.
         chip: Name of the GPU's chip; empty if it is unknown.
-        kept: Counters of earlier sessions; None to read all.
+        kept: Counters of earlier runs; None to read all.
         required: Raise an error if kept counters do not fit a call.
+        launched: Lists the kernels that a call launches.
     """
 
     def __init__(
@@ -56,51 +70,42 @@ class ProfilingPass:
         *,
         kept: KeptCounters | None = None,
         required: bool = False,
+        launched: Callable[[Call], list[Activity]] = launched_kernels,
     ) -> None:
         self.unavailable = unavailable
-        self.notice = ""
-        """Notice for readers of the counters."""
+        self.notices: list[str] = []
+        """Notices for readers of the counters."""
+        self.recalled: dict[str, KeptTest] = {}
+        """Kept counters by node id; their tests need no others, even if `unavailable` is set."""
         self._ncu = ncu
         self._folder = folder
         self._ranges: dict[tuple[str, str], str] = {}
         self._chip = chip
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, SelectedTest] = {}
         self._failures: dict[str, str] = {}
         self._finished: set[str] = set()
         self._skipped: set[str] = set()
         self._ending = ""
         self._kernels: dict[str, list[RawKernel]] = {}
         self._kept = kept
-        self._recalled: dict[str, KeptTest] = {}
         self._required = required
+        self._launched = launched
 
-    def read_ahead(
-        self,
-        wanted: Sequence[Wanted],
-        arguments: Sequence[str],
-        cwd: Path,
-        progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
-    ) -> str:
-        """Read the counters of tests without fitting kept ones, if counters can be read.
+    def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
+        """Run tests without fitting kept counters under ncu.
 
         Args:
-            wanted: The tests.
-            arguments: Command line of the session.
-            cwd: Its working directory.
+            tests: The tests.
+            invocation: The command that started pytest.
             progress: Shows the progress.
-
-        Returns:
-            A notice for readers of the counters; mostly empty.
         """
-        if self.unavailable or self._ncu is None:
-            return ""
-        left = self.recall(wanted)
+        assert self._ncu is not None
+        left = self.recall(tests)
         if left:
-            with progress(f"ncu {self._ncu.version} profiles {len(left)} tests") as shown:
-                self.run(left, arguments, cwd, shown)
-        return self.notice
+            with progress(f"ncu {self._ncu.version} profiles {len(left)} tests") as show:
+                self._profile(self._ncu, left, invocation, show)
 
-    def recall(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def recall(self, wanted: Sequence[SelectedTest]) -> list[SelectedTest]:
         """Take the kept counters of unchanged tests.
 
         Args:
@@ -113,23 +118,19 @@ class ProfilingPass:
         if self._kept is None:
             return list(wanted)
         found = {test.nodeid: self._kept.find(test) for test in wanted}
-        self._recalled = {nodeid: kept for nodeid, kept in found.items() if kept is not None}
-        return [test for test in wanted if test.nodeid not in self._recalled]
-
-    def has(self, nodeid: str) -> bool:
-        """Return True if a test has kept counters, which need nothing else."""
-        return nodeid in self._recalled
+        self.recalled = {nodeid: kept for nodeid, kept in found.items() if kept is not None}
+        return [test for test in wanted if test.nodeid not in self.recalled]
 
     def keep(self, read_at: str) -> str:
-        """Keep the counters that ncu read in this session for later ones.
+        """Keep the counters that ncu read in this run for later ones.
 
         Args:
-            read_at: Date of the session.
+            read_at: Date of the run.
 
         Returns:
             Why they could not be kept; empty if they were.
         """
-        if self._kept is None or self.unavailable or self.notice:
+        if self._kept is None or self.unavailable or self.notices:
             return ""
         ended = self._skipped | (self._finished - self._failures.keys())
         labels: dict[str, set[str]] = {nodeid: set() for nodeid in ended}
@@ -139,35 +140,22 @@ class ProfilingPass:
         self._kept.keep(labels, read_at)
         return self._kept.problem
 
-    def run(
-        self,
-        wanted: Sequence[Wanted],
-        arguments: Sequence[str],
-        cwd: Path,
-        progress: Callable[[int, int], None],
+    def _profile(
+        self, ncu: Ncu, wanted: Sequence[SelectedTest], invocation: Invocation, show: Callable[[str], None]
     ) -> None:
-        """Run pytest under ncu with the arguments of the session, restricted to the wanted tests.
-
-        Args:
-            wanted: The tests that `recall` returned.
-            arguments: Command line of the session.
-            cwd: Its working directory.
-            progress: Called with the numbers of finished tests and of all tests.
-        """
-        assert self._ncu is not None
         folder = self._folder
         folder.write_plan(Plan([test.nodeid for test in wanted]))
         metrics = names_to_read((name for test in wanted for name in test.metrics), self._chip)
         command = [
-            *self._ncu.command(folder.report, metrics, [test.regex for test in wanted]),
-            *(sys.executable, "-m", "pytest", *arguments),
+            *ncu.command(folder.report, metrics, [test.regex for test in wanted]),
+            *(sys.executable, "-m", "pytest", *invocation.arguments),
         ]
         env = {**os.environ, PROFILING_PASS_ENV: str(folder.path), "LC_ALL": "C"}
 
         def poll() -> None:
-            progress(len({event.nodeid for event in folder.events()}), len(wanted))
+            show(f"{len({event.nodeid for event in folder.events()})}/{len(wanted)}")
 
-        status = run_under_ncu(command, cwd=cwd, env=env, log=folder.child_log, poll=poll)
+        status = run_child(command, cwd=invocation.cwd, env=env, log=folder.child_log, poll=poll)
         self._ending = f"ended with exit status {status}"
         if status < 0:
             self._ending = f"was ended by signal {-status} ({signal.strsignal(-status)})"
@@ -215,7 +203,7 @@ class ProfilingPass:
         except GpuperfError as error:
             # ncu can read every report that it wrote, but its CSV rounds to two decimals.
             kernels = read_csv(self._ncu.report_as_csv(report))
-            self.notice = f"counters were read from ncu's CSV, rounded to two decimals: {error}"
+            self.notices.append(f"counters were read from ncu's CSV, rounded to two decimals: {error}")
             return kernels
 
     def lookup(
@@ -223,7 +211,6 @@ class ProfilingPass:
         call: Call,
         selection: Selection,
         metrics: Sequence[str],
-        launched: Callable[[], list[Activity]],
     ) -> Profile:
         """Return the counters of one call.
 
@@ -231,29 +218,30 @@ class ProfilingPass:
             call: The call.
             selection: The choice among its kernels.
             metrics: Short names and raw ones to keep.
-            launched: Lists the launches of the call; called only if no kernel matched, or to keep counters.
 
         Raises:
             GpuperfError: The call was not reached, no kernel matched, a metric is unknown, or counters are
                 required and the kept ones do not fit.
         """
-        recalled = self._recalled.get(call.nodeid)
+        recalled = self.recalled.get(call.nodeid)
         if self.unavailable and recalled is None:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
         read_at = recalled.read_at if recalled is not None else ""
-        why = self._why_unfit(recalled, call, launched) if recalled is not None else ""
+        why = self._why_unfit(recalled, call) if recalled is not None else ""
         if why and self._required:
             raise GpuperfError(why)
         if why:
             return Profile(regex=selection.regex or "", unavailable=why, read_at=read_at)
         read = recalled.calls[call.label].kernels if recalled is not None else self._read_of(call)
         wanted = self._wanted.get(call.nodeid)
-        kernels = choose(call, read, selection, wanted, lambda: [launch.name for launch in launched()])
+        kernels = choose(
+            call, read, selection, wanted, lambda: [launch.name for launch in self._launched(call)]
+        )
         self._check_metrics(kernels, by_kind(metrics)[1])
         if recalled is None and self._kept is not None:
             # Launches that CUPTI cannot record here could not be compared later.
             with suppress(CuptiError):
-                self._kept.note(call.nodeid, call.label, read, launched())
+                self._kept.note(call.nodeid, call.label, read, self._launched(call))
         return profile_of(
             kernels,
             metrics,
@@ -272,12 +260,12 @@ class ProfilingPass:
             raise self._not_reached(call)
         return self._kernels.get(name, ())
 
-    def _why_unfit(self, recalled: KeptTest, call: Call, launched: Callable[[], list[Activity]]) -> str:
+    def _why_unfit(self, recalled: KeptTest, call: Call) -> str:
         """Explain why kept counters do not fit a call; empty if they fit."""
         assert self._kept is not None
         what = f"its counters, kept on {recalled.read_at[:10]},"
         try:
-            why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), launched())
+            why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), self._launched(call))
         except CuptiError as error:
             # They may be right: a run without the other profiler can use them.
             return f"{what} cannot be checked: {error}; --gpuperf-counter-cache=refresh reads them again"

@@ -6,16 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.processes.signals import end_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 NO_NCU = "ncu was found neither on PATH nor in the CUDA installation"
 CACHE_CONTROL = "all"
@@ -109,33 +107,3 @@ def ncu_path() -> str | None:
     return shutil.which("ncu") or next(
         (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/ncu"))), None
     )
-
-
-def run_under_ncu(
-    command: Sequence[str], *, cwd: Path, env: dict[str, str], log: Path, poll: Callable[[], None]
-) -> int:
-    """Run a command to its end, calling `poll` several times a second.
-
-    The command has its own process group, which ends with this process: Ctrl-C leaves no process behind.
-
-    Returns:
-        Exit status.
-    """
-    with log.open("wb") as stream:
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            while process.poll() is None:
-                poll()
-                time.sleep(0.1)
-        except BaseException:
-            end_group(process)
-            raise
-        return process.returncode

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.ncu.tool import run_under_ncu
 from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.messages import explain
 from pytest_gpuperf.measure.sanitizer.tool import environment
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder, Plan
-from pytest_gpuperf.settings.settings import SANITIZING_PASS_ENV
+from pytest_gpuperf.settings.values import SANITIZING_PASS_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.sanitizer.assignment import Hits
     from pytest_gpuperf.measure.sanitizer.tool import Sanitizer
-    from pytest_gpuperf.records.passes import Event
+    from pytest_gpuperf.records.passes import Event, Invocation, OpenProgress, SelectedTest
 
 PROCESSES = 10
 """At the most: each costs the import of torch and the start of CUDA."""
@@ -93,6 +93,8 @@ class SanitizingPass:
     """
 
     def __init__(self, folder: Path, sanitizer: Sanitizer, tool: str, log_bytes: int = LOG_BYTES) -> None:
+        self.notices: list[str] = []
+        """The summary."""
         self.results: dict[str, SanitizerResult] = {}
         """By node id: what was found in a test, or why it was not checked to its end."""
         self.skipped: dict[str, SanitizerResult] = {}
@@ -123,54 +125,55 @@ class SanitizingPass:
         shown = ", ".join(f"{count} {what}" for count, what in parts if count)
         return f"{self.title}: {shown or 'nothing was checked'}"
 
-    def run(
-        self,
-        nodeids: Sequence[str],
-        arguments: Sequence[str],
-        cwd: Path,
-        progress: Callable[[int, int], None],
-    ) -> None:
-        """Run pytest with the session's own arguments under the tool, restricted to some tests.
+    def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
+        """Run the tests under the tool.
 
         Args:
-            nodeids: The tests.
-            arguments: Command line of the session.
-            cwd: Where it was called.
-            progress: Told how many of how many tests are done.
+            tests: The tests.
+            invocation: The command that started pytest.
+            progress: Shows the progress.
         """
+        count = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'}"
+        with progress(f"{self.title} runs {count}") as show:
+            self._check([test.nodeid for test in tests], invocation, show)
+        self.notices.append(self.summary)
+
+    def _check(self, nodeids: Sequence[str], invocation: Invocation, show: Callable[[str], None]) -> None:
         pending = list(nodeids)
         together = len(pending)
         for number in range(1, PROCESSES + 1):
             if not pending:
                 return
-            told = partial(self._tell, progress, len(nodeids) - len(pending), len(nodeids))
+            told = partial(self._tell, show, len(nodeids) - len(pending), len(nodeids))
             folder = PassFolder(self._folder / str(number))
-            process = self._process(folder, pending[:together], arguments, cwd, told)
+            process = self._process(folder, pending[:together], invocation, told)
             if not process.began or process.assigned.blind:
                 self.problems.append(self._why_nothing(process))
                 return
             over = self._take(process, pending[:together])
             pending = [nodeid for nodeid in pending if nodeid not in over]
-            # Where marks are missing in the log, a process for one test leaves no doubt whose its errors are.
+            # If marks are missing in the log, a process for one test leaves no doubt whose errors these are.
             together = together if over else 1
         why = f"{PROCESSES} processes under compute-sanitizer ended before its turn"
         self.results.update(dict.fromkeys(pending, self._result(unchecked=why)))
 
     @staticmethod
-    def _tell(progress: Callable[[int, int], None], before: int, total: int, done: int) -> None:
-        progress(before + done, total)
+    def _tell(show: Callable[[str], None], before: int, total: int, done: int) -> None:
+        show(f"{before + done}/{total}")
 
     def _process(
         self,
         folder: PassFolder,
         group: Sequence[str],
-        arguments: Sequence[str],
-        cwd: Path,
+        invocation: Invocation,
         told: Callable[[int], None],
     ) -> _Process:
         folder.write_plan(Plan(list(group)))
         log = folder.path / "sanitizer.log"
-        command = [*self._sanitizer.command(self._tool, log), sys.executable, "-m", "pytest", *arguments]
+        command = [
+            *self._sanitizer.command(self._tool, log),
+            *(sys.executable, "-m", "pytest", *invocation.arguments),
+        ]
         env = {**environment(os.environ, self._tool), SANITIZING_PASS_ENV: str(folder.path)}
 
         def poll() -> None:
@@ -180,7 +183,7 @@ class SanitizingPass:
 
         log_full = False
         try:
-            status = run_under_ncu(command, cwd=cwd, env=env, log=folder.child_log, poll=poll)
+            status = run_child(command, cwd=invocation.cwd, env=env, log=folder.child_log, poll=poll)
             ending = f"ended with exit status {status}"
             if status < 0:
                 ending = f"was ended by signal {-status} ({signal.strsignal(-status)})"

@@ -1,4 +1,4 @@
-"""The values of the options of one run, read from pytest's configuration and checked."""
+"""The settings of one run: its options, read from pytest's configuration and checked."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
-"""Set for the child pytest that runs under ncu: the folder with its plan."""
+"""Variable of the child pytest under ncu: the folder of its plan."""
 WORKER_ENV = "GPUPERF_WORKER"
-"""Set for the child pytests that `--gpuperf-against` times in turn: the file with their plan."""
+"""Variable of the workers of `--gpuperf-against`: the file of their plan."""
 SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
-"""Set for the child pytest that runs under compute-sanitizer: the folder with its plan."""
+"""Variable of the child pytest under compute-sanitizer: the folder of its plan."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Settings:
     budget_s: float
     """Seconds that one `time()` call may measure."""
     tolerance_pct: float
-    """Slowdown that is accepted, in per cent; 0 leaves it to statistics."""
+    """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
-    """Whether `inconclusive` fails a test."""
+    """True if `inconclusive` fails a test."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
@@ -48,22 +48,22 @@ class Settings:
     counter_cache: str
     """`auto`, `refresh` or `off`, with CI and updates taken into account."""
     ncu: str
-    """Path of ncu, empty to look for it."""
+    """Path of ncu; empty to look for it."""
     preset: tuple[str, ...]
-    """Names of the sets of metrics to read unless a test says."""
+    """Names of the presets for tests that name none."""
     metrics: tuple[str, ...]
-    """Metrics read for every test beside the preset's: short names or raw ones."""
+    """More metrics to read for every test: short names or raw ones."""
     markdown: Path | None
     root: Path
     """pytest's rootdir; run files go below it."""
     first_on_path: str
     """The first import folder before pytest added those of tests; the working directory under `python -m`."""
     profiling_pass: Path | None
-    """In the child under ncu: the folder of its plan."""
+    """The folder of the plan, in the child under ncu."""
     worker: Path | None
-    """In a child that is timed in turn with another: the file of its plan."""
+    """The file of the plan, in a worker of `--gpuperf-against`."""
     sanitizing_pass: Path | None
-    """In the child under compute-sanitizer: the folder of its plan."""
+    """The folder of the plan, in the child under compute-sanitizer."""
     command_line: Mapping[str, object]
     """All options of the command line, also pytest's and other plugins', by `dest`."""
 
@@ -76,7 +76,7 @@ class Settings:
             first_on_path: The first import folder before pytest added those of tests.
 
         Raises:
-            pytest.UsageError: An option has a value it cannot have.
+            pytest.UsageError: An option has an invalid value.
         """
         values: dict[str, str] = {}
         for option in OPTIONS:
@@ -93,7 +93,7 @@ class Settings:
         sanitizing_pass = os.environ.get(SANITIZING_PASS_ENV)
         markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
         return cls(
-            # What runs under compute-sanitizer is not profiled.
+            # A run with compute-sanitizer reads no counters.
             counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("budget", values["budget"], above_0=True),
@@ -119,14 +119,14 @@ class Settings:
 
 
 def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether `CI` is set."""
+    """Return True if `CI` is set."""
     return environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def _counter_cache(asked: str, update: str) -> str:
     if in_ci():
         return "off"
-    # A baseline is of what its run has measured.
+    # A baseline holds only measurements of its own run.
     return "refresh" if asked == "auto" and update != "never" else asked
 
 

@@ -1,4 +1,4 @@
-"""All restarts of a session: who plays in which of them, and what came of it."""
+"""The pass of `--gpuperf-against`: restarts of both sides until every comparison is decided."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.against.git import Commit, Repository
-    from pytest_gpuperf.against.launch import Invocation
-    from pytest_gpuperf.against.series import PairedTime
+    from pytest_gpuperf.against.series import AgainstTime
+    from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
     from pytest_gpuperf.statistics.sequential import Side
 
 LOGS: Mapping[Side, str] = {"A": "old.log", "B": "new.log"}
 ORDERS: tuple[tuple[Side, Side], ...] = (("A", "B"), ("B", "A"))
-"""Of the sides in a restart. Which of them allocates first moves a time by tenths of a per cent, so each
-order comes as often as the other."""
+"""Orders of the sides in a restart. The side that allocates first changes a time by tenths of a percent, so
+both orders come equally often."""
 SHOWN = 3
-"""Modules that a notice names before it says how many more there are."""
+"""Modules that a notice names; it counts the others."""
 
 
-class PairedPass:
+class AgainstPass:
     """Compares tests with the code of a commit.
 
     Args:
         repository: The checkout of the tests.
         commit: The old code.
-        logs: Folder for what the workers print.
+        logs: Folder for the output of the workers.
         budget_s: Seconds for the blocks of one call in one restart.
-        thresholds: What counts as a change, and after how many restarts to look.
-        patience_s: How long a worker may say nothing, in seconds.
+        thresholds: The size of a change, and the numbers of restarts to decide after.
+        patience_s: Seconds that a worker may be silent.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PairedPass:
     ) -> None:
         self.commit = commit
         self.notices: list[str] = []
-        """What a reader of the results should know."""
+        """Facts that a reader of the results should know."""
         self._repository = repository
         self._logs = logs
         self._budget_s = budget_s
@@ -69,17 +69,25 @@ class PairedPass:
         self._tests: dict[str, Candidate] = {}
         self._shared: set[str] = set()
 
-    def run(self, tests: Sequence[Candidate], invocation: Invocation, say: Callable[[str], None]) -> None:
-        """Run both sides of the tests, with the session's own arguments, until all is decided.
+    def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
+        """Run both sides of the tests until every comparison is decided.
 
         Args:
-            tests: In the session's order.
-            invocation: How the session was started.
-            say: Told, many times a second, what is going on.
+            tests: In the order of the run.
+            invocation: The command that started pytest.
+            progress: Shows the progress, many times a second.
 
         Raises:
-            GpuperfError: There can be no worktree, or the session was started outside the checkout.
+            GpuperfError: git makes no worktree, or pytest was started outside the checkout.
         """
+        candidates = [Candidate(test.nodeid, test.path, test.tolerance_pct) for test in tests]
+        count = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'}"
+        with progress(f"{count} against {self.commit}") as show:
+            self._compare(candidates, invocation, show)
+
+    def _compare(
+        self, tests: Sequence[Candidate], invocation: Invocation, say: Callable[[str], None]
+    ) -> None:
         self._tests = {test.nodeid: test for test in tests}
         self._logs.mkdir(parents=True, exist_ok=True)
         last = self._thresholds.looks[-1]
@@ -103,8 +111,8 @@ class PairedPass:
         if self._shared:
             self.notices.append(_of_the_checkout(sorted(self._shared)))
 
-    def lookup(self, nodeid: str, label: str) -> PairedTime | None:
-        """What came of one call; None where its test was not among those compared."""
+    def lookup(self, nodeid: str, label: str) -> AgainstTime | None:
+        """Return the result of one call; None if its test was not compared."""
         test = self._tests.get(nodeid)
         if test is None:
             return None
@@ -124,14 +132,14 @@ class PairedPass:
         order: tuple[Side, Side],
         tick: Callable[[], None],
     ) -> None:
-        """Both sides afresh; once more, for the tests that are left, after a worker has been lost."""
+        """Run both sides in new processes; after a lost worker, once more for the remaining tests."""
         seed = self._rng.getrandbits(32)
         while undecided:
             with self._workers(launch, undecided, order, seed, tick) as workers:
                 try:
                     playing = self._agree(launch, workers, undecided)
                 except LostError as lost:
-                    self._mourn(lost, undecided)
+                    self._give_up(lost, undecided)
                     return
                 turns = Turns(workers, self._rng, self._budget_s)
                 undecided = []
@@ -139,7 +147,7 @@ class PairedPass:
                     try:
                         taken = turns.play()
                     except LostError as lost:
-                        self._mourn(lost, [test], f" in {test.nodeid}")
+                        self._give_up(lost, [test], f" in {test.nodeid}")
                         undecided = playing[at + 1 :]
                         break
                     self._shared |= taken.shared
@@ -175,7 +183,7 @@ class PairedPass:
     def _agree(
         self, launch: Launch, workers: Mapping[Side, Worker], tests: Sequence[Candidate]
     ) -> list[Candidate]:
-        """The tests that both sides have; the others are given up."""
+        """Return the tests that both sides have; give up the others."""
         collected: dict[Side, Collected] = {}
         for side, worker in workers.items():
             answer = worker.answer()
@@ -201,7 +209,7 @@ class PairedPass:
         gone = "A" if nodeid not in collected["A"].nodeids else "B"
         return f"not on {self.commit}" if gone == "A" else "it was not found again when it was to be compared"
 
-    def _mourn(self, lost: LostError, tests: Sequence[Candidate], where: str = "") -> None:
+    def _give_up(self, lost: LostError, tests: Sequence[Candidate], where: str = "") -> None:
         whose = f"code of {self.commit}" if lost.side == "A" else "present code"
         for test in tests:
             test.give_up(f"the worker with the {whose} {lost.how}", broken=True)
