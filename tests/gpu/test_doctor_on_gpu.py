@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-def test_the_gpu_and_its_driver_are_read_and_no_check_fails(tmp_path: Path) -> None:
+def test_gpu_and_driver_are_read_without_a_failed_check(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "doctor", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     checks = {check["name"]: check for check in json.loads(done.stdout)}

@@ -23,7 +23,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return begin(tmp_path, monkeypatch)
 
 
-def test_the_parametrizations_of_a_test_stand_side_by_side(project: Path) -> None:
+def test_parameters_of_one_test_are_compared(project: Path) -> None:
     two_tiles(project)
     assert shown(GEMM) == snapshot(
         [
@@ -44,7 +44,7 @@ def test_the_parametrizations_of_a_test_stand_side_by_side(project: Path) -> Non
     )
 
 
-def test_shares_of_the_first_are_shown_in_place_of_the_changes(project: Path) -> None:
+def test_shares_replace_changes(project: Path) -> None:
     two_tiles(project)
     asked = (GEMM, "--shares", "--metrics", "time_us,sm_throughput,achieved_occupancy,occupancy_limiter")
     assert shown(*asked)[4:] == [
@@ -81,7 +81,7 @@ def test_one_metric_of_many_tests_has_a_line_each(project: Path) -> None:
     ]
 
 
-def test_tests_with_and_without_parameters_stand_in_one_table_of_two_labels(project: Path) -> None:
+def test_labels_of_unlike_tests_share_one_table(project: Path) -> None:
     tiled, tma = "t/test_gemm.py::test_tiled", "t/test_gemm.py::test_tma[large]"
     store(project, *(record(name, cublas=measured(5.0), main=measured(6.0)) for name in (tiled, tma)))
     assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[4:] == [
@@ -100,20 +100,20 @@ def test_times_of_two_modes_are_not_compared(project: Path) -> None:
     assert (found["value"], found["change_pct"], found["compared"]) == (9.0, None, False)
 
 
-def test_times_are_compared_by_an_instrument_that_both_have(project: Path) -> None:
+def test_times_are_compared_by_a_common_source(project: Path) -> None:
     both = replace(timing(6.0), source="events", events_us=6.0, cupti_us=5.0)
     short = replace(timing(4.0), source="cupti", cupti_us=4.0)
     store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=both)))
     assert cells(GEMM)["time_us"][1]["change_pct"] == pytest.approx(25)
 
 
-def test_times_without_a_common_instrument_are_said_to_be(project: Path) -> None:
+def test_note_names_times_without_a_common_source(project: Path) -> None:
     short = replace(timing(4.0), source="cupti", cupti_us=4.0)
     store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=timing(8.0))))
     assert shown(GEMM)[-1] == "b: the times are from cupti and events, which differ by up to 2 %"
 
 
-def test_counters_that_were_read_otherwise_are_compared_where_they_are_exact(project: Path) -> None:
+def test_only_exact_counters_of_two_readers_are_compared(project: Path) -> None:
     other = replace(profile(LARGE), source="cupti", cache_control="none")
     store(project, record(GEMM, a=measured(None, SMALL), b=Measurement(profile=other)))
     found = cells(GEMM)
@@ -122,18 +122,18 @@ def test_counters_that_were_read_otherwise_are_compared_where_they_are_exact(pro
     assert "counters read by ncu/all and by cupti/none are different quantities" in " ".join(shown(GEMM))
 
 
-def test_what_one_column_lacks_is_left_empty(project: Path) -> None:
+def test_missing_value_leaves_its_cell_empty(project: Path) -> None:
     store(project, record(GEMM, a=measured(5.0), b=measured(None, SMALL)))
     assert cells(GEMM)["time_us"][1] == {"value": None, "change_pct": None, "effect": "", "compared": True}
     assert cells(GEMM)["sm_throughput"][1]["change_pct"] is None
 
 
-def test_a_wrong_result_is_said_to_be_one(project: Path) -> None:
+def test_note_names_a_wrong_result(project: Path) -> None:
     store(project, record(GEMM, a=measured(5.0), b=measured(0.1, correct=False)))
     assert shown(GEMM)[-1] == "b is from a test that failed or had a wrong result"
 
 
-def test_other_clocks_are_said(project: Path) -> None:
+def test_note_names_different_clocks(project: Path) -> None:
     fast, slow = (
         Measurement(timing=replace(timing(time_us), blocks_mhz=(mhz,)))
         for time_us, mhz in ((5.0, 1980.0), (6.0, 1500.0))
@@ -152,7 +152,7 @@ def test_csv_has_a_row_for_each_value(project: Path) -> None:
     assert float(rows[1]["change_pct"]) == pytest.approx(-10)
 
 
-def test_markdown_is_a_table_that_names_cannot_break(project: Path) -> None:
+def test_names_cannot_break_the_markdown_table(project: Path) -> None:
     store(project, record(f"{GEMM}[a|b`]", main=measured(5.0)), record(f"{GEMM}[<b>]", main=measured(10.0)))
     assert compare(GEMM, "--markdown", "--metrics", "time_us").stdout == (
         "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1\n"
@@ -170,20 +170,20 @@ def test_rows_are_chosen_by_metric_preset_or_all(project: Path) -> None:
     assert set(cells(GEMM, "--metrics", "all")) >= {*SMALL, "time_us", "mode"}
 
 
-def test_counters_read_otherwise_are_said_to_be_whichever_are_shown(project: Path) -> None:
+def test_note_names_readers_only_of_shown_counters(project: Path) -> None:
     other = replace(profile(LARGE), source="cupti", cache_control="none")
     store(project, record(GEMM, a=measured(None, SMALL), b=Measurement(profile=other)))
     assert "read by" not in " ".join(shown(GEMM, "--metrics", "registers_per_thread"))
     assert "read by ncu/all and by cupti/none" in " ".join(shown(GEMM, "--metrics", "l2_hit_rate"))
 
 
-def test_measurements_without_usual_metrics_show_what_they_have(project: Path) -> None:
+def test_measurements_without_usual_metrics_show_their_own(project: Path) -> None:
     raw = "smsp__cycles_active.avg"
     store(project, record(GEMM, a=measured(None, {raw: 4.0}), b=measured(None, {raw: 5.0})))
     assert cells(GEMM)[raw][1]["change_pct"] == pytest.approx(25)
 
 
-def test_a_narrow_terminal_has_several_tables(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_terminal_has_several_tables(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     store(project, *(record(f"{GEMM}[{'long_name'}_{n}]", main=measured(float(n))) for n in range(1, 6)))
     lines = shown(GEMM, "--metrics", "time_us")

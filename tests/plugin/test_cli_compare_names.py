@@ -24,7 +24,7 @@ def traced(time_us: float, launches: int) -> Measurement:
     return Measurement(timing=timing(time_us, "host"), trace=trace)
 
 
-def test_a_test_is_named_by_its_node_id_its_function_or_a_part(project: Path) -> None:
+def test_test_is_found_by_node_id_function_or_part(project: Path) -> None:
     two_tiles(project)
     assert shown(GEMM) == shown("::test_triton") == shown("latest::test_gemm") == shown("latest")
     assert shown("2026::test_triton") == shown(f"latest::{GEMM}[128x128]", f"::{GEMM}[128x256]")
@@ -53,13 +53,13 @@ def test_two_functions_are_paired_by_their_parameters(project: Path) -> None:
     ]
 
 
-def test_labels_of_one_test_stand_side_by_side(project: Path) -> None:
+def test_labels_of_one_test_are_compared(project: Path) -> None:
     store(project, record(GEMM, torch=measured(5.0), triton=measured(4.0)))
     assert "metric      unit  torch       triton" in shown(GEMM)
     assert cells(f"{GEMM} (torch)", "::(triton)")["time_us"][1]["change_pct"] == pytest.approx(-20)
 
 
-def test_a_label_behind_part_of_the_names_chooses_among_all_of_that_part(project: Path) -> None:
+def test_label_after_a_part_selects_among_its_tests(project: Path) -> None:
     small, large, other = f"{GEMM}[64]", f"{GEMM}[4096]", "t/test_copy.py::test_copy"
     store(
         project,
@@ -75,34 +75,34 @@ def test_a_label_behind_part_of_the_names_chooses_among_all_of_that_part(project
     ]
 
 
-def test_a_parameter_that_ends_as_a_label_does_is_no_label(project: Path) -> None:
+def test_parameter_in_parentheses_is_not_a_label(project: Path) -> None:
     store(project, record(f"{GEMM}[(64, 32)]", main=measured(5.0)), record(GEMM, main=measured(4.0)))
     assert [cell["value"] for cell in cells(GEMM, "::[(64, 32)")["time_us"]] == [4.0, 5.0]
 
 
-def test_a_misspelt_metric_is_named_with_what_is_like_it(project: Path) -> None:
+def test_misspelt_metric_gets_a_suggestion(project: Path) -> None:
     two_tiles(project)
     assert "did you mean l2_hit_rate" in refused(GEMM, "--metrics", "l2_hitrate")
 
 
-def test_a_misspelt_test_is_named_with_what_is_like_it(project: Path) -> None:
+def test_misspelt_test_gets_a_suggestion(project: Path) -> None:
     two_tiles(project)
     assert f"did you mean {GEMM}[128x" in refused("t/test_gemm.py::test_trition")
 
 
-def test_what_is_no_run_may_be_meant_as_a_test(project: Path) -> None:
+def test_unknown_run_suggests_a_test(project: Path) -> None:
     two_tiles(project)
     assert "there is no run 'test_triton'" in refused("test_triton")
     assert "a test of the newest run is '::test_triton'" in refused("test_triton")
 
 
-def test_other_tests_of_other_runs_are_named_with_their_run(project: Path) -> None:
+def test_tests_of_two_runs_show_their_run(project: Path) -> None:
     store(project, record("t/test_a.py::test_a", main=measured(5.0)), id="a")
     store(project, record("t/test_a.py::test_b", main=measured(6.0)), id="b")
     assert "metric      unit  a test_a     b test_b" in shown("a::test_a", "b::test_b")
 
 
-def test_functions_of_one_name_in_two_files_have_their_whole_names(project: Path) -> None:
+def test_equal_function_names_show_their_files(project: Path) -> None:
     files = ("t/test_a.py", "t/test_b.py")
     for run_id in ("a", "b"):
         store(project, *(record(f"{file}::test_k", main=measured(5.0)) for file in files), id=run_id)

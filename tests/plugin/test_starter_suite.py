@@ -28,23 +28,19 @@ def replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None], th
     add_recording(run(*(record(f"{SUITE}::test_square[{shape}]", main=main_) for shape in shapes)))
 
 
-def test_the_suite_replays_a_recording_of_it(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_suite_replays_its_recording(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     replayed(pytester, add_recording, 86.0)
     pytester.runpytest_subprocess("--gpuperf", "perf").assert_outcomes(passed=2)
 
 
-def test_the_limit_of_the_suite_can_fail(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_limit_of_the_suite_can_fail(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     replayed(pytester, add_recording, 40.0)
     result = pytester.runpytest_subprocess("--gpuperf", "perf")
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["*memory_throughput*40*"])
 
 
-def test_the_suite_says_in_one_line_what_to_do_where_there_is_neither_gpu_nor_recording(
+def test_suite_without_gpu_and_recording_names_the_next_step(
     pytester: pytest.Pytester,
 ) -> None:
     CliRunner().invoke(main, ["init", str(pytester.path)])
@@ -57,7 +53,7 @@ def test_the_suite_says_in_one_line_what_to_do_where_there_is_neither_gpu_nor_re
     assert "def test_square" not in result.stdout.str()
 
 
-def test_the_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
+def test_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
     CliRunner().invoke(main, ["init", str(pytester.path)])
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(skipped=2)
 
@@ -67,14 +63,14 @@ def with_another_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_mine="def test_mine():\n    pass\n")
 
 
-def test_plain_pytest_without_the_plugin_passes_the_suite_by(pytester: pytest.Pytester) -> None:
+def test_pytest_without_the_plugin_ignores_the_suite(pytester: pytest.Pytester) -> None:
     with_another_test(pytester)
     result = pytester.runpytest_subprocess("-p", "no:gpuperf", "--strict-markers")
     result.assert_outcomes(passed=1)
     assert "perf" not in result.stdout.str().partition("collected")[2]
 
 
-def test_plain_pytest_without_torch_passes_the_suite_by(
+def test_pytest_without_torch_ignores_the_suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_another_test(pytester)

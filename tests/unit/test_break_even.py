@@ -22,7 +22,7 @@ def changes(draw: st.DrawFn) -> tuple[list[float], list[float], list[float]]:
     return sizes, saved, added
 
 
-def test_token_reduction_pays_where_it_saves_more_than_500_launches_of_8_us() -> None:
+def test_token_reduction_pays_above_the_cost_of_500_launches() -> None:
     found = break_even([224, 448], [1000, 7000], launches_added=500, launch_us=8)
     assert found.cost_us == (4000, 4000)
     assert found.net_us == (-3000, 3000)
@@ -32,7 +32,7 @@ def test_token_reduction_pays_where_it_saves_more_than_500_launches_of_8_us() ->
     assert str(found) == "pays above 336, interpolated between 224 and 448"
 
 
-def test_the_launches_of_each_size_can_differ() -> None:
+def test_launches_of_each_size_can_differ() -> None:
     found = break_even([1, 2, 3], [10, 20, 30], launches_added=[4, 10, 5], launch_us=2)
     assert found.net_us == (2, 0, 20)
     assert found.size == 2
@@ -42,36 +42,36 @@ def test_sizes_come_in_any_order() -> None:
     assert break_even([448, 224], [7000, 1000], 500, 8) == break_even([224, 448], [1000, 7000], 500, 8)
 
 
-def test_a_change_that_never_saves_enough_never_pays() -> None:
+def test_change_that_never_saves_enough_never_pays() -> None:
     found = break_even([224, 448], [100, 200], launches_added=500, launch_us=8)
     assert found.size is None
     assert str(found) == "never pays in the measured range (224 to 448)"
 
 
-def test_a_change_that_pays_at_a_smaller_size_only_does_not_pay_at_the_largest() -> None:
+def test_change_paying_only_at_small_sizes_never_breaks_even() -> None:
     found = break_even([224, 448], [900, 100], launches_added=[100, 100], launch_us=8)
     assert found.size is None
     assert str(found) == "does not pay at 448, the largest measured"
 
 
-def test_a_change_that_adds_nothing_and_saves_always_pays() -> None:
+def test_change_that_adds_nothing_and_saves_always_pays() -> None:
     found = break_even([224, 448], [100, 200], launches_added=0, launch_us=8)
     assert found.always
     assert found.size == 224
     assert str(found) == "pays in all of the measured range (224 to 448)"
 
 
-def test_above_the_last_size_at_which_it_did_not_pay_it_pays() -> None:
+def test_break_even_follows_the_last_size_without_savings() -> None:
     # It pays at 1, not at 2, and at 3 again.
     assert break_even([1, 2, 3], [5, -5, 15], 0, 0).size == 2.25
 
 
-def test_where_nothing_is_saved_no_launch_can_be_afforded_and_free_ones_without_end() -> None:
+def test_affordable_launches_are_zero_without_savings_and_infinite_if_free() -> None:
     assert break_even([1, 2], [-1, 1], 3, 0).affordable_launches == (0, math.inf)
 
 
 @given(changes(), st.floats(0, 100), st.floats(0, 100))
-def test_dearer_launches_never_make_it_pay_at_a_smaller_size(
+def test_expensive_launches_never_lower_the_break_even(
     change: tuple[list[float], list[float], list[float]], one: float, other: float
 ) -> None:
     cheap, dear = (break_even(*change, launch_us).size for launch_us in sorted((one, other)))
@@ -82,7 +82,7 @@ def test_dearer_launches_never_make_it_pay_at_a_smaller_size(
 
 
 @given(changes(), st.floats(0, 100))
-def test_at_every_measured_size_above_it_the_change_pays(
+def test_change_pays_at_every_size_above_the_break_even(
     change: tuple[list[float], list[float], list[float]], launch_us: float
 ) -> None:
     found = break_even(*change, launch_us)
@@ -94,7 +94,7 @@ def test_at_every_measured_size_above_it_the_change_pays(
 
 
 @given(changes(), st.floats(0.1, 100), st.floats(0.1, 10))
-def test_microseconds_or_milliseconds_make_no_difference_to_the_size(
+def test_break_even_does_not_depend_on_the_time_unit(
     change: tuple[list[float], list[float], list[float]], launch_us: float, scale: float
 ) -> None:
     sizes, saved, added = change
@@ -108,7 +108,7 @@ def test_microseconds_or_milliseconds_make_no_difference_to_the_size(
 
 
 @given(changes(), st.floats(0.1, 100))
-def test_as_many_launches_as_it_can_afford_leave_nothing(
+def test_affordable_launches_use_up_the_savings(
     change: tuple[list[float], list[float], list[float]], launch_us: float
 ) -> None:
     sizes, saved, added = change
@@ -129,7 +129,7 @@ def test_as_many_launches_as_it_can_afford_leave_nothing(
         (([1], [1], 1, -8), "a launch of -8 µs"),
     ],
 )
-def test_what_cannot_be_calculated_is_refused(
+def test_invalid_numbers_are_refused(
     arguments: tuple[list[float], list[float], float, float], said: str
 ) -> None:
     with pytest.raises(GpuperfError, match=said):

@@ -60,7 +60,7 @@ def record_run(project: Path, recorded: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["accept", "diff", "status"])
-def test_a_recording_is_found_by_its_id(project: Path, command: str) -> None:
+def test_recording_is_found_by_its_id(project: Path, command: str) -> None:
     record_run(project, one_test())
     store(project, run(record(main=measured()), id="29990101-000000-0000"))
     result = gpuperf("baseline", command, "20261120-173012-3f9a")
@@ -69,7 +69,7 @@ def test_a_recording_is_found_by_its_id(project: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("newest", [(), ("latest",)])
-def test_a_recording_is_not_accepted_unnamed(project: Path, newest: tuple[str, ...]) -> None:
+def test_recording_is_not_accepted_unnamed(project: Path, newest: tuple[str, ...]) -> None:
     record_run(project, one_test())
     result = gpuperf("baseline", "accept", *newest)
     assert result.exit_code == 2
@@ -107,7 +107,7 @@ def test_accept_in_ci_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch)
     assert not (project / "baselines").exists()
 
 
-def test_accept_of_an_edited_run_says_what_is_wrong_with_it(project: Path) -> None:
+def test_edited_run_is_refused_with_the_reason(project: Path) -> None:
     model = ClockModel(cycles=0.0, fixed_us=0.0, reference_mhz=1980.0)
     timed = structs.replace(timing(), blocks_mhz=(1500.0,), clock_model=model)
     store(project, run(record(main=Measurement(timing=timed))))
@@ -130,7 +130,7 @@ def test_accept_lists_what_it_refuses(project: Path) -> None:
     assert f"  refused  {NODEID}\n           the output is wrong\n" in output
 
 
-def test_command_without_any_run_says_what_to_type(project: Path) -> None:
+def test_missing_run_names_the_next_step(project: Path) -> None:
     result = gpuperf("baseline", "diff")
     assert result.exit_code == 2
     assert (
@@ -191,7 +191,7 @@ def test_accept_takes_several_runs(project: Path) -> None:
     ]
 
 
-def test_accept_says_what_becomes_of_sessions_within_the_tolerance(project: Path) -> None:
+def test_accept_describes_sessions_within_the_tolerance(project: Path) -> None:
     store(project, one_test(time_us=5.3), later(1))
     gpuperf("baseline", "accept", "2026")
     assert gpuperf("baseline", "accept", "later-1").output.splitlines()[1:] == [
@@ -201,7 +201,7 @@ def test_accept_says_what_becomes_of_sessions_within_the_tolerance(project: Path
     ]
 
 
-def test_diff_and_accept_take_the_word_of_a_person(project: Path) -> None:
+def test_append_and_replace_override_the_rule(project: Path) -> None:
     store(project, one_test(time_us=5.3), later(1, 9.9))
     gpuperf("baseline", "accept", "2026")
     assert "1 session replaced by 1 (time moved +86.8 %)" in gpuperf("baseline", "diff").output
@@ -283,7 +283,7 @@ def test_status_needs_no_run(project: Path) -> None:
     assert output.splitlines()[0] == "nvidia-h200: no run from it"
 
 
-def test_names_from_a_run_cannot_steer_the_terminal(project: Path) -> None:
+def test_names_from_a_run_cannot_control_the_terminal(project: Path) -> None:
     store(project, run(record("t/test_a.py::\x1b[31mred", main=measured())))
     assert "\x1b" not in gpuperf("baseline", "diff").output
 

@@ -95,7 +95,7 @@ def eager(project: Path) -> None:
     )
 
 
-def test_the_host_s_cost_is_the_least_of_time_over_launches(project: Path) -> None:
+def test_host_cost_is_the_least_time_per_launch(project: Path) -> None:
     eager(project)
     # 8 µs of test_reduced[224]; 10, 60 and 20 elsewhere. 50 launches are 400 µs, 100 and 3000 are saved.
     # Net -300 and 2600: 224 + 224 * 300 / 2900 = 247.17. Measured -200 and 3000: 224 + 224 * 200 / 3200.
@@ -114,7 +114,7 @@ def test_the_host_s_cost_is_the_least_of_time_over_launches(project: Path) -> No
     ]
 
 
-def test_inside_a_graph_the_gap_is_the_cost(project: Path) -> None:
+def test_gap_is_the_cost_inside_a_graph(project: Path) -> None:
     store(
         project,
         vit("full[224]", 700.0, 600.0, 100, "hot", gap_us=0.8),
@@ -128,7 +128,7 @@ def test_inside_a_graph_the_gap_is_the_cost(project: Path) -> None:
     assert shown()[-3] == "calculated: pays in all of the measured range (224 to 448)"
 
 
-def test_a_cost_can_be_given(project: Path) -> None:
+def test_cost_can_be_given(project: Path) -> None:
     eager(project)
     assert as_json("--launch", "100")["series"][0]["pays_above"] is None
     assert "calculated: never pays in the measured range (224 to 448)" in shown("--launch", "100")
@@ -147,7 +147,7 @@ def graphs(project: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--launch", "graph")])
-def test_of_graphs_timed_by_the_host_the_nodes_count_and_the_gap_that_was_traced(
+def test_graphs_timed_by_the_host_count_nodes_and_traced_gap(
     project: Path, arguments: tuple[str, ...]
 ) -> None:
     graphs(project)
@@ -161,20 +161,18 @@ def test_of_graphs_timed_by_the_host_the_nodes_count_and_the_gap_that_was_traced
     assert [size["measured_us"] for size in found["series"][0]["sizes"]] == [75.0, 2975.0]
 
 
-def test_a_cost_that_is_given_is_that_of_each_node_where_all_are_graphs(project: Path) -> None:
+def test_given_cost_is_per_node_if_all_are_graphs(project: Path) -> None:
     graphs(project)
     assert [size["cost_us"] for size in as_json("--launch", "2")["series"][0]["sizes"]] == [100.0, 100.0]
 
 
-def test_a_graph_does_not_tell_what_a_launch_costs_the_host(project: Path) -> None:
+def test_graphs_alone_have_no_host_cost(project: Path) -> None:
     graphs(project)
     assert "no test here has a host time and its launches, kernel by kernel" in refused("--launch", "host")
 
 
 @pytest.mark.parametrize(("given", "cost_us"), [((), -990.0), (("--launch", "8"), -792.0)])
-def test_beside_calls_launched_kernel_by_kernel_a_graph_is_one_launch(
-    project: Path, given: tuple[str, ...], cost_us: float
-) -> None:
+def test_graph_among_eager_calls_is_one_launch(project: Path, given: tuple[str, ...], cost_us: float) -> None:
     store(
         project,
         *(vit(f"full[{size}]", 1000.0, 600.0, 100, host_launches=100) for size in (1, 2)),
@@ -198,7 +196,7 @@ def test_other_parameters_make_series_of_their_own(project: Path) -> None:
     assert "8: calculated: never pays in the measured range (4)" in lines
 
 
-def test_without_a_trace_a_profile_of_all_kernels_counts_the_launches(project: Path) -> None:
+def test_full_profile_counts_launches_without_a_trace(project: Path) -> None:
     def counted(name: str, time_us: float, launches: int, *, regex: str = "", only: str = "") -> TestRecord:
         kernels = (KernelProfile(name="k"),) * launches
         profile = Profile(kernels=kernels, regex=regex, launches=only)
@@ -215,7 +213,7 @@ def test_without_a_trace_a_profile_of_all_kernels_counts_the_launches(project: P
         assert "calculated: pays in all of the measured range (2)" in lines
 
 
-def test_a_wrong_result_counts_neither_as_a_size_nor_for_the_cost(project: Path) -> None:
+def test_wrong_result_is_left_out_of_sizes_and_cost(project: Path) -> None:
     eager(project)
     wrong = vit("reduced[896]", 1.0, 1.0, 1000)
     kept = RunStore(project / ".gpuperf")
@@ -258,7 +256,7 @@ def test_markdown_has_the_conclusions_as_a_list(project: Path) -> None:
     assert "- calculated: pays above 247.2, interpolated between 224 and 448\n" in text
 
 
-def test_tests_that_do_not_belong_together_are_refused(project: Path) -> None:
+def test_tests_without_a_common_name_are_refused(project: Path) -> None:
     store(project, vit("full[224]", 1.0, 1.0, 1), vit("reduced", 1.0, 1.0, 1))
     assert "do not belong together" in refused()
 

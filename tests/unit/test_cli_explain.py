@@ -53,7 +53,7 @@ def shown(*arguments: str, status: int = 0) -> list[str]:
     return result.output.splitlines()
 
 
-def test_the_newest_run_is_explained_test_by_test(project: Path) -> None:
+def test_newest_run_is_explained_test_by_test(project: Path) -> None:
     store(project, measured(FAST, 50.0))
     assert shown() == [
         "NVIDIA H200, triton 3.6, commit c0ffee1",
@@ -66,7 +66,7 @@ def test_the_newest_run_is_explained_test_by_test(project: Path) -> None:
     assert shown("latest") == shown() == shown(f".gpuperf/runs/{run().id}/run.json")
 
 
-def test_a_test_is_chosen_by_a_part_of_its_name_or_by_a_kernel(project: Path) -> None:
+def test_test_is_chosen_by_name_or_kernel(project: Path) -> None:
     store(project, measured(FAST, 50.0), measured(FAST, 50.0, name="other_kernel"))
     assert [text for text in shown("latest", "::test_sq") if "::" in text] == [NODEID]
     assert [text for text in shown("latest", "^other_k") if "::" in text] == ["t/test_a.py::test_other"]
@@ -78,7 +78,7 @@ def test_a_test_is_chosen_by_a_part_of_its_name_or_by_a_kernel(project: Path) ->
     assert "has no counters of a test or kernel 'coffee'" in error
 
 
-def test_parameters_in_a_test_s_name_are_no_regex(project: Path) -> None:
+def test_parameters_in_a_test_name_are_not_a_regex(project: Path) -> None:
     kernel = measured(FAST, 50.0, name="gemm_64x128")
     RunStore(project / ".gpuperf").write(
         run(record("t/test_a.py::test_gemm[448-1]", main=kernel), record("t/test_a.py::test_x", main=kernel))
@@ -86,7 +86,7 @@ def test_parameters_in_a_test_s_name_are_no_regex(project: Path) -> None:
     assert [text for text in shown("latest", "[448-1]") if "::" in text] == ["t/test_a.py::test_gemm[448-1]"]
 
 
-def test_what_changed_since_the_baseline_comes_with_the_largest_mover_first(project: Path) -> None:
+def test_changes_since_the_baseline_start_with_the_largest_mover(project: Path) -> None:
     known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
     accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
     store(project, measured({**SLOW, "registers_per_thread": 40.0}, 90.0))
@@ -111,7 +111,7 @@ def test_counters_that_moved_without_a_regression_are_left_out(project: Path) ->
     assert "  since the baseline:" not in shown()
 
 
-def test_what_only_one_side_measured_has_not_come_or_gone(project: Path) -> None:
+def test_metric_of_one_side_changes_no_diagnosis(project: Path) -> None:
     known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
     accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
     store(project, measured({**SLOW, "bank_conflict_pct": 40.0}, 90.0))
@@ -126,7 +126,7 @@ def unpacked(name: str, folder: Path) -> str:
     return str(path)
 
 
-def test_a_report_of_ncu_is_explained(project: Path) -> None:
+def test_ncu_report_is_explained(project: Path) -> None:
     pytest.importorskip("ncu_report")
     report = unpacked("triton_square_gemm_set_full.ncu-rep.gz", project)
     assert [text for text in shown(report, "matmul") if not text.startswith("    ")] == [
@@ -137,18 +137,18 @@ def test_a_report_of_ncu_is_explained(project: Path) -> None:
     ]
 
 
-def test_a_gzipped_file_says_what_the_file_itself_does(project: Path) -> None:
+def test_gzipped_file_is_explained_like_the_file(project: Path) -> None:
     name = "torch_mixed_raw_wide.csv.gz"
     assert shown(str(CAPTURES / name), "^square") == shown(unpacked(name, project), "^square")
 
 
 @pytest.mark.parametrize("name", ["torch_mixed_raw_wide.csv.gz", "torch_mixed_details_long.csv.gz"])
-def test_csv_of_ncu_is_explained(project: Path, name: str) -> None:
+def test_ncu_csv_is_explained(project: Path, name: str) -> None:
     lines = shown(unpacked(name, project), "^square_kernel")
     assert lines[:2] == ["square_kernel, 64.5 µs", "  memory-bound: DRAM is at 79 % of its peak"]
 
 
-def test_the_longest_launches_of_a_large_file_are_explained(project: Path) -> None:
+def test_longest_launches_of_a_large_file_are_explained(project: Path) -> None:
     lines = shown(unpacked("torch_mixed_raw_wide.csv.gz", project))
     assert sum(" % of the time" in text and not text.startswith(" ") for text in lines) == 20
     assert lines[-1] == "and 6 shorter launches; a regex chooses among them"
@@ -162,12 +162,12 @@ def test_the_longest_launches_of_a_large_file_are_explained(project: Path) -> No
         (["latest", "("], "kernel regex '(' asked for is broken"),
     ],
 )
-def test_what_cannot_be_explained_is_named(project: Path, arguments: list[str], said: str) -> None:
+def test_missing_counters_are_named(project: Path, arguments: list[str], said: str) -> None:
     (project / "some.txt").write_text("hello")
     store(project, measured(FAST, 50.0))
     assert said in "\n".join(shown(*arguments, status=2))
 
 
-def test_a_kernel_that_a_file_does_not_hold_is_named(project: Path) -> None:
+def test_missing_kernel_is_named(project: Path) -> None:
     (error,) = shown(unpacked("torch_mixed_raw_wide.csv.gz", project), "coffee", status=2)
     assert "no kernel of torch_mixed_raw_wide.csv matches 'coffee'; it holds square_kernel, " in error

@@ -59,7 +59,7 @@ def test_csv_on_standard_output_is_the_frame(project: Path) -> None:
         assert read[column].equals(frame[column].astype(read[column].dtype))
 
 
-def test_the_newest_run_is_exported_unless_named(project: Path) -> None:
+def test_newest_run_is_exported_unless_named(project: Path) -> None:
     for run_id, time_us in (("20261119-0", 4.0), ("20261120-0", 5.0)):
         RunStore(project / ".gpuperf").write(run(record(main=measured(time_us)), id=run_id))
     result = CliRunner().invoke(main, ["export", "--format", "csv"])
@@ -74,13 +74,13 @@ def test_json_is_a_list_of_rows(project: Path) -> None:
     assert time["date"].startswith("2026-11-20T17:30:12")
 
 
-def test_a_file_is_written_where_asked_for(project: Path) -> None:
+def test_output_option_writes_a_file(project: Path) -> None:
     result = export(project, one_test(), "--format", "csv", "-o", "out/run.csv")
     assert result.output == "wrote out/run.csv (1 test)\n"
     assert (project / "out/run.csv").read_text().startswith("nodeid,label,kernel")
 
 
-def test_a_file_that_cannot_be_written_is_one_line(project: Path) -> None:
+def test_unwritable_file_is_a_one_line_error(project: Path) -> None:
     (project / "taken").write_text("")
     result = export(project, one_test(), "--format", "csv", "-o", "taken/run.csv")
     assert result.exit_code == 2
@@ -105,7 +105,7 @@ def test_parquet_without_pyarrow_says_what_to_install(project: Path, monkeypatch
     assert not (project / "run.parquet").exists()
 
 
-def test_parquet_wants_a_file(project: Path) -> None:
+def test_parquet_needs_a_file(project: Path) -> None:
     result = export(project, one_test(), "--format", "parquet")
     assert result.exit_code == 2
     assert "add -o FILE" in result.stderr
@@ -129,7 +129,7 @@ def test_blocks_become_rounds_in_seconds(project: Path) -> None:
     assert stats["ops"] == pytest.approx(1 / 6e-6)
 
 
-def test_a_time_without_its_blocks_is_one_round(project: Path) -> None:
+def test_time_without_its_blocks_is_one_round(project: Path) -> None:
     (one,) = benchmarks(project, run(record(main=timed())))
     assert one["stats"]["data"] == [5e-6]
 
@@ -155,7 +155,7 @@ def test_failed_tests_are_left_out(project: Path) -> None:
     assert [one["name"] for one in benchmarks(project, run(*tests))] == ["test_right"]
 
 
-def test_a_run_without_times_is_no_benchmark_file(project: Path) -> None:
+def test_run_without_times_is_refused(project: Path) -> None:
     pytest.importorskip("pytest_benchmark")
     result = export(project, one_test(time_us=None), "--format", "pytest-benchmark")
     assert result.exit_code == 2

@@ -54,7 +54,7 @@ def tox(key: str, *arguments: str) -> str:
     return "".join(f"{line.strip()}\n" for line in values.strip().splitlines())
 
 
-def test_what_was_written_and_what_to_type_next_is_said(repository: Path) -> None:
+def test_output_names_files_and_next_commands(repository: Path) -> None:
     assert init() == snapshot(
         [
             "wrote     perf/test_perf_example.py: a suite to put your kernels into",
@@ -77,7 +77,7 @@ def test_what_was_written_and_what_to_type_next_is_said(repository: Path) -> Non
     assert content(repository).keys() == {*written, "pyproject.toml"}
 
 
-def test_typed_again_it_changes_nothing_and_says_so(repository: Path) -> None:
+def test_second_call_changes_nothing(repository: Path) -> None:
     init()
     before = content(repository)
     lines = init()
@@ -86,7 +86,7 @@ def test_typed_again_it_changes_nothing_and_says_so(repository: Path) -> None:
     assert content(repository) == before
 
 
-def test_what_is_missing_is_written_again(repository: Path) -> None:
+def test_missing_file_is_written_again(repository: Path) -> None:
     init()
     (repository / SUITE).unlink()
     assert [line for line in init() if line.startswith("wrote")] == [
@@ -95,14 +95,14 @@ def test_what_is_missing_is_written_again(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [SUITE, WORKFLOWS[0]])
-def test_a_file_that_differs_is_never_overwritten(repository: Path, name: str) -> None:
+def test_file_that_differs_is_never_overwritten(repository: Path, name: str) -> None:
     (repository / name).parent.mkdir(parents=True)
     (repository / name).write_text("mine\n", encoding="utf-8")
     assert f"kept      {name}: yours differs; remove it to have it written again" in init()
     assert (repository / name).read_text(encoding="utf-8") == "mine\n"
 
 
-def test_a_suite_of_ones_own_needs_no_example(repository: Path) -> None:
+def test_existing_suite_gets_no_example(repository: Path) -> None:
     init()
     (repository / SUITE).rename(repository / "perf" / "test_mine.py")
     (repository / CONFTEST).unlink()
@@ -112,7 +112,7 @@ def test_a_suite_of_ones_own_needs_no_example(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["", "build/\n", "build/", "build/\r\n*.so\r\n"])
-def test_git_ignores_the_runs_besides_what_it_ignored(repository: Path, there: str) -> None:
+def test_gitignore_keeps_its_entries_and_gets_the_runs(repository: Path, there: str) -> None:
     (repository / ".gitignore").write_bytes(there.encode())
     init()
     after = (repository / ".gitignore").read_bytes().decode()
@@ -122,26 +122,26 @@ def test_git_ignores_the_runs_besides_what_it_ignored(repository: Path, there: s
 
 
 @pytest.mark.parametrize("line", [".gpuperf", "/.gpuperf/", ".gpuperf/  "])
-def test_git_is_told_once(repository: Path, line: str) -> None:
+def test_gitignore_is_extended_once(repository: Path, line: str) -> None:
     (repository / ".gitignore").write_text(line, encoding="utf-8")
     assert "kept      .gitignore: has .gpuperf/" in init()
     assert (repository / ".gitignore").read_text(encoding="utf-8") == line
 
 
-def test_workflows_are_left_out_where_github_does_not_look(repository: Path) -> None:
+def test_workflows_are_left_out_below_the_repository_top(repository: Path) -> None:
     below = repository / "packages" / "kernels"
     below.mkdir(parents=True)
     assert any("kept      packages/kernels/.github/workflows: left out" in line for line in init(str(below)))
     assert content(below).keys() == {SUITE, CONFTEST, "tox.ini", ".gitignore"}
 
 
-def test_no_repository_is_no_obstacle_and_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_git_gets_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "not in a git repository: type `git init`, because baselines have to be committed" in init()
     assert (tmp_path / SUITE).exists()
 
 
-def test_a_link_stays_a_link(repository: Path) -> None:
+def test_link_stays_a_link(repository: Path) -> None:
     (repository / "shared.ini").write_text("[tox]\n", encoding="utf-8")
     (repository / "tox.ini").symlink_to("shared.ini")
     init()
@@ -160,9 +160,7 @@ def test_a_link_stays_a_link(repository: Path) -> None:
         ("perf", b"", "test_perf_example.py cannot be read: Not a directory"),
     ],
 )
-def test_nothing_is_written_where_something_is_broken(
-    repository: Path, name: str, broken: bytes, said: str
-) -> None:
+def test_broken_file_stops_all_writing(repository: Path, name: str, broken: bytes, said: str) -> None:
     (repository / name).write_bytes(broken)
     before = content(repository)
     [line] = init(status=2)
@@ -171,9 +169,7 @@ def test_nothing_is_written_where_something_is_broken(
     assert content(repository) == before
 
 
-def test_nothing_is_written_where_one_file_cannot_be(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_file_stops_all_writing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -211,7 +207,7 @@ def test_dir_has_to_be_a_directory(repository: Path, folder: str) -> None:
     ],
     ids=["ini", "CRLF", "no [tox]", "setup.cfg", "toml", "toml, no base", "pyproject", "legacy"],
 )
-def test_tox_has_the_environment_where_the_repository_keeps_them(
+def test_environment_goes_into_the_tox_file_of_the_repository(
     repository: Path, name: str, there: str, dependencies: str
 ) -> None:
     pytest.importorskip("tox")
@@ -230,7 +226,7 @@ def test_tox_has_the_environment_where_the_repository_keeps_them(
     assert (repository / name).read_bytes() == after
 
 
-def test_what_is_no_package_is_not_installed_and_imported_all_the_same(repository: Path) -> None:
+def test_project_without_a_package_is_imported_from_its_folder(repository: Path) -> None:
     pytest.importorskip("tox")
     (repository / "pyproject.toml").write_text("[tool.ruff]\n", encoding="utf-8")
     init()
@@ -239,7 +235,7 @@ def test_what_is_no_package_is_not_installed_and_imported_all_the_same(repositor
 
 
 @pytest.mark.parametrize("section", ["testenv:gpuperf", "testenv:{py, gpuperf}"])
-def test_an_environment_of_that_name_is_kept(repository: Path, section: str) -> None:
+def test_environment_of_that_name_is_kept(repository: Path, section: str) -> None:
     text = f"[{section}]\ncommands = true\n"
     (repository / "tox.ini").write_text(text, encoding="utf-8")
     assert "kept      tox.ini: has the environment gpuperf" in init()
@@ -255,7 +251,7 @@ def test_an_environment_of_that_name_is_kept(repository: Path, section: str) -> 
     ],
     ids=["inline table", "inline environments", "escaped"],
 )
-def test_what_cannot_be_added_to_is_left_to_its_owner(repository: Path, text: str) -> None:
+def test_inextensible_toml_is_left_to_its_owner(repository: Path, text: str) -> None:
     (repository / "pyproject.toml").write_text(text, encoding="utf-8")
     lines = init()
     said = lines.index("kept      pyproject.toml: has a format that only you can extend")
@@ -267,7 +263,7 @@ def test_what_cannot_be_added_to_is_left_to_its_owner(repository: Path, text: st
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_the_workflows_are_those_of_this_repository(name: str) -> None:
+def test_workflows_equal_those_of_this_repository(name: str) -> None:
     ours = (ROOT / name).read_text(encoding="utf-8")
     for here, there in {
         "tox run -e suites -- suites ": "tox run -e gpuperf -- perf ",

@@ -18,7 +18,7 @@ def shown(*arguments: str, status: int = 0) -> str:
     return result.output
 
 
-def test_all_metrics_are_listed_by_the_section_of_ncu_that_shows_them() -> None:
+def test_metrics_are_grouped_by_section_of_ncu() -> None:
     text = shown()
     assert text.splitlines()[-1] == f"{len(METRICS)} metrics; --chip shows the names and passes of one chip"
     speed = text.partition("SpeedOfLight\n")[2]
@@ -26,7 +26,7 @@ def test_all_metrics_are_listed_by_the_section_of_ncu_that_shows_them() -> None:
     assert all(f"\n  {name} " in text for name in METRICS)
 
 
-def test_a_metric_shows_its_names_on_all_chips() -> None:
+def test_metric_shows_its_names_on_all_chips() -> None:
     assert shown("--find", "bytes read").splitlines() == snapshot(
         [
             "  metric           unit  better  tier",
@@ -43,7 +43,7 @@ def test_a_metric_shows_its_names_on_all_chips() -> None:
     )
 
 
-def test_a_chip_has_its_own_names_and_passes(cupti_host_library: None) -> None:
+def test_chip_has_its_own_names_and_passes(cupti_host_library: None) -> None:
     assert shown("--chip", "gb202", "--find", "bytes read").splitlines() == snapshot(
         [
             "  metric           unit  better  tier   passes",
@@ -58,18 +58,18 @@ def test_a_chip_has_its_own_names_and_passes(cupti_host_library: None) -> None:
     )
 
 
-def test_what_a_chip_lacks_is_unavailable_there(cupti_host_library: None) -> None:
+def test_missing_metric_is_unavailable_on_the_chip(cupti_host_library: None) -> None:
     text = shown("--chip", "12.0", "--find", "warpgroup matrix")
     assert "  stall.gmma    %     state  unavailable on GB202\n" in text
     assert text.endswith("2 metrics, 0 passes together on GB202\n")
 
 
-def test_a_preset_says_its_passes(cupti_host_library: None) -> None:
+def test_preset_shows_its_passes(cupti_host_library: None) -> None:
     text = shown("--chip", "GH100", "--preset", "one-pass")
     assert text.splitlines()[-1] == f"{len(PRESETS['one-pass'])} metrics, 1 pass together on GH100"
 
 
-def test_without_a_library_the_command_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chip_metrics, "libraries", list)
     chip_metrics._ask.cache_clear()
     text = shown("--chip", "gh100", "--find", "gmma")
@@ -79,7 +79,7 @@ def test_without_a_library_the_command_says_how_to_get_one(monkeypatch: pytest.M
     assert "pip install 'nvidia-cuda-cupti<13.2'" in " ".join(text.split())
 
 
-def test_json_holds_what_the_table_shows(cupti_host_library: None) -> None:
+def test_json_has_the_values_of_the_table(cupti_host_library: None) -> None:
     (row,) = json.loads(shown("--chip", "gh100", "--find", "l2_hit_rate", "--json"))
     assert row["ncu"] == ["lts__t_sector_hit_rate.pct"]
     assert (row["unit"], row["better"], row["tier"]) == ("%", "higher", "state")
@@ -101,5 +101,5 @@ def test_json_holds_what_the_table_shows(cupti_host_library: None) -> None:
         ),
     ],
 )
-def test_what_there_is_not_is_named(arguments: list[str], said: str) -> None:
+def test_unknown_names_are_refused(arguments: list[str], said: str) -> None:
     assert said in shown(*arguments, status=2)

@@ -29,7 +29,7 @@ def _in_the_captures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_ncu_report
-def test_a_report_is_a_line_for_each_launch_and_one_for_all() -> None:
+def test_report_has_one_line_per_launch_and_one_for_all() -> None:
     assert shown(FULL, "--rules=none")[:6] == [
         "kernel             grid  block  regs  duration  SOL sm/mem  occupancy  top stall",
         "-" * 91,
@@ -41,7 +41,7 @@ def test_a_report_is_a_line_for_each_launch_and_one_for_all() -> None:
 
 
 @needs_ncu_report
-def test_the_way_the_row_of_all_was_made_is_said() -> None:
+def test_note_names_the_weights_of_the_combined_row() -> None:
     assert " ".join(shown(FULL, "--rules=none")[7:]) == (
         "all 3, weighted means: sm_throughput, achieved_occupancy by cycles; memory_throughput by duration;"
         "   stalls by instructions * warp_cycles_per_instruction"
@@ -60,13 +60,13 @@ def test_wide_and_long_csv_give_the_same_table(monkeypatch: pytest.MonkeyPatch) 
     assert [line[: len(of_details[0])].rstrip() for line in of_raw] == of_details
 
 
-def test_one_launch_has_no_row_of_all() -> None:
+def test_single_launch_has_no_combined_row() -> None:
     lines = shown(LONG, "--kernel=^square", "--rules=none")
     assert len(lines) == 3
     assert lines[2].startswith("#0 square_kernel  8192    256    28   64.5 µs      6/79 %   77/100 %")
 
 
-def test_launches_keep_their_numbers_when_others_are_left_out() -> None:
+def test_filtered_launches_keep_their_numbers() -> None:
     assert [kernel["launch"] for kernel in as_json(LONG, "--kernel=DigitCumSum")] == [8, 11, 14, 17]
 
 
@@ -81,7 +81,7 @@ def test_no_line_is_wider_than_the_terminal(
         assert len(line) <= max(columns, 82), line
 
 
-def test_a_wide_terminal_has_long_names_cut_so_that_a_launch_is_one_line(
+def test_long_names_are_cut_if_a_launch_then_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
@@ -92,7 +92,7 @@ def test_a_wide_terminal_has_long_names_cut_so_that_a_launch_is_one_line(
 
 
 @needs_ncu_report
-def test_rules_come_below_the_largest_estimate_first() -> None:
+def test_rules_are_sorted_by_estimated_speedup() -> None:
     lines = shown(FULL, "--kernel=square")
     start = lines.index("ncu's rules, by estimated speedup (local: of one part of the GPU)")
     assert lines[start + 2] == "#0 square_kernel"
@@ -105,7 +105,7 @@ def test_rules_come_below_the_largest_estimate_first() -> None:
     assert lines[-1] == "… 14 more; --rules=all shows them, and all in full"
 
 
-def test_all_rules_are_shown_in_full_where_asked_for() -> None:
+def test_all_rules_are_shown_in_full_on_request() -> None:
     text = " ".join(" ".join(shown(LONG, "--kernel=^square", "--rules=all")).split())
     assert "49.5 % local, CPIStall: On average, each warp of this workload spends 90.1 cycles" in text
     assert "49.4% of the total average of 182.1 cycles between issuing two instructions." in text
@@ -113,13 +113,13 @@ def test_all_rules_are_shown_in_full_where_asked_for() -> None:
     assert "more; --rules" not in text
 
 
-def test_a_raw_page_says_nothing_of_rules() -> None:
+def test_raw_page_has_no_rules() -> None:
     assert "rule" not in run(WIDE).stdout
     assert as_json(WIDE, "--kernel=^square")[0]["rules"] == []
 
 
 @needs_ncu_report
-def test_a_preset_is_a_column_for_each_launch() -> None:
+def test_preset_is_a_column_for_each_launch() -> None:
     lines = shown(FULL, "--preset=occupancy", "--rules=none")
     table = lines[lines.index("") + 1 :]
     assert table[0].split() == ["metric", "unit", "#0", "#1", "#2", "all", "3"]
@@ -137,14 +137,14 @@ def test_stalls_are_sorted_by_size() -> None:
     assert [share for _, share in shares] == sorted((share for _, share in shares), reverse=True)
 
 
-def test_a_preset_that_the_file_has_nothing_of_says_so(tmp_path: Path) -> None:
+def test_preset_without_values_is_named(tmp_path: Path) -> None:
     path = tmp_path / "one.csv"
     header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
     path.write_text(f'{header}\n"0","gemm","Command line","launch__grid_size","","64"\n')
     assert shown(str(path), "--preset=stalls")[-1] == "the file has none of these metrics"
 
 
-def test_a_metric_asked_for_by_name_is_shown_below() -> None:
+def test_named_metric_is_shown_below() -> None:
     lines = shown(WIDE, "--kernel=^square", "--metric=dram__bytes.sum.per_second", "--metric=l2_hit_rate")
     assert "dram__bytes.sum.per_second  byte/s  3784539000000" in lines
     assert "l2_hit_rate                 %                51.2" in lines
@@ -190,7 +190,7 @@ def test_without_a_preset_json_has_all_metrics() -> None:
     assert names <= set(METRICS)
 
 
-def test_extents_that_an_older_ncu_did_not_say_are_null(tmp_path: Path) -> None:
+def test_missing_extents_are_null(tmp_path: Path) -> None:
     path = tmp_path / "older.csv"
     header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
     path.write_text(f'{header}\n"0","gemm","Command line","gpu__time_duration.sum","usecond","152.19"\n')
@@ -226,7 +226,7 @@ def test_csv_is_a_row_for_each_launch() -> None:
         (["README.md"], "README.md: the text has no header of ncu CSV"),
     ],
 )
-def test_what_a_user_can_mend_is_one_line(arguments: list[str], message: str) -> None:
+def test_user_errors_are_one_line(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"gpuperf: error: {message}")
@@ -239,7 +239,7 @@ def test_json_and_csv_exclude_each_other() -> None:
     assert "--csv and --json exclude each other" in result.stderr
 
 
-def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_of_a_file_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "hostile.csv"
     text = gzip.decompress(Path(LONG).read_bytes()).decode()
     path.write_text(

@@ -52,7 +52,7 @@ def curves(kept: Run, ref: str = "latest", **options: str) -> Curves:
 
 
 @needs_matplotlib
-def test_a_line_for_each_function_over_the_sizes(project: Path) -> None:
+def test_each_function_is_a_line_over_the_sizes(project: Path) -> None:
     squares(project)
     result = plot("t/test_square.py", "--x", "N", "--y", "gb_per_s", "-o", "out/square.svg")
     assert result.output == "wrote out/square.svg (2 lines, 4 points)\n"
@@ -64,7 +64,7 @@ def test_a_line_for_each_function_over_the_sizes(project: Path) -> None:
 
 @needs_matplotlib
 @pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_the_same_run_makes_the_same_bytes(project: Path, suffix: str, magic: bytes) -> None:
+def test_same_run_makes_the_same_bytes(project: Path, suffix: str, magic: bytes) -> None:
     squares(project)
     pictures = []
     for name in ("one", "other"):
@@ -75,7 +75,7 @@ def test_the_same_run_makes_the_same_bytes(project: Path, suffix: str, magic: by
 
 
 @needs_matplotlib
-def test_a_name_cannot_become_markup_or_a_formula(project: Path) -> None:
+def test_name_cannot_become_markup_or_a_formula(project: Path) -> None:
     tests = [record(f"{SQUARE}a[{n}-$<b>&$]", main=measured(1.0 * n)) for n in (1, 2)]
     tests += [record(f"{SQUARE}a[{n}-_x]", main=measured(1.0 * n)) for n in (1, 2)]
     RunStore(project / ".gpuperf").write(run(*tests))
@@ -86,7 +86,7 @@ def test_a_name_cannot_become_markup_or_a_formula(project: Path) -> None:
 
 
 @needs_matplotlib
-def test_the_numbers_of_a_logarithmic_axis_are_plain(project: Path) -> None:
+def test_logarithmic_axis_has_plain_numbers(project: Path) -> None:
     tests = [record(f"{SQUARE}a[{2**n}]", main=measured(10.0**n)) for n in range(1, 16)]
     RunStore(project / ".gpuperf").write(run(*tests))
     assert plot("latest", "--log-y", "-o", "a.svg").exit_code == 0
@@ -94,7 +94,7 @@ def test_the_numbers_of_a_logarithmic_axis_are_plain(project: Path) -> None:
 
 
 @needs_matplotlib
-def test_a_file_that_cannot_be_written_is_one_line(project: Path) -> None:
+def test_unwritable_file_is_a_one_line_error(project: Path) -> None:
     squares(project)
     (project / "taken").write_text("")
     result = plot("latest", "-o", "taken/a.svg")
@@ -102,7 +102,9 @@ def test_a_file_that_cannot_be_written_is_one_line(project: Path) -> None:
     assert result.stderr.startswith("gpuperf: error: taken/a.svg cannot be written: ")
 
 
-def test_without_matplotlib_it_says_what_to_install(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_names_the_package_to_install(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     squares(project)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = plot("latest", "-o", "a.svg")
@@ -111,14 +113,14 @@ def test_without_matplotlib_it_says_what_to_install(project: Path, monkeypatch: 
     assert not (project / "a.svg").exists()
 
 
-def test_another_kind_of_file_is_refused(project: Path) -> None:
+def test_unknown_picture_format_is_refused(project: Path) -> None:
     squares(project)
     result = plot("latest", "-o", "a.gif")
     assert result.exit_code == 2
     assert "expected a name that ends in .svg, .png or .pdf" in result.stderr
 
 
-def test_a_shape_is_as_large_as_its_elements() -> None:
+def test_shape_is_as_large_as_its_elements() -> None:
     kept = run(*(record(f"{SQUARE}a[{n}x2]", main=measured(1.0 * n)) for n in (300, 20)))
     (curve,) = curves(kept).curves
     assert [tuple(point) for point in curve.points] == [(40, 20.0, "20x2"), (600, 300.0, "300x2")]
@@ -148,21 +150,21 @@ def test_runs_are_lines_of_their_own() -> None:
     assert [curve.name for curve in found.curves] == ["a", "b"]
 
 
-def test_a_failed_test_is_left_out() -> None:
+def test_failed_test_is_left_out() -> None:
     tests = [record(f"{SQUARE}a[{n}]", main=measured(1.0, correct=n < 3)) for n in (1, 2, 3)]
     found = curves(run(*tests))
     assert len(found.curves[0].points) == 2
     assert found.left_out == (f"{SQUARE}a[3]",)
 
 
-def test_a_metric_that_nothing_has_is_named(project: Path) -> None:
+def test_unmeasured_metric_is_named(project: Path) -> None:
     squares(project)
     result = plot("latest", "--y", "gb_per", "-o", "a.svg")
     assert result.exit_code == 2
     assert "did you mean gb_per_s" in result.stderr
 
 
-def test_of_other_metrics_only_measured_numbers_are_offered() -> None:
+def test_only_measured_numbers_are_suggested() -> None:
     counters: dict[str, MetricValue] = {"occupancy_limiter": "registers", "occupancy_limit.warps": 16.0}
     tests = [record(f"{SQUARE}a[{n}]", main=measured(5.3, counters)) for n in (1, 2)]
     with pytest.raises(GpuperfError) as refused:

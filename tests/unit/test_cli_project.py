@@ -27,7 +27,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_project_is_the_one_that_pytest_finds(
+def test_project_equals_the_project_of_pytest(
     project: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     root, below = project / "package", project / "package" / "tests" / "gpu"
@@ -40,7 +40,7 @@ def test_project_is_the_one_that_pytest_finds(
     assert find_project(baselines=below) == replace(found, baselines=below)
 
 
-def test_file_of_pytest_alone_comes_first_even_where_it_says_nothing(project: Path) -> None:
+def test_empty_pytest_ini_comes_first(project: Path) -> None:
     (project / "pytest.ini").touch()
     (project / "tox.ini").write_text(CONFIGS["tox.ini"], encoding="utf-8")
     assert find_project().baselines == project / "baselines"

@@ -118,7 +118,7 @@ def test_counters_are_read_once_and_arguments_go_to_pytest(
     ]
 
 
-def test_pytest_is_told_the_folders_that_record_is_told(project: Path, script: Callable[..., None]) -> None:
+def test_folders_are_passed_to_pytest(project: Path, script: Callable[..., None]) -> None:
     script(([session(1)], 0))
     gpuperf_record("--sessions", "1", "--root", str(project), "--baselines", "perf")
     assert calls(project)[0][-2:] == [f"--rootdir={project}", f"--gpuperf-baselines={project / 'perf'}"]
@@ -134,7 +134,7 @@ def test_code_that_has_changed_replaces_all_sessions(project: Path, script: Call
     assert stored(project) == ["run-3", "run-4"]
 
 
-def test_append_keeps_them_all_the_same(project: Path, script: Callable[..., None]) -> None:
+def test_append_keeps_all_sessions(project: Path, script: Callable[..., None]) -> None:
     script(([session(1)], 0), ([session(2, 4.0)], 0))
     gpuperf_record("--sessions", "1")
     assert "session 2 of 2 added" in gpuperf_record("--sessions", "1", "--append").output
@@ -154,7 +154,7 @@ def test_append_keeps_them_all_the_same(project: Path, script: Callable[..., Non
     ],
     ids=["usage", "crash", "no run", "two runs", "stopped", "newer", "Ctrl-C"],
 )
-def test_a_session_that_fails_accepts_nothing_and_loses_nothing(
+def test_failed_session_accepts_nothing_and_keeps_runs(
     project: Path, script: Callable[..., None], last: tuple[list[Run], Any], said: str
 ) -> None:
     script(([session(1)], 0), ([session(2)], 0), last)
@@ -172,7 +172,7 @@ def test_a_session_that_fails_accepts_nothing_and_loses_nothing(
     assert (accepted.exit_code, stored(project)) == (0, ["run-1", "run-2"])
 
 
-def test_interrupted_pytest_is_given_time_to_end(project: Path, script: Callable[..., None]) -> None:
+def test_interrupted_pytest_gets_time_to_end(project: Path, script: Callable[..., None]) -> None:
     script(([], "interrupt"))
     result = gpuperf_record("--sessions", "1")
     assert result.output.splitlines()[-1] == (
@@ -212,14 +212,12 @@ def test_machine_without_a_gpu_is_refused(project: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("number", ["0", "21", "many"])
-def test_number_of_sessions_is_what_a_baseline_can_keep(project: Path, number: str) -> None:
+def test_number_of_sessions_is_limited_by_the_baseline(project: Path, number: str) -> None:
     assert gpuperf_record("--sessions", number).exit_code == 2
     assert not (project / "calls.jsonl").exists()
 
 
-def test_the_real_pytest_does_not_replay_in_its_place(
-    project: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_real_pytest_does_not_replay(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (project / "pytest.py").unlink()
     (project / "test_k.py").write_text(
         "def test_k(gpuperf): pass\ndef test_time(gpuperf): gpuperf.time(print)\n", encoding="utf-8"

@@ -39,7 +39,7 @@ def test_run_becomes_a_recording_of_its_gpu(project: Path) -> None:
     )
 
 
-def test_counters_that_an_earlier_run_has_read_are_named(project: Path) -> None:
+def test_counters_from_an_earlier_run_are_named(project: Path) -> None:
     kept = measured(5.3, {"registers_per_thread": 32})
     assert kept.profile is not None
     old = structs.replace(kept.profile, read_at="2026-11-19T10:00:00Z")
@@ -63,20 +63,20 @@ def test_counters_that_an_earlier_run_has_read_are_named(project: Path) -> None:
         (run(), "holds no test"),
     ],
 )
-def test_run_that_is_not_whole_and_right_is_refused(project: Path, bad: Run, said: str) -> None:
+def test_incomplete_or_failed_run_is_refused(project: Path, bad: Run, said: str) -> None:
     result = add(project, bad)
     assert result.exit_code == 2
     assert said in result.output
     assert named(project) == []
 
 
-def test_superseded_recording_stays_until_told(project: Path) -> None:
+def test_superseded_recording_stays_by_default(project: Path) -> None:
     add(project, of_tests("1", "a"))
     assert "superseded, --replace drops it: " in add(project, of_tests("22", "a", "b")).output
     assert named(project) == ["22", "1"]
 
 
-def test_replace_drops_what_the_new_recording_holds(project: Path) -> None:
+def test_replace_deletes_superseded_recordings(project: Path) -> None:
     a100 = GpuInfo(name="NVIDIA A100", slug="nvidia-a100")
     add(project, of_tests("1", "a"))
     add(project, of_tests("1", "a", gpu=a100))

@@ -37,7 +37,7 @@ def with_run(project: Path, *, chrome: bool = True) -> None:
         (path.parent / BLOCK.file).write_bytes(gzip.compress(attention_block().data()))
 
 
-def test_the_command_shows_the_tables_of_a_run(project: Path) -> None:
+def test_command_shows_the_tables_of_a_run(project: Path) -> None:
     with_run(project)
     result = trace()
     assert result.exit_code == 0, result.output
@@ -48,7 +48,7 @@ def test_the_command_shows_the_tables_of_a_run(project: Path) -> None:
     assert "NVIDIA H200, the whole trace" in chosen.stdout
 
 
-def test_a_test_is_named_as_other_commands_take_it(project: Path) -> None:
+def test_test_is_named_as_in_other_commands(project: Path) -> None:
     one = Measurement(trace=BLOCK)
     tests = [record("t.py::test_a", main=one, cold=one), record("t.py::test_a_too", main=one)]
     path = RunStore(project / ".gpuperf").write(run(*tests))
@@ -63,7 +63,7 @@ def test_a_test_is_named_as_other_commands_take_it(project: Path) -> None:
     assert named("latest", "test_a_too") == ["t.py::test_a_too main"]
 
 
-def test_the_command_shows_a_saved_trace(project: Path) -> None:
+def test_command_shows_a_saved_trace(project: Path) -> None:
     (project / "x.pt.trace.json.gz").write_bytes(gzip.compress(attention_block().data()))
     result = trace("x.pt.trace.json.gz", "--kernel", "softmax")
     assert result.exit_code == 0, result.output
@@ -89,13 +89,13 @@ def test_copies_and_fills_have_rows_of_their_own(project: Path) -> None:
     assert "Memset" not in trace("x.json", "--kernel", "Memcpy|square").stdout
 
 
-def test_copies_of_a_run_that_has_but_their_sum_are_one_row() -> None:
+def test_copies_without_kinds_are_one_row() -> None:
     copies = Trace(copies=3, copy_us=30.0, copy_kinds={"DtoH": 1, "HtoD": 2}, gpu_time_us=40.0)
     cells = [column.cells for column in kernel_table(copies).columns[:3]]
     assert cells == [["Memcpy DtoH, HtoD"], ["data_movement"], ["3"]]
 
 
-def test_products_that_differ_in_their_tiles_look_different() -> None:
+def test_short_names_keep_the_tile_size() -> None:
     name = (
         "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize{}_stage3_warpsize2x2x1_ffma_aligna4_alignc4"
         "_execute_{}"
@@ -109,7 +109,7 @@ def test_products_that_differ_in_their_tiles_look_different() -> None:
     assert short_name("std::enable_if<!(false), void>::type gemvx::kernel<int>(P)") == "gemvx::kernel<int>(P)"
 
 
-def test_the_command_shows_what_could_be_fused(project: Path) -> None:
+def test_command_shows_what_could_be_fused(project: Path) -> None:
     chain = TraceBuilder()
     for start in range(100, 140, 10):
         chain.kernel("void at::native::vectorized_elementwise_kernel<4, Add>(int)", start, 4.0)
@@ -120,7 +120,7 @@ def test_the_command_shows_what_could_be_fused(project: Path) -> None:
     assert "could be one kernel" not in trace("x.json", "--kernel", "gemm").stdout
 
 
-def test_the_command_says_what_bounds_a_call(project: Path) -> None:
+def test_command_shows_the_bounds_of_a_call(project: Path) -> None:
     with_run(project)
     said = "tensor-cores-idle: "
     assert said in trace("latest", "test_a").stdout
@@ -130,7 +130,7 @@ def test_the_command_says_what_bounds_a_call(project: Path) -> None:
     assert said not in trace("x.json").stdout
 
 
-def test_csv_and_json_are_for_other_programs(project: Path) -> None:
+def test_csv_and_json_have_all_kernels(project: Path) -> None:
     with_run(project)
     rows = trace("latest", "test_a", "--csv").stdout.splitlines()
     assert rows[0].startswith("nodeid,label,name,kernel_class,calls,total_us")
@@ -139,7 +139,7 @@ def test_csv_and_json_are_for_other_programs(project: Path) -> None:
     assert (one["nodeid"], one["trace"]["launches"]) == ("t.py::test_a", 202)
 
 
-def test_chrome_and_tensorboard_get_what_the_profiler_wrote(project: Path) -> None:
+def test_chrome_and_tensorboard_files_are_copied(project: Path) -> None:
     with_run(project)
     assert trace("latest", "test_a", "--chrome", "out.json").exit_code == 0
     assert (project / "out.json").read_bytes() == attention_block().data()
@@ -177,7 +177,7 @@ def test_chrome_and_tensorboard_get_what_the_profiler_wrote(project: Path) -> No
         (["latest", "--csv", "--json"], "exclude each other"),
     ],
 )
-def test_what_cannot_be_shown_is_said(project: Path, arguments: list[str], said: str) -> None:
+def test_invalid_arguments_are_refused(project: Path, arguments: list[str], said: str) -> None:
     with_run(project, chrome=False)
     result = trace(*arguments)
     assert result.exit_code == 2

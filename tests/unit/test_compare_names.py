@@ -20,7 +20,7 @@ def names(*tests: str) -> list[Name]:
 
 
 @given(st.lists(st.one_of(words, st.integers(0, 9999).map(str)), min_size=1, max_size=4))
-def test_parameters_are_what_pytest_joins_by_a_minus(parameters: list[str]) -> None:
+def test_minus_separates_parameters(parameters: list[str]) -> None:
     name = name_of(f"t/test_a.py::TestA::test_k[{'-'.join(parameters)}]", "cold")
     assert name.function == "t/test_a.py::TestA::test_k"
     assert name.parameters == tuple(parameters)
@@ -36,7 +36,7 @@ def test_parameters_are_what_pytest_joins_by_a_minus(parameters: list[str]) -> N
         ("a::b-[1]", ("a::b", "[1]")),
     ],
 )
-def test_a_minus_of_a_number_separates_nothing(ids: str, parameters: tuple[str, ...]) -> None:
+def test_minus_sign_of_a_number_does_not_separate(ids: str, parameters: tuple[str, ...]) -> None:
     assert name_of(f"t.py::test_k[{ids}]", "main").parameters == parameters
 
 
@@ -67,24 +67,24 @@ def test_numbers_with_and_without_names_and_shapes(parameter: str, number: objec
 
 
 @given(st.text("0123456789eENx=_.-(), ", max_size=12))
-def test_a_number_is_finite(text: str) -> None:
+def test_number_is_finite(text: str) -> None:
     found = number_of(text)
     assert found is None or math.isfinite(found[1])
 
 
-def test_a_number_too_large_to_be_one_is_none() -> None:
+def test_overflowing_number_is_not_a_number() -> None:
     assert number_of("1e999") is None
     assert number_of("x".join(["9" * 200] * 2)) is None
 
 
-def test_tests_of_two_functions_belong_together_by_their_parameters() -> None:
+def test_tests_of_two_functions_are_paired_by_parameters() -> None:
     found = pair_names([names("test_full[224-1]", "test_full[448-1]"), names("test_less[448-1]")])
     assert found is not None
     assert found.place == 0
     assert [dict(row) for row in found.rows] == [{0: 0}, {0: 1, 1: 0}]
 
 
-def test_the_parameter_that_no_two_groups_share_is_the_one_compared() -> None:
+def test_parameter_that_groups_do_not_share_is_compared() -> None:
     found = pair_names([names("test_k[224-full]", "test_k[448-full]"), names("test_k[448-less]")])
     assert found is not None
     assert found.place == 3
@@ -100,35 +100,35 @@ def test_the_parameter_that_no_two_groups_share_is_the_one_compared() -> None:
         (["test_a[1]", "test_a[2]"], ["test_b[3]"]),
     ],
 )
-def test_names_that_do_not_tell_are_not_paired(one: list[str], other: list[str]) -> None:
+def test_ambiguous_names_are_not_paired(one: list[str], other: list[str]) -> None:
     assert pair_names([names(*one), names(*other)]) is None
 
 
-def test_only_what_varies_is_shown() -> None:
+def test_short_name_shows_varying_parts() -> None:
     both = [name_of("t.py::test_k[224-a]", "main"), name_of("t.py::test_k[448-a]", "cold")]
     assert [short(name, varying(both)) for name in both] == ["224", "448 (cold)"]
 
 
-def test_the_only_number_that_differs_is_the_axis() -> None:
+def test_only_varying_number_is_the_axis() -> None:
     found = find_axis(names("test_a[4096-fp16-1]", "test_a[8192-bf16-1]"), None)
     assert found.of(name_of("t.py::t[16-x]", "main")) == (2, 16)
 
 
-def test_an_axis_goes_by_its_name_wherever_it_stands() -> None:
+def test_named_axis_may_have_any_place() -> None:
     both = names("test_a[N1024-M4]", "test_a[N2048-M8]", "test_b[M4-N1024]")
     assert [find_axis(both, "n").of(name) for name in both] == [(2, 1024), (2, 2048), (3, 1024)]
 
 
-def test_a_name_that_no_id_has_is_the_title_of_the_only_axis() -> None:
+def test_unknown_name_is_the_title_of_the_only_axis() -> None:
     assert find_axis(names("test_a[1024]", "test_a[2048]"), "N").title == "N"
 
 
-def test_names_of_types_are_no_axis() -> None:
+def test_names_of_types_are_not_an_axis() -> None:
     both = names("test_a[N1024-fp16]", "test_a[N2048-fp32]", "test_a[N1024-int8]", "test_a[N1024-int4]")
     assert find_axis(both).title == "N"
 
 
-def test_several_axes_have_to_be_chosen_from() -> None:
+def test_several_axes_need_a_choice() -> None:
     both = names("test_a[224-1]", "test_a[448-8]")
     with pytest.raises(GpuperfError, match=r"choose one: --x 1 \(224, 448\), --x 2 \(1, 8\)"):
         find_axis(both)
@@ -137,6 +137,6 @@ def test_several_axes_have_to_be_chosen_from() -> None:
         find_axis(both, "3")
 
 
-def test_words_are_no_axis() -> None:
+def test_words_are_not_an_axis() -> None:
     with pytest.raises(GpuperfError, match="no parameter of these tests is a number that differs"):
         find_axis(names("test_a[hot]", "test_a[cold]", "test_b[4]"))

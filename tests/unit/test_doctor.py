@@ -45,7 +45,7 @@ def run_doctor(*args: str) -> Result:
     return CliRunner().invoke(main, ["doctor", *args], env={"COLUMNS": "60"})
 
 
-def test_the_page_has_a_line_for_each_check(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_has_a_line_for_each_check(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only(
         monkeypatch,
         clocks=check.ok("SM 345 of 1980 MHz"),
@@ -65,7 +65,7 @@ def test_the_page_has_a_line_for_each_check(here: Path, monkeypatch: pytest.Monk
     assert result.exit_code == 0
 
 
-def test_a_long_text_is_wrapped_below_itself(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_text_is_wrapped_below_itself(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, disk=check.ok(" ".join(["word"] * 30)))
     first, second, *_ = run_doctor().output.splitlines()[1:]
     assert first.startswith("  disk  ok  word word")
@@ -73,14 +73,12 @@ def test_a_long_text_is_wrapped_below_itself(here: Path, monkeypatch: pytest.Mon
     assert len(first) <= 60
 
 
-def test_markup_and_control_characters_are_shown_as_they_are(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_markup_is_shown_as_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, disk=check.ok("[bold]x[/bold] \x1b[31m"))
     assert "  disk  ok  [bold]x[/bold] \N{REPLACEMENT CHARACTER}[31m" in run_doctor().output
 
 
-def test_a_problem_is_the_exit_status(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problem_is_the_exit_status(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, ncu=check.problem("bad"), mig=check.problem("bad"), ecc=check.warning("so so"))
     result = run_doctor()
     assert result.exit_code == 1
@@ -102,7 +100,7 @@ def test_json_is_a_list_of_checks_with_the_same_keys(here: Path, monkeypatch: py
     ]
 
 
-def test_the_names_of_the_checks_are_stable() -> None:
+def test_names_of_the_checks_are_stable() -> None:
     names = [name for probes in doctor.PROBES.values() for name in probes]
     assert names == [
         *("gpu", "driver", "persistence", "clocks", "throttling", "power", "ecc", "mig", "processes", "lock"),
@@ -147,7 +145,7 @@ def raises(error: Exception) -> Callable[[Machine], Finding]:
         ),
     ],
 )
-def test_a_check_that_fails_is_a_problem_of_its_own(
+def test_check_that_raises_is_a_problem(
     here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str, fix: str
 ) -> None:
     probes = {"ncu": raises(error), "ecc": lambda _: check.ok("on")}
@@ -164,12 +162,12 @@ def test_lines_that_need_a_gpu_are_absent_without_one(here: Path) -> None:
     assert not any(found.state is check.State.PROBLEM for found in by_name.values())
 
 
-def test_lines_that_need_nvml_say_why_it_does_not_tell(here: Path) -> None:
+def test_checks_without_nvml_name_the_reason(here: Path) -> None:
     texts = {found.name: found.text for found in doctor.examine(machine(here, state=None))}
     assert texts["ecc"] == "NVML does not say: it does not know this GPU"
 
 
-def test_all_lines_of_a_good_machine_are_well(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_good_machine_has_no_problems(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.cli.doctor.plugins.entry_points", lambda group: [])
     accept(one_test(), machine(here).project.store, "all", 5.0)
     monkeypatch.setattr(Machine, "version", lambda *_: "1.0")
@@ -210,7 +208,7 @@ def fresh(made: Machine, torch: Torch | None) -> Machine:
     return made
 
 
-def test_why_there_is_no_gpu_is_said(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_for_a_missing_gpu_is_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda, cpu = Torch("2", "13.0", here), Torch("2", "", here)
     assert fresh(without_gpu(here), None).no_gpu == "torch is not installed"
     assert fresh(without_gpu(here), cpu).no_gpu == "this torch was built without CUDA"
@@ -221,7 +219,7 @@ def test_why_there_is_no_gpu_is_said(here: Path, monkeypatch: pytest.MonkeyPatch
     assert sees_none.gpu is None
 
 
-def test_a_torch_that_fails_is_said_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_torch_is_reported_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> str:
         raise OSError("/home/alice/lib/libcudart.so.13: cannot open shared object file")
 
@@ -237,7 +235,7 @@ def test_a_torch_that_fails_is_said_once(here: Path, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_a_tool_that_does_not_answer_is_a_problem(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_tool_is_a_problem(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shadow(here / "bin" / "nvcc", "")
     (here / "bin" / "nvcc").write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr("pytest_gpuperf.cli.doctor.machine.TOOL_S", 0.1)
@@ -247,7 +245,7 @@ def test_a_tool_that_does_not_answer_is_a_problem(here: Path, monkeypatch: pytes
     assert "TimeoutExpired" in found.text
 
 
-def test_the_command_works_without_a_gpu(tmp_path: Path) -> None:
+def test_command_works_without_a_gpu(tmp_path: Path) -> None:
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "HOME": str(tmp_path / "alice")}
     command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)

@@ -55,13 +55,13 @@ def driver_with(folder: Path, admin_only: str, capabilities: str, version: str =
         ("1", PERFMON, "550.54.15", DENIED),
     ],
 )
-def test_who_may_read_the_counters(
+def test_permission_depends_on_driver_and_capabilities(
     tmp_path: Path, admin_only: str, capabilities: str, version: str, expected: tuple[str, str, str]
 ) -> None:
     assert said(counters.permission(driver_with(tmp_path, admin_only, capabilities, version))) == expected
 
 
-def test_a_driver_that_does_not_say_who_may_read_them_is_a_warning(tmp_path: Path) -> None:
+def test_unknown_permission_is_a_warning(tmp_path: Path) -> None:
     assert said(counters.permission(machine(tmp_path))) == (
         "warning",
         "unknown: /proc/driver/nvidia/params does not say",
@@ -69,7 +69,7 @@ def test_a_driver_that_does_not_say_who_may_read_them_is_a_warning(tmp_path: Pat
     )
 
 
-def test_without_a_gpu_there_is_nobody_to_ask(tmp_path: Path) -> None:
+def test_permission_is_absent_without_a_gpu(tmp_path: Path) -> None:
     assert said(counters.permission(without_gpu(tmp_path))) == ("absent", "no GPU", "")
 
 
@@ -92,7 +92,7 @@ def test_without_a_gpu_there_is_nobody_to_ask(tmp_path: Path) -> None:
         ("2022.1.0.0", (12, 0), "8.0", "ok", ""),
     ],
 )
-def test_an_ncu_goes_with_its_driver_and_gpu_or_not(
+def test_ncu_must_fit_driver_and_gpu(
     tmp_path: Path, version: str, cuda: tuple[int, int], capability: str, state: str, more: str
 ) -> None:
     found = counters.ncu(
@@ -108,13 +108,13 @@ def test_an_ncu_goes_with_its_driver_and_gpu_or_not(
     assert bool(found.fix) == (state == "problem")
 
 
-def test_the_mend_of_an_old_ncu_names_the_one_to_install(tmp_path: Path) -> None:
+def test_old_ncu_names_the_version_to_install(tmp_path: Path) -> None:
     old = Ncu(Path("/usr/bin/ncu"), "2024.3.2.0")
     blackwell = machine(tmp_path, gpu=msgspec.structs.replace(H200, compute_capability="10.0"), ncu=old)
     assert counters.ncu(blackwell).fix == "install Nsight Compute 2025.1 or newer"
 
 
-def test_an_ncu_that_nobody_finds_is_named(tmp_path: Path) -> None:
+def test_ncu_outside_of_path_is_named(tmp_path: Path) -> None:
     for version in ("2024.3.2", "2025.3.1", "2025.10.0"):
         system_file(tmp_path, f"opt/nvidia/nsight-compute/{version}/ncu")
     assert said(counters.ncu(machine(tmp_path, ncu=None))) == (
@@ -124,7 +124,7 @@ def test_an_ncu_that_nobody_finds_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_no_ncu_is_a_warning_only_where_there_is_a_gpu(tmp_path: Path) -> None:
+def test_missing_ncu_is_a_warning_only_with_a_gpu(tmp_path: Path) -> None:
     assert said(counters.ncu(machine(tmp_path, ncu=None))) == (
         "warning",
         "not found: a run reads its counters by CUPTI, if at all",
@@ -134,7 +134,7 @@ def test_no_ncu_is_a_warning_only_where_there_is_a_gpu(tmp_path: Path) -> None:
     assert said(counters.ncu(without_gpu(tmp_path))) == ("absent", text, "")
 
 
-def test_the_reader_of_reports_is_the_package_or_that_of_ncu(
+def test_report_reader_is_the_package_or_the_copy_in_ncu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = machine(tmp_path, ncu=Ncu(tmp_path / "nsight" / "ncu", "2025.3.1.0"))
@@ -154,7 +154,7 @@ def test_the_reader_of_reports_is_the_package_or_that_of_ncu(
     assert said(counters.reader(without_gpu(tmp_path))) == ("absent", "needed only with ncu", "")
 
 
-def test_cupti_is_looked_for_in_wheels_and_toolkits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupti_is_found_in_wheels_and_toolkits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     torch = Torch("2.11.0+cu130", "13.0", tmp_path / "site" / "torch")
     assert said(counters.cupti(machine(tmp_path, torch=torch))) == (
@@ -172,7 +172,7 @@ def test_cupti_is_looked_for_in_wheels_and_toolkits(tmp_path: Path, monkeypatch:
     assert said(found) == ("ok", "libcupti.so.13 of torch's CUDA wheels", "")
 
 
-def test_without_a_gpu_no_cupti_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cupti_is_absent_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     text = "not found; without a GPU there is nothing to profile"
     assert said(counters.cupti(without_gpu(tmp_path, torch=None))) == ("absent", text, "")
@@ -207,13 +207,13 @@ def test_other_profilers_are_named(
     assert said(counters.profilers(machine(tmp_path, state=replace(STATE, gpm=gpm)))) == expected
 
 
-def test_a_teardown_that_hangs_processes_is_warned_of(tmp_path: Path) -> None:
+def test_teardown_that_hangs_is_a_warning(tmp_path: Path) -> None:
     state, text, fix = said(counters.profilers(machine(tmp_path, environ={"TEARDOWN_CUPTI": "1"})))
     assert (state, fix) == ("warning", "unset TEARDOWN_CUPTI")
     assert "hangs at its end" in text
 
 
-def test_torch_is_a_problem_only_where_it_would_have_a_gpu(tmp_path: Path) -> None:
+def test_missing_torch_is_a_problem_only_with_a_gpu(tmp_path: Path) -> None:
     text = "not installed: nothing can be measured, and tests that use it cannot run"
     missing = machine(tmp_path, gpu=None, torch=None)
     assert said(toolchain.torch(missing)) == ("problem", text, "pip install torch")
@@ -229,7 +229,7 @@ def test_versions_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert said(toolchain.triton(here)) == ("ok", "3.6.0", "")
 
 
-def test_what_only_some_tests_need_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optional_tool_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Machine, "version", lambda *_: "")
     here = machine(tmp_path)
     assert said(toolchain.triton(here)) == ("absent", "not installed; needed only by tests that use it", "")
@@ -256,26 +256,26 @@ def test_what_only_some_tests_need_is_absent(tmp_path: Path, monkeypatch: pytest
         ),
     ],
 )
-def test_nvcc_is_seen_beside_torch(tmp_path: Path, release: str, state: str, more: str) -> None:
+def test_nvcc_must_fit_torch(tmp_path: Path, release: str, state: str, more: str) -> None:
     shadow(tmp_path / "bin" / "nvcc", f"Cuda compilation tools, release {release}, V{release}.88")
     found = toolchain.nvcc(machine(tmp_path, environ={"PATH": str(tmp_path / "bin")}))
     assert (found.state.value, found.text) == (state, f"{release}, …/nvcc{more}")
     assert found.fix == ("install the CUDA 13.0 toolkit and set CUDA_HOME to it" if more else "")
 
 
-def test_a_tool_is_found_in_the_toolkit_too(tmp_path: Path) -> None:
+def test_tool_is_found_in_the_toolkit_too(tmp_path: Path) -> None:
     shadow(tmp_path / "toolkit" / "bin" / "compute-sanitizer", "")
     here = machine(tmp_path, environ={"CUDA_HOME": str(tmp_path / "toolkit")})
     assert said(toolchain.sanitizer(here)) == ("ok", "…/compute-sanitizer", "")
 
 
-def test_an_nvcc_without_a_version_is_a_warning(tmp_path: Path) -> None:
+def test_nvcc_without_a_version_is_a_warning(tmp_path: Path) -> None:
     shadow(tmp_path / "bin" / "nvcc", "nonsense")
     found = toolchain.nvcc(machine(tmp_path, environ={"PATH": str(tmp_path / "bin")}))
     assert said(found) == ("warning", "…/nvcc does not say its version", "reinstall the CUDA toolkit")
 
 
-def test_the_ncu_of_the_configuration_is_the_one_that_is_looked_at(tmp_path: Path) -> None:
+def test_configured_ncu_is_checked(tmp_path: Path) -> None:
     here = machine(tmp_path, ini={"gpuperf_ncu": str(fake_ncu.install(tmp_path))})
     del vars(here)["ncu"]
     assert here.ncu == Ncu(tmp_path / "ncu", "2025.3.1.0")

@@ -26,17 +26,17 @@ CHECKS = (gpu.persistence, gpu.clocks, gpu.throttling, gpu.power, gpu.ecc, gpu.m
 NEEDS_NONE = "a run replays the newest recording; static checks, reports and baselines need none"
 
 
-def test_a_gpu_is_described(tmp_path: Path) -> None:
+def test_gpu_is_described(tmp_path: Path) -> None:
     text = "NVIDIA H200, compute capability 9.0, 132 SMs, 140 GiB, GPU-c410…"
     assert said(gpu.gpu(machine(tmp_path))) == ("ok", text, "")
 
 
-def test_of_several_gpus_it_is_one(tmp_path: Path) -> None:
+def test_one_of_several_gpus_is_counted(tmp_path: Path) -> None:
     found = gpu.gpu(machine(tmp_path, driver=Driver("580.159.04", (13, 0), 4)))
     assert found.text.endswith("GPU-c410…, one of 4")
 
 
-def test_a_machine_without_a_gpu_is_told_what_works(tmp_path: Path) -> None:
+def test_machine_without_a_gpu_learns_what_works(tmp_path: Path) -> None:
     assert said(gpu.gpu(without_gpu(tmp_path))) == (
         "warning",
         f"none (there is no NVIDIA GPU): {NEEDS_NONE}",
@@ -44,7 +44,7 @@ def test_a_machine_without_a_gpu_is_told_what_works(tmp_path: Path) -> None:
     )
 
 
-def test_a_gpu_that_torch_cannot_use_is_a_problem(tmp_path: Path) -> None:
+def test_gpu_that_torch_cannot_use_is_a_problem(tmp_path: Path) -> None:
     reason = "this torch was built without CUDA"
     torch = Torch("2.13.0+cpu", "", tmp_path)
     assert said(gpu.gpu(machine(tmp_path, gpu=None, no_gpu=reason, torch=torch))) == (
@@ -54,7 +54,7 @@ def test_a_gpu_that_torch_cannot_use_is_a_problem(tmp_path: Path) -> None:
     )
 
 
-def test_a_gpu_that_torch_does_not_see_is_a_problem(tmp_path: Path) -> None:
+def test_gpu_that_torch_does_not_see_is_a_problem(tmp_path: Path) -> None:
     two = Driver("580.159.04", (13, 0), 2)
     assert said(gpu.gpu(machine(tmp_path, gpu=None, no_gpu="torch sees no CUDA GPU", driver=two))) == (
         "problem",
@@ -63,7 +63,7 @@ def test_a_gpu_that_torch_does_not_see_is_a_problem(tmp_path: Path) -> None:
     )
 
 
-def test_a_hidden_gpu_is_no_problem(tmp_path: Path) -> None:
+def test_hidden_gpu_is_a_warning(tmp_path: Path) -> None:
     hidden = machine(tmp_path, gpu=None, environ={"CUDA_VISIBLE_DEVICES": ""})
     assert said(gpu.gpu(hidden)) == (
         "warning",
@@ -98,23 +98,23 @@ def test_a_hidden_gpu_is_no_problem(tmp_path: Path) -> None:
         (Driver("580.159.04", None, 1), None, ("ok", "580.159.04", "")),
     ],
 )
-def test_the_driver_is_seen_beside_torch(
+def test_driver_must_fit_torch(
     tmp_path: Path, driver: Driver, torch: Torch | None, expected: tuple[str, str, str]
 ) -> None:
     assert said(gpu.driver(machine(tmp_path, gpu=None, driver=driver, torch=torch))) == expected
 
 
-def test_an_old_driver_that_runs_torch_all_the_same_is_fine(tmp_path: Path) -> None:
+def test_old_driver_that_runs_torch_is_ok(tmp_path: Path) -> None:
     found = gpu.driver(machine(tmp_path, driver=Driver("550.54.15", (12, 4), 1)))
     assert found.state.value == "ok"
 
 
-def test_without_a_driver_there_is_nothing_to_say_of_it(tmp_path: Path) -> None:
+def test_missing_driver_is_absent(tmp_path: Path) -> None:
     expected = ("absent", "none (NVML Shared Library Not Found)", "")
     assert said(gpu.driver(without_gpu(tmp_path))) == expected
 
 
-def test_a_driver_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
+def test_driver_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
     system_file(tmp_path, "dev/nvidiactl")
     silent = without_gpu(tmp_path, driver=Driver(error="Driver/library version mismatch"))
     assert said(gpu.driver(silent)) == (
@@ -249,7 +249,7 @@ RESET = "sudo nvidia-smi --reset-gpu-clocks; sudo nvidia-smi --reset-application
         ),
     ],
 )
-def test_the_state_of_the_gpu_is_judged(
+def test_state_of_the_gpu_is_judged(
     check: Callable[[GpuState], Finding], changed: dict[str, Any], expected: tuple[str, str, str]
 ) -> None:
     assert said(check(replace(STATE, **changed))) == expected
@@ -279,25 +279,25 @@ def test_the_state_of_the_gpu_is_judged(
         ({"slices": None}, ("ok", "on, MIG-c410…", "")),
     ],
 )
-def test_what_ncu_reads_of_a_slice_hangs_on_who_shares_it(
+def test_counters_of_a_slice_depend_on_its_size(
     changed: dict[str, Any], expected: tuple[str, str, str]
 ) -> None:
     assert said(gpu.mig(replace(SLICE, **changed))) == expected
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_what_the_driver_does_not_tell_is_absent(check: Callable[[GpuState], Finding]) -> None:
+def test_unknown_state_is_absent(check: Callable[[GpuState], Finding]) -> None:
     found = check(NOTHING)
     assert found.state.value == "absent"
     assert found.text in ("the driver does not say", "this GPU has none")
 
 
-def test_a_free_gpu_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_gpu_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.cli.doctor.gpu.GpuLock", lambda uuid: GpuLock(uuid, [tmp_path]))
     assert said(gpu.lock(machine(tmp_path))) == ("ok", "free", "")
 
 
-def test_who_measures_on_the_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holder_of_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.cli.doctor.gpu.GpuLock", lambda uuid: GpuLock(uuid, [tmp_path]))
     held = GpuLock(UUID, [tmp_path])
     held.acquire()
@@ -307,7 +307,7 @@ def test_who_measures_on_the_gpu_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     held.release()
 
 
-def test_a_lock_that_cannot_be_had_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_lock_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = tmp_path / "nowhere"
     monkeypatch.setattr(
         "pytest_gpuperf.cli.doctor.gpu.GpuLock", lambda uuid: GpuLock(uuid, [nowhere, nowhere])

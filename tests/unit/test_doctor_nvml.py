@@ -65,14 +65,14 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return install
 
 
-def test_all_that_nvml_tells_of_a_gpu_is_read(nvml: Callable[..., None]) -> None:
+def test_full_state_of_a_gpu_is_read(nvml: Callable[..., None]) -> None:
     nvml()
     assert read_driver() == Driver("580.159.04", (13, 0), 2)
     assert first_uuid() == UUID
     assert read_gpu(UUID) == STATE
 
 
-def test_what_nvml_does_not_tell_is_none_and_the_rest_is_read(nvml: Callable[..., None]) -> None:
+def test_unknown_facts_are_none(nvml: Callable[..., None]) -> None:
     asked = [name for name in H200 if name.startswith(("nvmlDeviceGet", "nvmlGpm"))]
     nvml(**{**dict.fromkeys(asked, refused), "nvmlDeviceGetHandleByUUID": lambda uuid: "gpu"})
     assert read_gpu(UUID) == GpuState(uuid=UUID)
@@ -87,7 +87,7 @@ def test_throttle_reasons_are_read_by_their_older_name(nvml: Callable[..., None]
     assert state.event_bits == 0x4
 
 
-def test_a_slice_has_the_clocks_of_its_gpu_and_processes_of_its_own(nvml: Callable[..., None]) -> None:
+def test_slice_has_clocks_of_its_gpu_and_own_processes(nvml: Callable[..., None]) -> None:
     nvml(
         nvmlDeviceGetHandleByUUID=lambda uuid: "slice",
         nvmlDeviceGetDeviceHandleFromMigDeviceHandle=lambda handle: "gpu",
@@ -103,7 +103,7 @@ def test_a_slice_has_the_clocks_of_its_gpu_and_processes_of_its_own(nvml: Callab
     assert (state.mig, state.slices, state.pids) == (True, (2, 1), (7,))
 
 
-def test_a_gpu_that_nvml_does_not_know_has_no_state(nvml: Callable[..., None]) -> None:
+def test_unknown_gpu_has_no_state(nvml: Callable[..., None]) -> None:
     nvml(nvmlDeviceGetHandleByUUID=refused)
     assert read_gpu(UUID) is None
 
@@ -113,7 +113,7 @@ def test_without_a_driver_the_reason_is_kept(nvml: Callable[..., None]) -> None:
     assert read_driver() == Driver(error="Not Supported")
 
 
-def test_a_driver_without_a_gpu_has_no_first_one(nvml: Callable[..., None]) -> None:
+def test_driver_without_a_gpu_has_no_first_one(nvml: Callable[..., None]) -> None:
     nvml(nvmlDeviceGetCount=lambda: 0, nvmlDeviceGetHandleByIndex=refused)
     assert read_driver().gpus == 0
     assert first_uuid() is None

@@ -38,11 +38,11 @@ def test_plugins_that_do_not_disturb_are_counted(tmp_path: Path, installed: list
     assert said(plugins(machine(tmp_path))) == expected
 
 
-def test_plugins_that_are_not_installed_are_not_named(tmp_path: Path, installed: list[str]) -> None:
+def test_missing_plugins_are_not_named(tmp_path: Path, installed: list[str]) -> None:
     assert plugins(machine(tmp_path, ini={"addopts": "--cov -n 4"})).state.value == "ok"
 
 
-def test_one_command_mends_all(tmp_path: Path, installed: list[str]) -> None:
+def test_one_command_disables_all(tmp_path: Path, installed: list[str]) -> None:
     installed += ["randomly", "pytest_cov"]
     assert said(plugins(machine(tmp_path, ini={"addopts": "-ra --cov=src"}))) == (
         "warning",
@@ -87,7 +87,9 @@ def test_what_gpuperf_refuses_is_a_problem(tmp_path: Path, installed: list[str])
         ("-p no:randomly --durations 5 --no-header", ""),
     ],
 )
-def test_options_tell_which_are_at_work(tmp_path: Path, installed: list[str], addopts: str, fix: str) -> None:
+def test_options_decide_which_are_active(
+    tmp_path: Path, installed: list[str], addopts: str, fix: str
+) -> None:
     installed += ALL
     assert at_work(tmp_path, addopts) == fix
 
@@ -97,7 +99,7 @@ def test_keys_of_the_configuration_count_too(tmp_path: Path, installed: list[str
     assert at_work(tmp_path, timeout="300", reruns="0") == "--timeout=0"
 
 
-def test_the_environment_counts_too(tmp_path: Path, installed: list[str]) -> None:
+def test_environment_counts_too(tmp_path: Path, installed: list[str]) -> None:
     installed.append("xdist")
     there = machine(tmp_path, environ={"PYTEST_ADDOPTS": "-n 4"})
     assert plugins(there).fix == "pytest --gpuperf -n 0"
@@ -105,7 +107,7 @@ def test_the_environment_counts_too(tmp_path: Path, installed: list[str]) -> Non
     assert plugins(none).state.value == "absent"
 
 
-def test_addopts_of_a_toml_file_are_read_like_those_of_an_ini_file(tmp_path: Path) -> None:
+def test_addopts_are_read_from_toml_and_ini_files(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\naddopts = ["-ra", "-k", "a or b"]\n', encoding="utf-8"
     )

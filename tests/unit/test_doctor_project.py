@@ -37,7 +37,7 @@ def here(tmp_path: Path) -> Path:
     ("probe", "variable"),
     [(project.triton_cache, "TRITON_CACHE_DIR"), (project.inductor_cache, "TORCHINDUCTOR_CACHE_DIR")],
 )
-def test_a_cache_has_a_size_or_is_empty_or_cannot_be_written(
+def test_cache_is_sized_empty_or_unwritable(
     here: Path, monkeypatch: pytest.MonkeyPatch, probe: Callable[[Machine], Finding], variable: str
 ) -> None:
     cache = here / "cache" / "new"
@@ -57,7 +57,7 @@ def test_a_cache_has_a_size_or_is_empty_or_cannot_be_written(
     )
 
 
-def test_caches_are_where_their_owners_keep_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_have_the_folders_of_their_owners(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(here / "home"))
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(here))
     for folder in ("home/.triton/cache", "other/.triton/cache", f"torchinductor_{getpass.getuser()}"):
@@ -76,7 +76,7 @@ def test_caches_are_where_their_owners_keep_them(here: Path, monkeypatch: pytest
         (50_000_000, "problem", "50 MB free for .gpuperf"),
     ],
 )
-def test_a_run_needs_room(
+def test_run_needs_room(
     here: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str, text: str
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, free))
@@ -84,7 +84,7 @@ def test_a_run_needs_room(
     assert said(project.disk(machine(here))) == (state, text, fix)
 
 
-def test_a_state_folder_that_cannot_be_written_is_a_problem(
+def test_state_folder_that_cannot_be_written_is_a_problem(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -116,7 +116,7 @@ def test_baselines_of_other_gpus_are_named(here: Path) -> None:
     assert text == "none for nvidia-h200 (there are some for nvidia-a100)"
 
 
-def test_a_broken_baseline_is_a_problem(here: Path) -> None:
+def test_broken_baseline_is_a_problem(here: Path) -> None:
     accept(one_test(), machine(here).project.store, "all", 5.0)
     next((here / "project" / "baselines").glob("*/*.json")).write_text("<<<<<<< HEAD")
     found = {one.name: one for one in doctor.examine(machine(here))}["baselines"]
@@ -125,7 +125,7 @@ def test_a_broken_baseline_is_a_problem(here: Path) -> None:
     assert "restore it with git" in found.fix
 
 
-def test_recordings_are_what_a_machine_without_a_gpu_needs(here: Path) -> None:
+def test_missing_recording_is_a_warning_without_a_gpu(here: Path) -> None:
     fix = "gpuperf recording add (after a run on a GPU)"
     assert said(project.recordings(without_gpu(here))) == (
         "warning",

@@ -24,7 +24,7 @@ def row(frame: pd.DataFrame, metric: str, kernel: str = "") -> dict[str, object]
     return {str(name): value for name, value in found.iloc[0].items()}
 
 
-def test_each_metric_of_a_test_has_a_row_with_its_unit() -> None:
+def test_each_metric_has_a_row_with_its_unit() -> None:
     frame = to_frame(one_test(counters={"registers_per_thread": 32.0, "dram__bytes_read.sum": 7.0}))
     assert set(frame.nodeid) == {NODEID}
     units = {name: row(frame, name)["unit"] for name in ("time_us", "spread_pct", "registers_per_thread")}
@@ -33,7 +33,7 @@ def test_each_metric_of_a_test_has_a_row_with_its_unit() -> None:
     assert row(frame, "dram__bytes_read.sum")["value"] == 7.0
 
 
-def test_every_row_says_which_run_it_is_from() -> None:
+def test_every_row_names_its_run() -> None:
     frame = to_frame(one_test())
     assert set(frame.run) == {"20261120-173012-3f9a"}
     assert set(frame.gpu) == {"NVIDIA H200"}
@@ -42,19 +42,19 @@ def test_every_row_says_which_run_it_is_from() -> None:
     assert set(frame.dirty) == {False}
 
 
-def test_a_time_carries_its_mode_and_a_counter_none() -> None:
+def test_time_carries_its_mode_and_a_counter_none() -> None:
     frame = to_frame(one_test(counters={"sm_throughput": 90.0}, mode="cold"))
     assert row(frame, "time_us")["mode"] == "cold"
     assert row(frame, "sm_throughput")["mode"] == ""
 
 
-def test_rates_are_there_where_bytes_or_flops_were_said() -> None:
+def test_rates_need_bytes_or_flops() -> None:
     frame = to_frame(run(record(main=Measurement(timing=timing(10.0, bytes=20_000)))))
     assert row(frame, "gb_per_s")["value"] == pytest.approx(2.0)
     assert "tflop_per_s" not in set(frame.metric)
 
 
-def test_the_state_of_the_gpu_stands_beside_the_time() -> None:
+def test_conditions_have_rows_with_the_mode() -> None:
     timed = Timing(
         mode="hot",
         time_us=5.0,
@@ -68,7 +68,7 @@ def test_the_state_of_the_gpu_stands_beside_the_time() -> None:
     assert row(frame, "power_w")["unit"] == "W"
 
 
-def test_launches_of_one_kernel_are_told_apart() -> None:
+def test_launches_of_one_kernel_have_numbers() -> None:
     kernels = tuple(KernelProfile(name="k", metrics={"waves": float(n)}) for n in range(2))
     frame = to_frame(run(record(main=Measurement(profile=Profile(kernels=kernels, combined={"waves": 1.0})))))
     assert list(frame.kernel) == ["", "k", "k"]
@@ -76,7 +76,7 @@ def test_launches_of_one_kernel_are_told_apart() -> None:
     assert not frame.duplicated(["nodeid", "label", "kernel", "launch", "metric"]).any()
 
 
-def test_a_word_is_text_and_its_value_is_missing() -> None:
+def test_word_is_text_and_its_value_is_missing() -> None:
     limiter = row(to_frame(one_test(counters={"occupancy_limiter": "registers"})), "occupancy_limiter")
     assert limiter["text"] == "registers"
     assert isinstance(limiter["value"], float)
@@ -88,7 +88,7 @@ def test_a_word_is_text_and_its_value_is_missing() -> None:
     [run(record(failure="RuntimeError", main=measured())), one_test(correct=False)],
     ids=["raised", "wrong"],
 )
-def test_what_a_failed_test_measured_is_marked(bad: Run) -> None:
+def test_rows_of_a_failed_test_are_marked(bad: Run) -> None:
     assert to_frame(bad).failed.all()
     assert not to_frame(one_test()).failed.any()
 
@@ -99,7 +99,7 @@ def test_labels_of_one_test_are_kept_apart() -> None:
     assert times.to_dict() == {"old": 5.0, "new": 4.0}
 
 
-def test_an_empty_run_has_the_same_columns_and_types() -> None:
+def test_empty_run_has_the_same_columns_and_types() -> None:
     empty, full = to_frame(run()), to_frame(one_test(counters={"sm_throughput": 90.0}))
     assert len(empty) == 0
     assert list(empty.columns) == list(full.columns)
@@ -107,7 +107,7 @@ def test_an_empty_run_has_the_same_columns_and_types() -> None:
     assert empty.dtypes[numbers].to_dict() == full.dtypes[numbers].to_dict()
 
 
-def test_a_difference_from_the_reference_may_be_infinite() -> None:
+def test_difference_from_the_reference_may_be_infinite() -> None:
     wrong = Correctness(passed=False, max_abs_diff=math.inf)
     assert (
         row(to_frame(run(record(main=Measurement(correctness=wrong)))), "max_abs_diff")["value"] == math.inf

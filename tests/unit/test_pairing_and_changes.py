@@ -87,7 +87,7 @@ def test_reordered_file_is_paired_completely(old: list[str], order: random.Rando
         ("occupancy_limiter", "warps", "registers", None, None),
     ],
 )
-def test_a_change_has_a_size_and_a_direction(
+def test_change_has_a_size_and_a_direction(
     metric: str, old: float | str, new: float | str, change_pct: float | None, worse: bool | None
 ) -> None:
     change = change_of(metric, old, new)
@@ -110,13 +110,13 @@ def test_a_change_has_a_size_and_a_direction(
         ("occupancy_limiter", "warps", "registers", None),
     ],
 )
-def test_what_rounding_may_have_done_is_not_visibly_worse(
+def test_rounding_is_not_visibly_worse(
     metric: str, old: float | str, new: float | str, worse: bool | None
 ) -> None:
     assert visibly_worse(change_of(metric, old, new)) is worse
 
 
-def test_the_largest_mover_comes_first_and_percentages_count_by_points() -> None:
+def test_percentages_are_sorted_by_points() -> None:
     old: dict[str, float | str] = {
         "l1_hit_rate": 0.1,
         "duration_us": 100.0,

@@ -8,7 +8,7 @@ from pytest_gpuperf.report.github import error_annotations
 from report_examples import result
 
 
-def test_a_failure_is_shown_beside_the_test() -> None:
+def test_failure_is_shown_at_the_line_of_the_test() -> None:
     slower = result("suites/test_square.py::test_square[a,b]", Status.REGRESSED, line="11 % slower")
     assert error_annotations([slower], lines={"suites/test_square.py::test_square[a,b]": 12}) == [
         "::error file=suites/test_square.py,line=12,title=gpuperf%3A regressed%3A test_square[a%2Cb]"
@@ -16,21 +16,21 @@ def test_a_failure_is_shown_beside_the_test() -> None:
     ]
 
 
-def test_a_test_without_a_known_line_is_shown_beside_its_file() -> None:
+def test_test_without_a_line_is_shown_at_its_file() -> None:
     [command] = error_annotations([result("t.py::test_x", Status.WRONG, line="x")])
     assert command.startswith("::error file=t.py,title=")
 
 
-def test_files_are_named_from_the_top_of_the_repository() -> None:
+def test_files_are_relative_to_the_repository() -> None:
     [command] = error_annotations([result("t.py::test_x", Status.WRONG, line="x")], prefix="packages/kernels")
     assert command.startswith("::error file=packages/kernels/t.py,title=")
 
 
-def test_tests_that_did_not_fail_are_not_annotated() -> None:
+def test_passed_tests_are_not_annotated() -> None:
     assert error_annotations([result(status=s) for s in Status if not s.fails]) == []
 
 
-def test_a_test_that_an_exception_ended_is_annotated() -> None:
+def test_exception_is_annotated() -> None:
     [command] = error_annotations([result(failure="ValueError")])
     assert command.endswith("::gpuperf: the test ended with ValueError")
 
@@ -40,7 +40,7 @@ def test_ten_failures_are_all_annotated() -> None:
     assert [command.rpartition("test_")[2][0] for command in commands] == [str(n) for n in range(10)]
 
 
-def test_of_more_than_ten_the_tenth_sums_up_the_rest_and_the_worst_come_first() -> None:
+def test_tenth_annotation_sums_up_the_rest() -> None:
     failed = [result(f"t.py::test_{number}", Status.LIMIT, line="x") for number in range(40)]
     failed[39] = result("t.py::test_39", Status.WRONG, line="x")
     commands = error_annotations(failed)
@@ -51,7 +51,7 @@ def test_of_more_than_ten_the_tenth_sums_up_the_rest_and_the_worst_come_first() 
 
 
 @given(st.text(), st.text())
-def test_no_name_or_message_can_start_a_command_of_its_own(name: str, message: str) -> None:
+def test_names_and_messages_cannot_start_a_command(name: str, message: str) -> None:
     hostile = f"{name}\r\n::add-mask::x"
     results = [result(f"t.py::{hostile}", Status.WRONG, line=f"{message}\n::stop-commands::x")] * 11
     for command in error_annotations(results):
@@ -61,7 +61,7 @@ def test_no_name_or_message_can_start_a_command_of_its_own(name: str, message: s
 
 
 @given(st.text(min_size=1))
-def test_properties_and_message_come_back_as_they_were(name: str) -> None:
+def test_escaped_properties_can_be_read_back(name: str) -> None:
     [command] = error_annotations([result(f"t.py::{name}", Status.WRONG, line="100 %: a, b")])
     properties, _, message = command.removeprefix("::error ").partition("::")
     title = dict(entry.split("=", 1) for entry in properties.split(","))["title"]

@@ -28,11 +28,11 @@ def test_properties_carry_time_change_and_main_counters() -> None:
     }
 
 
-def test_what_was_not_measured_has_no_property() -> None:
+def test_missing_value_has_no_property() -> None:
     assert properties(result(measurements={})) == [("gpuperf.verdict", "pass")]
 
 
-def test_a_replayed_test_says_so() -> None:
+def test_replayed_test_says_so() -> None:
     assert ("gpuperf.replayed", "true") in properties(result(replayed=True))
 
 

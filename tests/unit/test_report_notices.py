@@ -13,16 +13,16 @@ def timed(name: str, measured: Timing) -> TestResult:
     return result(f"suites/test_a.py::{name}", measurements={"main": Measurement(timing=measured)})
 
 
-def test_nothing_is_said_of_a_clean_run() -> None:
+def test_clean_run_has_no_notices() -> None:
     assert notices([result()], "", replayed=False) == []
 
 
-def test_missing_counters_are_said_once_for_the_session() -> None:
+def test_missing_counters_are_named_once_per_session() -> None:
     without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no ncu"))})
     assert notices([without, without], "no ncu", replayed=False) == ["no counters: no ncu"]
 
 
-def test_missing_counters_of_some_tests_are_said_by_reason() -> None:
+def test_missing_counters_are_grouped_by_reason() -> None:
     without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no match"))})
     assert notices([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
 
@@ -62,9 +62,7 @@ def test_doubtful_timings_are_named(doubtful: Timing, line: str) -> None:
     assert notices([timed("test_x", doubtful), timed("test_y", timing())], "", replayed=False) == [line]
 
 
-def test_a_reason_that_nvml_still_gives_after_a_burst_is_none_where_the_blocks_ran_at_the_full_clock() -> (
-    None
-):
+def test_throttle_reason_at_full_clock_is_ignored() -> None:
     capped = Conditions(throttle_reasons=("sw_power_cap",), max_sm_clock_mhz=1980)
     held = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1400.0,))
     full = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1975.0,))
@@ -83,7 +81,7 @@ def test_many_doubtful_timings_are_counted() -> None:
     ]
 
 
-def test_timings_that_fell_back_to_queued_are_named_with_the_reason() -> None:
+def test_queued_timings_are_named_with_the_reason() -> None:
     fell_back = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
     asked_for = msgspec.structs.replace(timing(), mode="queued", not_captured="")
     results = [timed("test_x", fell_back), timed("test_y", asked_for), timed("test_z", timing())]
@@ -92,7 +90,7 @@ def test_timings_that_fell_back_to_queued_are_named_with_the_reason() -> None:
     ]
 
 
-def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+def test_accepted_tests_do_not_lack_a_baseline() -> None:
     assert notices([result(status=Status.NEW)], "", replayed=False, updated=True) == []
 
 
@@ -100,9 +98,7 @@ def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None
     ("replayed", "command"),
     [(False, "pytest --gpuperf --gpuperf-update=new"), (True, "gpuperf baseline accept RUN")],
 )
-def test_tests_without_a_baseline_are_counted_with_the_command_that_makes_one(
-    replayed: bool, command: str
-) -> None:
+def test_new_tests_are_counted_with_the_next_command(replayed: bool, command: str) -> None:
     [line] = notices([result(status=Status.NEW)], "", replayed=replayed)
     assert line.startswith("1 test without a baseline")
     assert command in line

@@ -21,7 +21,7 @@ def row_of(a_result: TestResult) -> Row:
     return row
 
 
-def test_a_row_says_all_there_is_to_say() -> None:
+def test_row_has_all_texts() -> None:
     measured = Measurement(timing=timing(5.3, bytes=16_960_000), profile=profile("k"))
     assert row_of(result(measurements={"main": measured})) == Row(
         test="test_square",
@@ -37,7 +37,7 @@ def test_a_row_says_all_there_is_to_say() -> None:
     )
 
 
-def test_a_test_that_measured_nothing_has_a_row_with_its_verdict() -> None:
+def test_test_without_measurements_has_a_verdict() -> None:
     row = row_of(result(status=Status.INVALID, measurements={}))
     assert (row.test, row.time, row.sol, row.verdict) == ("test_square", "", "", "invalid")
 
@@ -54,11 +54,11 @@ def test_a_test_that_measured_nothing_has_a_row_with_its_verdict() -> None:
         (1e6, "1.00 s"),
     ],
 )
-def test_a_time_is_shown_with_the_unit_that_keeps_it_short(time_us: float, shown: str) -> None:
+def test_time_is_shown_in_the_shortest_unit(time_us: float, shown: str) -> None:
     assert show_time(time_us) == shown
 
 
-def test_a_mode_that_is_not_the_usual_one_is_shown() -> None:
+def test_unusual_mode_is_shown() -> None:
     cold = msgspec.structs.replace(timing(5.3), mode="cold")
     assert row_of(result(measurements={"main": Measurement(timing=cold)})).time == "5.30 µs cold ±0.2 %"
 
@@ -73,7 +73,7 @@ def test_a_mode_that_is_not_the_usual_one_is_shown() -> None:
         (0, 0, ""),
     ],
 )
-def test_a_rate_is_shown_for_what_the_test_said_it_does(bytes_: int, flops: int, shown: str) -> None:
+def test_rate_is_shown_for_flops_or_bytes(bytes_: int, flops: int, shown: str) -> None:
     measured = Measurement(timing=timing(10.0, bytes=bytes_, flops=flops))
     assert row_of(result(measurements={"main": measured})).rate == shown
 
@@ -82,7 +82,7 @@ def test_sol_names_the_nearer_roof() -> None:
     assert show_sol({"sm_throughput": 90.2, "memory_throughput": 40.0}) == "sm 90 %"
 
 
-def test_sol_of_one_known_throughput_is_that_one() -> None:
+def test_single_throughput_is_the_sol() -> None:
     assert show_sol({"memory_throughput": 40.0}) == "mem 40 %"
 
 
@@ -90,20 +90,20 @@ def test_occupancy_without_the_theoretical_one_stands_alone() -> None:
     assert show_occupancy({"achieved_occupancy": 40.0}) == "40 %"
 
 
-def test_change_says_new_where_there_is_no_baseline() -> None:
+def test_change_is_new_without_a_baseline() -> None:
     assert row_of(result(status=Status.NEW, change_pct=None)).change == "new"
 
 
-def test_change_is_empty_where_a_pass_has_no_time_to_compare() -> None:
+def test_change_is_empty_without_a_time() -> None:
     measured = {"main": Measurement(profile=profile("k"))}
     assert row_of(result(measurements=measured, change_pct=None)).change == ""
 
 
-def test_a_replayed_row_is_labelled() -> None:
+def test_replayed_row_is_labelled() -> None:
     assert row_of(result(replayed=True)).verdict == "pass (replayed)"
 
 
-def test_labels_have_rows_of_their_own_and_only_the_guilty_one_is_blamed() -> None:
+def test_only_the_regressed_label_is_blamed() -> None:
     measured = {label: Measurement(timing=timing()) for label in ("main", "cold")}
     verdict = TestVerdict(Status.REGRESSED, (Finding(Status.REGRESSED, "slower", "cold"),))
     [[main, cold]] = build_rows([TestResult(result(measurements=measured).record, verdict)])
@@ -111,11 +111,11 @@ def test_labels_have_rows_of_their_own_and_only_the_guilty_one_is_blamed() -> No
     assert (cold.test, cold.verdict) == ("test_square (cold)", "regressed")
 
 
-def test_a_test_that_an_exception_ended_is_no_pass() -> None:
+def test_exception_is_not_a_pass() -> None:
     assert overall_status(result(failure="AssertionError")) is Status.INVALID
 
 
-def test_an_exception_does_not_hide_a_worse_verdict() -> None:
+def test_exception_does_not_hide_a_worse_verdict() -> None:
     assert overall_status(result(status=Status.WRONG, failure="Failed")) is Status.WRONG
 
 
@@ -130,17 +130,17 @@ def test_an_exception_does_not_hide_a_worse_verdict() -> None:
         ([], "", []),
     ],
 )
-def test_names_lose_what_all_share(nodeids: list[str], prefix: str, names: list[str]) -> None:
+def test_names_lose_their_common_part(nodeids: list[str], prefix: str, names: list[str]) -> None:
     assert split_names(nodeids) == (prefix, names)
 
 
-def test_a_name_from_a_file_cannot_hold_control_characters_or_start_a_workflow_command() -> None:
+def test_names_lose_control_characters_and_commands() -> None:
     _, [name] = split_names(["t.py::::error::\x1b[31m\n::error::y"])
     assert name.isprintable()
     assert not name.startswith("::")
 
 
-def test_header_of_a_replay_says_where_and_when_it_was_measured() -> None:
+def test_header_of_a_replay_names_machine_and_date() -> None:
     assert header_lines(ENVIRONMENT, RECORDED) == [
         "replayed from NVIDIA H200, commit abc1234, 2026-11-20",
         "driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0",

@@ -28,7 +28,7 @@ def test_headline_counts_by_verdict_the_worst_first() -> None:
     assert markdown_of(results).splitlines()[0] == "## gpuperf: 1 invalid, 1 wrong, 2 pass"
 
 
-def test_a_row_has_all_columns() -> None:
+def test_row_has_all_columns() -> None:
     [row] = [line for line in markdown_of([result()]).splitlines() if line.startswith("| `")]
     cells = "5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | 0.9 %"
     assert row == f"| `test_square` | {cells} | ✅ pass |"
@@ -44,32 +44,32 @@ def test_nothing_is_folded_where_nothing_failed() -> None:
     assert "<details>" not in markdown_of([result()])
 
 
-def test_a_replay_says_so() -> None:
+def test_replay_says_so() -> None:
     text = markdown_of([result(replayed=True)], replayed=True)
     assert "replayed from NVIDIA H200, commit abc1234, 2026-11-20" in text
     assert "pass (replayed)" in text
 
 
-def test_tests_that_were_just_accepted_are_not_said_to_lack_a_baseline() -> None:
+def test_accepted_tests_do_not_lack_a_baseline() -> None:
     lacking = [result(status=Status.NEW)]
     assert "without a baseline" in markdown_of(lacking)
     assert "without a baseline" not in markdown_of(lacking, updated=True)
 
 
-def test_a_name_cannot_leave_its_cell() -> None:
+def test_name_cannot_leave_its_cell() -> None:
     [row] = [
         line for line in markdown_of([result("t.py::x[a|b`|\n<img>]")]).splitlines() if line.startswith("| `")
     ]
     assert row.startswith("| `x[a\\|b'\\|�<img>]` |")
 
 
-def test_a_message_cannot_leave_its_block() -> None:
+def test_message_cannot_leave_its_block() -> None:
     text = markdown_of([result(status=Status.WRONG, line="</pre></details><h1>x")])
     assert text.count("</pre>") == 1
     assert "<h1>" not in text
 
 
-def test_ten_thousand_tests_stay_below_githubs_limit_and_passes_go_first() -> None:
+def test_passes_are_dropped_first_above_githubs_limit() -> None:
     results = [
         result(
             f"t.py::test_{'x' * 60}[{number}]",
@@ -78,9 +78,9 @@ def test_ten_thousand_tests_stay_below_githubs_limit_and_passes_go_first() -> No
         )
         for number in range(10_000)
     ]
-    start = time.perf_counter()
+    start = time.process_time()
     text = markdown_of(results)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert len(text.encode()) < MIB
     assert text.count("❌ regressed") == 2000
     assert "Left out for lack of room: " in text
@@ -89,7 +89,7 @@ def test_ten_thousand_tests_stay_below_githubs_limit_and_passes_go_first() -> No
     assert "regressed" not in left
 
 
-def test_one_endless_message_does_not_push_out_the_others() -> None:
+def test_long_message_does_not_displace_others() -> None:
     results = [
         result("t.py::test_long", Status.WRONG, line="x" * MIB),
         result("t.py::test_short", Status.WRONG, line="short"),
