@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from pytest_gpuperf.cli import main
@@ -99,19 +100,21 @@ def test_host_cost_is_the_least_time_per_launch(project: Path) -> None:
     eager(project)
     # 8 µs of test_reduced[224]; 10, 60 and 20 elsewhere. 50 launches are 400 µs, 100 and 3000 are saved.
     # Net -300 and 2600: 224 + 224 * 300 / 2900 = 247.17. Measured -200 and 3000: 224 + 224 * 200 / 3200.
-    lines = shown()
-    assert max(map(len, lines)) <= 100
-    assert [words(line) for line in lines[2:-5] if "---" not in line] == [
-        words("size launches GPU time saved cost net time measured"),
-        words("224 100 -> 150 600 -> 500 µs +100 µs +400 µs -300 µs 1.00 -> 1.20 ms -200 µs"),
-        words("448 100 -> 150 6.00 -> 3.00 ms +3.00 ms +400 µs +2.60 ms 6.00 -> 3.00 ms +3.00 ms"),
-    ]
-    assert lines[-4:] == [
-        "calculated: pays above 247.2, interpolated between 224 and 448",
-        "measured (host): pays above 238, interpolated between 224 and 448",
-        "cost of a launch: 8.00 µs, by the host: the least host time per launch, from",
-        "  t/test_vit.py::test_reduced[224]",
-    ]
+    assert shown() == snapshot(
+        [
+            "20261120-173012-3f9a: NVIDIA H200, triton 3.6, commit c0ffee1",
+            "",
+            "size    launches         GPU time     saved     cost       net             time  measured",
+            "-----------------------------------------------------------------------------------------",
+            "224   100 -> 150    600 -> 500 µs   +100 µs  +400 µs   -300 µs  1.00 -> 1.20 ms   -200 µs",
+            "448   100 -> 150  6.00 -> 3.00 ms  +3.00 ms  +400 µs  +2.60 ms  6.00 -> 3.00 ms  +3.00 ms",
+            "",
+            "calculated: pays above 247.2, interpolated between 224 and 448",
+            "measured (host): pays above 238, interpolated between 224 and 448",
+            "cost of a launch: 8.00 µs, by the host: the least host time per launch, from",
+            "  t/test_vit.py::test_reduced[224]",
+        ]
+    )
 
 
 def test_gap_is_the_cost_inside_a_graph(project: Path) -> None:

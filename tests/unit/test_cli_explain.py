@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from inline_snapshot import snapshot
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
@@ -55,14 +56,16 @@ def shown(*arguments: str, status: int = 0) -> list[str]:
 
 def test_newest_run_is_explained_test_by_test(project: Path) -> None:
     store(project, measured(FAST, 50.0))
-    assert shown() == [
-        "NVIDIA H200, triton 3.6, commit c0ffee1",
-        "",
-        NODEID,
-        "  square_kernel, 50.0 µs",
-        "    memory-bound: DRAM is at 85 % of its peak",
-        "      next: fewer bytes: neighbouring kernels fused, smaller types, what is read twice kept in L2",
-    ]
+    assert shown() == snapshot(
+        [
+            "NVIDIA H200, triton 3.6, commit c0ffee1",
+            "",
+            "t/test_a.py::test_square",
+            "  square_kernel, 50.0 µs",
+            "    memory-bound: DRAM is at 85 % of its peak",
+            "      next: fewer bytes: neighbouring kernels fused, smaller types, what is read twice kept in L2",  # noqa: E501
+        ]
+    )
     assert shown("latest") == shown() == shown(f".gpuperf/runs/{run().id}/run.json")
 
 

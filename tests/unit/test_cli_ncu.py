@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from inline_snapshot import snapshot
 
 from ncu_command import (
     FULL,
@@ -30,14 +31,19 @@ def _in_the_captures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_ncu_report
 def test_report_has_one_line_per_launch_and_one_for_all() -> None:
-    assert shown(FULL, "--rules=none")[:6] == [
-        "kernel             grid  block  regs  duration  SOL sm/mem  occupancy  top stall",
-        "-" * 91,
-        "#0 square_kernel   1823    128    22   4.64 µs     11/45 %   55/100 %  long_scoreboard 70 %",
-        "#1 matmul_kernel  32x32    256   110    201 µs     70/83 %    25/25 %  barrier 30 %",
-        "#2 matmul_kernel  64x32    256    60    276 µs     52/86 %    37/38 %  long_scoreboard 36 %",
-        "all 3                            110    481 µs     59/84 %       32 %  long_scoreboard 34 %",
-    ]
+    assert shown(FULL, "--rules=none") == snapshot(
+        [
+            "kernel             grid  block  regs  duration  SOL sm/mem  occupancy  top stall",
+            "-------------------------------------------------------------------------------------------",
+            "#0 square_kernel   1823    128    22   4.64 µs     11/45 %   55/100 %  long_scoreboard 70 %",
+            "#1 matmul_kernel  32x32    256   110    201 µs     70/83 %    25/25 %  barrier 30 %",
+            "#2 matmul_kernel  64x32    256    60    276 µs     52/86 %    37/38 %  long_scoreboard 36 %",
+            "all 3                            110    481 µs     59/84 %       32 %  long_scoreboard 34 %",
+            "",
+            "all 3, weighted means: sm_throughput, achieved_occupancy by cycles; memory_throughput by duration;",  # noqa: E501
+            "  stalls by instructions * warp_cycles_per_instruction",
+        ]
+    )
 
 
 @needs_ncu_report

@@ -3,9 +3,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from inline_snapshot import snapshot
+
 from pytest_gpuperf.judge.result import Status, TestResult
+from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.report.step_summary import summary_markdown
-from report_examples import ENVIRONMENT, RECORDED, result
+from report_examples import ENVIRONMENT, RECORDED, result, timing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +24,28 @@ def markdown_of(results: Sequence[TestResult], *, replayed: bool = False, update
         counters_unavailable="",
         updated=updated,
     )
+
+
+def test_summary_has_a_headline_rows_and_failures() -> None:
+    timed = {"main": Measurement(timing=timing())}
+    slow = result("suites/test_square.py::test_slow", Status.REGRESSED, line="7 % slower", measurements=timed)
+    assert markdown_of([result(measurements=timed), slow]) == snapshot("""\
+## gpuperf: 1 regressed, 1 pass
+
+NVIDIA H200, driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0, commit abc1234
+
+| test | time | change | detects | verdict |
+| --- | ---: | ---: | ---: | --- |
+| `test_square` | 5.30 µs ±0.2 % | +0.3 ±0.5 % | 0.9 % | ✅ pass |
+| `test_slow` | 5.30 µs ±0.2 % | +0.3 ±0.5 % | 0.9 % | ❌ regressed |
+
+<details><summary>1 failed</summary>
+
+<pre><b>suites/test_square.py::test_slow</b>
+gpuperf: 7 % slower</pre>
+
+</details>
+""")
 
 
 def test_headline_counts_by_verdict_the_worst_first() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inline_snapshot import snapshot
 from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
@@ -48,6 +49,38 @@ def lines_of(
 
 def test_no_results_show_nothing() -> None:
     assert lines_of([]) == []
+
+
+def test_verbose_summary_has_rows_kernels_and_remarks() -> None:
+    results = [
+        result("suites/test_square.py::test_square[4096]"),
+        result("suites/test_gemm.py::test_gemm", Status.REGRESSED, change_pct=7.0, line="7 % slower"),
+        result("suites/test_gemm.py::test_new", Status.NEW, change_pct=None, line="no baseline"),
+    ]
+    assert lines_of(results, verbosity=1) == snapshot(
+        [
+            "NVIDIA H200, driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0, commit abc1234",
+            "",
+            "test                               change  detects  verdict",
+            "              time       SOL  occupancy  top stall",
+            "-------------------------------------------------------------",
+            "suites/test_square.py",
+            "test_square[4096]             +0.3 ±0.5 %    0.9 %  pass",
+            "    5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %",
+            "    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %",
+            "",
+            "suites/test_gemm.py",
+            "test_gemm                     +7.0 ±0.5 %    0.9 %  regressed",
+            "    5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %",
+            "    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %",
+            "test_new                              new           new",
+            "    5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %",
+            "    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %",
+            "    no baseline",
+            "",
+            "1 test without a baseline: pytest --gpuperf --gpuperf-update=new, on this GPU, makes one",
+        ]
+    )
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
