@@ -50,14 +50,14 @@ def test_command_shows_the_tables_of_a_run(project: Path) -> None:
 
 
 def test_table_has_region_figures_kernels_and_bounds(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "92")
     with_run(project)
     assert trace("latest", "test_a").stdout.splitlines() == snapshot(
         [
             "t.py::test_a",
             "NVIDIA H200, the whole trace, 5.81 ms on the GPU under torch.profiler, 5.41 ms of it busy",
-            "trace: 202 launches, GPU busy 93 %, gap 2.00 µs, tensor cores 0 %; small_frequent 71 %, large_core",
-            "  16 %, reduction 9 %, medium_auxiliary 4 %",
+            "trace: 202 launches, GPU busy 93 %, gap 2.00 µs, tensor cores 0 %; small_frequent 71 %,",
+            "  large_core 16 %, reduction 9 %, medium_auxiliary 4 %",
             "",
             "kernel",
             "    class             calls    total     mean   share  blocks/SM  occupancy  tensor",
@@ -72,12 +72,13 @@ def test_table_has_region_figures_kernels_and_bounds(project: Path, monkeypatch:
             "    medium_auxiliary      2   210 µs   105 µs   3.9 %       4.00      ≤25 %  no",
             "",
             "could be one kernel (saves idle time up to, with memory traffic up to):",
-            "192 µs, 672 µs; 96 launches; 96 times ampere_sgemm_32x32_sliced1x4_tn + softmax_warp_forward<float,",
-            "  float, 8>",
+            "192 µs, 672 µs; 96 launches; 96 times ampere_sgemm_32x32_sliced1x4_tn +",
+            "  softmax_warp_forward<float, float, 8>",
             "",
-            "tensor-cores-idle: 91 % of the GPU's time goes into products of matrices without tensor cores, of",
-            "  float32 by its name",
-            "  next: TF32 if 10 bits of mantissa are enough (torch.set_float32_matmul_precision), or bfloat16",
+            "tensor-cores-idle: 91 % of the GPU's time goes into products of matrices without tensor",
+            "  cores, of float32 by its name",
+            "  next: TF32 if 10 bits of mantissa are enough (torch.set_float32_matmul_precision), or",
+            "  bfloat16",
         ]
     )
 
