@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-_SOURCE = _PROJECT.get("urls", {}).get("Source", "https://github.com/pytest-gpuperf/pytest-gpuperf")
+_SOURCE = _PROJECT["urls"]["Source"]
 sys.path.insert(0, str(ROOT))
 
 project = html_title = _PROJECT["name"]
