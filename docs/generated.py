@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import re
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks import clock_spread
@@ -58,15 +60,18 @@ def options(_: Path) -> str:
 
 
 def metrics(_: Path) -> str:
-    """List all metrics; the table of chips names those that a chip lacks."""
-    return "".join(map(_item, METRICS.values()))
+    """List all metrics; the list of chips names those that a chip lacks."""
+    # The page says once that a sample of a stall is the stall of that name.
+    groups = groupby(METRICS.values(), lambda metric: re.sub(r"^sampled\..*", "sampled", metric.name))
+    return "".join(_item(list(group)) for _, group in groups)
 
 
-def _item(metric: Metric) -> str:
+def _item(alike: list[Metric]) -> str:
+    metric = alike[0]
     facts = (metric.unit.replace("us", "µs"), metric.better, metric.tier.value, metric.combining.value)
-    shown = f"- `{metric.name}` ({', '.join(filter(None, facts))})"
-    if metric.name.startswith("sampled."):
-        return f"{shown}\n"  # as the stall of that name, which the page says once
+    shown = f"- {', '.join(f'`{one.name}`' for one in alike)} ({', '.join(filter(None, facts))})"
+    if len(alike) > 1:
+        return f"{shown}\n"
     return f"{shown}: {'; '.join(filter(None, (_meaning(metric), _spellings(metric))))}\n"
 
 

@@ -114,7 +114,8 @@ def test_options_equal_help(pytester: pytest.Pytester) -> None:
 
 def test_every_metric_is_explained() -> None:
     def named(text: str) -> list[str]:
-        return [row.split("`")[1] for row in text.splitlines() if row.startswith("- `")]
+        rows = re.findall(r"^- (`[^(:]+`)", text, re.MULTILINE)
+        return [name for row in rows for name in re.findall(r"`(.+?)`", row)]
 
     assert named(page("docs/reference/limits.md").partition("## Times\n")[2]) == [*TIME_UNITS, *TRACE_UNITS]
     assert named(page("docs/reference/metrics.md").partition("## All metrics\n")[2]) == list(METRICS)
