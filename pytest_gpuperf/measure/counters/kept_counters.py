@@ -136,6 +136,8 @@ class KeptCounters:
         """Find the kept counters of a test; None if there are none, or something has changed."""
         self._wanted[wanted.nodeid] = wanted
         kept = None
+        if self.problem:
+            return None
         with self._guarded():
             path = self._path(wanted)
             if path.is_file():

@@ -1,4 +1,4 @@
-"""Find ncu and run a program under it."""
+"""Find ncu, make its command line, and ask it for metrics."""
 
 from __future__ import annotations
 
