@@ -1,4 +1,4 @@
-"""Find ncu, make its command line, and ask it for metrics."""
+"""Find ncu, make its command line, and ask it for its metrics."""
 
 from __future__ import annotations
 
