@@ -50,7 +50,7 @@ def test_steps(gpuperf):
 
 
 def compared(tmp_path: Path, steps: int) -> AgainstTiming:
-    """A kernel of so many steps beside one of 4000."""
+    """Compare a kernel of so many steps with one of 4000."""
     project = Project(tmp_path / "repo")
     project.commit({"kernels.py": KERNEL.format(steps=4000), "test_steps.py": TEST})
     project.write({"kernels.py": KERNEL.format(steps=steps)})

@@ -1,4 +1,4 @@
-"""`pytest --gpuperf` on a real GPU, with ncu where it is installed."""
+"""`pytest --gpuperf` on a real GPU, with ncu if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted errors under compute-sanitizer on a real GPU: each is blamed on its test, and on no other."""
+"""Planted errors under compute-sanitizer on a real GPU: each belongs to its test, and to no other."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_trap(gpuperf):
 def run(
     pytester: pytest.Pytester, tool: str, project: str, planted: str
 ) -> dict[str, SanitizerResult | None]:
-    """What was found in the planted tests; those of the project stand around them, and are clean."""
+    """Return the errors of planted tests; the clean tests of the project stand around them."""
     before, after, rest = project.partition("def test_after")
     pytester.makepyfile(test_k=f"{before}{planted}\n{after}{rest}")
     result = pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-sanitize={tool}", "-rA", timeout=240)

@@ -1,4 +1,4 @@
-"""What is compiled without a GPU, beside what the driver says of the same kernel once it is loaded."""
+"""Facts of kernels compiled without a GPU, compared with those of the driver for the loaded kernels."""
 
 from __future__ import annotations
 

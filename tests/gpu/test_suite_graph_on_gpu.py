@@ -1,4 +1,4 @@
-"""The suites' CUDA graph gives what the callable gives, and the host no longer holds it up."""
+"""The CUDA graph of the suites has the result of the callable, without the delay of the host."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def square() -> Callable[[], torch.Tensor]:
 
 
 def kernel_us(fn: Callable[[], object]) -> float:
-    """Median kernel duration as torch.profiler has it."""
+    """Return the median kernel duration from torch.profiler."""
     from torch.profiler import ProfilerActivity, profile
 
     for _ in range(10):

@@ -46,7 +46,7 @@ def matrix(n: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
 
 
 def many_small(x: torch.Tensor) -> Callable[[], object]:
-    """Fifty kernels of a microsecond each."""
+    """Launch fifty kernels of a microsecond each."""
 
     def run() -> None:
         for _ in range(50):

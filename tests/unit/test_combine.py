@@ -263,7 +263,7 @@ def test_stalls_without_warp_cycles_are_weighted_by_duration() -> None:
     assert combined["stall.barrier"] == 9.0  # (10 * 30 + 30 * 2) / 40
 
 
-def test_a_mean_of_several_raw_names_has_a_weight_in_its_row() -> None:
+def test_mean_of_several_raw_names_has_a_weight() -> None:
     means = [metric for metric in METRICS.values() if metric.combining is Combining.MEAN]
     derived = [metric for metric in means if not metric.ncu]
     assert {"bank_conflict_pct", "stall.barrier", "sampled.barrier"} <= {metric.name for metric in derived}

@@ -81,7 +81,7 @@ def test_ignored_files_and_environments_do_not_change_the_hash(project: Path) ->
     assert project_hash(project) == before
 
 
-def test_sources_next_to_the_root_of_pytest_count_in_a_repository(tmp_path: Path) -> None:
+def test_sources_outside_the_rootdir_count_in_a_repository(tmp_path: Path) -> None:
     (tmp_path / "suites").mkdir()
     (tmp_path / "src.py").touch()
     subprocess.run(["git", "-C", str(tmp_path), "init", "-q"], check=True)
