@@ -8,31 +8,26 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.rows import split_names
+from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.report.rows import Summary
 
 SHOWN = 3
 """Maximum number of tests in a notice, and of reasons."""
 
 
-def notices(
-    results: Sequence[TestResult], counters_unavailable: str, *, replayed: bool, updated: bool = False
-) -> list[str]:
-    """Return one line for each kind of notice, the most serious first.
-
-    Args:
-        results: Every test with its verdict.
-        counters_unavailable: The reason why the session has no counters; empty if it has them.
-        replayed: True if the results were recorded earlier.
-        updated: True if they have become the baseline: then no test lacks one.
-    """
-    lines = [f"no counters: {printable(counters_unavailable)}"] if counters_unavailable else []
-    if not counters_unavailable:
-        lines.extend(_missing_profiles(results))
+def notices(summary: Summary) -> list[str]:
+    """Return one line for each kind of notice, the most serious first."""
+    results, replayed = summary.results, summary.replayed_from is not None
+    if summary.counters_unavailable:
+        lines = [f"no counters: {printable(summary.counters_unavailable)}"]
+    else:
+        lines = _missing_profiles(results)
     lines.extend(_kept_profiles(results, replayed=replayed))
     lines.extend(
         _doubt(results, "with other processes on the GPU", lambda timing: _other_processes(timing) > 0)
@@ -42,9 +37,9 @@ def notices(
     lines.extend(_doubt(results, when, lambda timing: bool(timing.held_back)))
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
     lines.extend(_not_captured(results))
-    lines.extend(_compiled(list(filter(_is_compiled, results)), updated=updated))
+    lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
     new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
-    if new and not updated:
+    if new and not summary.updated:
         how = (
             "gpuperf baseline accept RUN takes what that run measured"
             if replayed
@@ -132,8 +127,8 @@ def _not_captured(results: Sequence[TestResult]) -> list[str]:
     return [*lines, f"{_queued(rest)} cannot be captured for other reasons"] if rest else lines
 
 
-def _queued(count: int) -> str:
-    return f"{_tests(count)} timed queued because {'it' if count == 1 else 'they'}"
+def _queued(number: int) -> str:
+    return f"{_tests(number)} timed queued because {'it' if number == 1 else 'they'}"
 
 
 def _by_reason(
@@ -147,8 +142,8 @@ def _by_reason(
     return sorted(tests_of.items(), key=lambda entry: -len(entry[1]))
 
 
-def _tests(count: int) -> str:
-    return "1 test" if count == 1 else f"{count:,} tests"
+def _tests(number: int) -> str:
+    return count(number, "test")
 
 
 def _names(results: Sequence[TestResult]) -> str:

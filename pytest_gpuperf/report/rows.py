@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status
@@ -22,7 +23,7 @@ from pytest_gpuperf.report.show import (
 from pytest_gpuperf.report.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Environment, Measurement, Run
@@ -40,6 +41,28 @@ _TONES: dict[Status, Tone] = {
     Status.IMPROVED: "good",
     Status.PASS: "pass",
 }
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The results of a run, and further facts for its reports."""
+
+    results: Sequence[TestResult]
+    environment: Environment
+    """The machine that measured the results."""
+    replayed_from: Run | None
+    """The recorded run that was judged again; None if the results were measured now."""
+    counters_unavailable: str = ""
+    """The reason why the session has no counters; empty if it has them."""
+    updated: bool = False
+    """True if this run has become the baseline: then no test lacks one."""
+    notices: Sequence[str] = ()
+    expected_failures: Collection[str] = ()
+    """Node ids of tests that failed as expected."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Line of each test in its file, by node id."""
+    root: Path = Path()
+    """pytest's rootdir."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Environment, Run
+    from pytest_gpuperf.report.rows import Summary
 
 _T = TypeVar("_T")
 
@@ -35,32 +35,18 @@ MESSAGE_CHARACTERS = 4_000
 """Maximum length of one failure message."""
 
 
-def summary_markdown(
-    results: Sequence[TestResult],
-    *,
-    environment: Environment,
-    replayed_from: Run | None,
-    counters_unavailable: str,
-    updated: bool = False,
-) -> str:
+def summary_markdown(summary: Summary) -> str:
     """Return the headline, environment, table, notices and failure messages, together below 1 MiB.
 
     If there is not enough room, the rows of passed tests are left out first, and the text says how many.
     Names and messages may come from a pull request: none of them can become markup.
-
-    Args:
-        results: Every test with its verdict.
-        environment: The machine that measured the results.
-        replayed_from: The recorded run that was judged again; None if the results were measured now.
-        counters_unavailable: The reason why the session has no counters; empty if it has them.
-        updated: True if the results have become the baseline: then no test lacks one.
     """
+    results = summary.results
     counts = ", ".join(f"{count:,} {status.value}" for status, count in counts_by_status(results).items())
     parts = [f"## gpuperf: {counts or 'no tests'}"]
-    parts += [escape(line) for line in header_lines(environment, replayed_from)]
+    parts += [escape(line) for line in header_lines(summary.environment, summary.replayed_from)]
     parts += _table(results)
-    remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
-    if remarks:
+    if remarks := notices(summary):
         parts.append(bullets(remarks).rstrip())
     parts += _failures(results)
     return "\n\n".join(parts) + "\n"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.report.forms import Screen
 from pytest_gpuperf.report.forms.as_text import INDENT, row_lines, table_lines, wrapped
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
@@ -35,7 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Environment, KernelProfile, Run, Timing, Trace
+    from pytest_gpuperf.records import KernelProfile, Timing, Trace
+    from pytest_gpuperf.report.forms import Screen
+    from pytest_gpuperf.report.rows import Summary
 
 TESTS_SHOWN = 60
 """If there are more tests, only those that did not pass are shown without `-v`."""
@@ -43,40 +44,25 @@ KERNELS_SHOWN = 8
 """Maximum number of kernels of a trace with `-v`; `gpuperf trace` shows all."""
 
 
-def summary_lines(
-    results: Sequence[TestResult],
-    *,
-    width: int,
-    verbosity: int,
-    colour: bool,
-    environment: Environment,
-    replayed_from: Run | None,
-    counters_unavailable: str,
-    updated: bool = False,
-) -> list[str]:
+def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[str]:
     """Return the lines of the terminal summary; empty without results.
 
     Args:
-        results: Every test with its verdict.
-        width: Columns of the terminal.
+        summary: The results.
+        screen: The terminal.
         verbosity: From 1 on, all tests are shown, with their kernels and remarks.
-        colour: True if ANSI colours may be used.
-        environment: The machine that measured the results.
-        replayed_from: The recorded run that was judged again; None if the results were measured now.
-        counters_unavailable: The reason why the session has no counters; empty if it has them.
-        updated: True if the results have become the baseline: then no test lacks one.
     """
+    results = summary.results
     if not results:
         return []
-    screen = Screen(width, colour)
     shown = list(results) if verbosity >= 1 else _worth_showing(results)
-    lines = wrapped(header_lines(environment, replayed_from), width)
+    lines = wrapped(header_lines(summary.environment, summary.replayed_from), screen.width)
     if shown:
         lines += ["", *_table(shown, screen, details=verbosity >= 1)]
     if len(shown) < len(results):
         lines += ["", _left_out(results, shown)]
-    remarks = notices(results, counters_unavailable, replayed=replayed_from is not None, updated=updated)
-    return [*lines, "", *wrapped(remarks, width)] if remarks else lines
+    remarks = notices(summary)
+    return [*lines, "", *wrapped(remarks, screen.width)] if remarks else lines
 
 
 def _worth_showing(results: Sequence[TestResult]) -> list[TestResult]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call, CheckedCall
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.report.publish import Summary
+    from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.values import Settings
 
@@ -291,7 +291,7 @@ class Runner:
         publish(self._summary(), terminal)
 
     def _summary(self) -> Summary:
-        from pytest_gpuperf.report.publish import Summary
+        from pytest_gpuperf.report.rows import Summary
 
         return Summary(
             results=self.results,

@@ -6,7 +6,15 @@ import pytest
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import Conditions, Measurement, Timing
 from pytest_gpuperf.report.notices import notices
-from report_examples import profile, result, timing
+from pytest_gpuperf.report.rows import Summary
+from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
+
+
+def notices_of(
+    results: list[TestResult], counters_unavailable: str = "", *, replayed: bool, updated: bool = False
+) -> list[str]:
+    source = RECORDED if replayed else None
+    return notices(Summary(results, ENVIRONMENT, source, counters_unavailable, updated))
 
 
 def timed(name: str, measured: Timing) -> TestResult:
@@ -14,17 +22,17 @@ def timed(name: str, measured: Timing) -> TestResult:
 
 
 def test_clean_run_has_no_notices() -> None:
-    assert notices([result()], "", replayed=False) == []
+    assert notices_of([result()], "", replayed=False) == []
 
 
 def test_missing_counters_are_named_once_per_session() -> None:
     without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no ncu"))})
-    assert notices([without, without], "no ncu", replayed=False) == ["no counters: no ncu"]
+    assert notices_of([without, without], "no ncu", replayed=False) == ["no counters: no ncu"]
 
 
 def test_missing_counters_are_grouped_by_reason() -> None:
     without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no match"))})
-    assert notices([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
+    assert notices_of([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
 
 
 def test_counters_of_earlier_runs_are_named_with_their_dates() -> None:
@@ -36,10 +44,10 @@ def test_counters_of_earlier_runs_are_named_with_their_dates() -> None:
     one = kept("test_x", "2026-11-20T10:00:00Z")
     line = "1 test with counters of 2026-11-20, of the same code: test_x"
     anew = "; --gpuperf-counter-cache=refresh reads them again"
-    assert notices([one, result()], "", replayed=False) == [line + anew]
-    assert notices([one], "", replayed=True) == [line]
+    assert notices_of([one, result()], "", replayed=False) == [line + anew]
+    assert notices_of([one], "", replayed=True) == [line]
     two = kept("test_y", "", "2026-11-18T10:00:00Z")
-    assert notices([one, two], "", replayed=True) == [
+    assert notices_of([one, two], "", replayed=True) == [
         "2 tests with counters of 2026-11-18 to 2026-11-20, of the same code: test_x, test_y"
     ]
 
@@ -59,7 +67,7 @@ def test_counters_of_earlier_runs_are_named_with_their_dates() -> None:
     ],
 )
 def test_doubtful_timings_are_named(doubtful: Timing, line: str) -> None:
-    assert notices([timed("test_x", doubtful), timed("test_y", timing())], "", replayed=False) == [line]
+    assert notices_of([timed("test_x", doubtful), timed("test_y", timing())], "", replayed=False) == [line]
 
 
 def test_throttle_reason_at_full_clock_is_ignored() -> None:
@@ -67,16 +75,16 @@ def test_throttle_reason_at_full_clock_is_ignored() -> None:
     held = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1400.0,))
     full = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1975.0,))
     line = "1 test timed while the clocks were held back (sw_power_cap): test_x"
-    assert notices([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
+    assert notices_of([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
     # A run of before the highest clock was kept; NVML's own reading lags, too.
     older = Conditions(throttle_reasons=("sw_power_cap",), sm_clock_mhz=1530)
     held, full = (msgspec.structs.replace(each, conditions=older) for each in (held, full))
-    assert notices([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
+    assert notices_of([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
 
 
 def test_many_doubtful_timings_are_counted() -> None:
     unsteady = [timed(f"test_{number}", timing(steady=False)) for number in range(1000)]
-    assert notices(unsteady, "", replayed=False) == [
+    assert notices_of(unsteady, "", replayed=False) == [
         "1,000 tests timed before the time was steady: test_0, test_1, test_2 and 997 more"
     ]
 
@@ -85,13 +93,13 @@ def test_queued_timings_are_named_with_the_reason() -> None:
     fell_back = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
     asked_for = msgspec.structs.replace(timing(), mode="queued", not_captured="")
     results = [timed("test_x", fell_back), timed("test_y", asked_for), timed("test_z", timing())]
-    assert notices(results, "", replayed=False) == [
+    assert notices_of(results, "", replayed=False) == [
         "1 test timed queued because it cannot be captured: test_x: it synchronises"
     ]
 
 
 def test_accepted_tests_do_not_lack_a_baseline() -> None:
-    assert notices([result(status=Status.NEW)], "", replayed=False, updated=True) == []
+    assert notices_of([result(status=Status.NEW)], "", replayed=False, updated=True) == []
 
 
 @pytest.mark.parametrize(
@@ -99,6 +107,6 @@ def test_accepted_tests_do_not_lack_a_baseline() -> None:
     [(False, "pytest --gpuperf --gpuperf-update=new"), (True, "gpuperf baseline accept RUN")],
 )
 def test_new_tests_are_counted_with_the_next_command(replayed: bool, command: str) -> None:
-    [line] = notices([result(status=Status.NEW)], "", replayed=replayed)
+    [line] = notices_of([result(status=Status.NEW)], "", replayed=replayed)
     assert line.startswith("1 test without a baseline")
     assert command in line

@@ -7,6 +7,7 @@ from inline_snapshot import snapshot
 
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.step_summary import summary_markdown
 from report_examples import ENVIRONMENT, RECORDED, result, timing
 
@@ -17,13 +18,7 @@ MIB = 1024 * 1024
 
 
 def markdown_of(results: Sequence[TestResult], *, replayed: bool = False, updated: bool = False) -> str:
-    return summary_markdown(
-        results,
-        environment=ENVIRONMENT,
-        replayed_from=RECORDED if replayed else None,
-        counters_unavailable="",
-        updated=updated,
-    )
+    return summary_markdown(Summary(results, ENVIRONMENT, RECORDED if replayed else None, updated=updated))
 
 
 def test_summary_has_a_headline_rows_and_failures() -> None:

@@ -13,7 +13,9 @@ from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.report.forms import Screen
 from pytest_gpuperf.report.forms.as_text import cut_middle
+from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.terminal import summary_lines
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
 
@@ -35,16 +37,9 @@ def lines_of(
     counters_unavailable: str = "",
     updated: bool = False,
 ) -> list[str]:
-    return summary_lines(
-        results,
-        width=width,
-        verbosity=verbosity,
-        colour=colour,
-        environment=ENVIRONMENT,
-        replayed_from=RECORDED if replayed else None,
-        counters_unavailable=counters_unavailable,
-        updated=updated,
-    )
+    source = RECORDED if replayed else None
+    summary = Summary(results, ENVIRONMENT, source, counters_unavailable, updated)
+    return summary_lines(summary, Screen(width, colour), verbosity=verbosity)
 
 
 def test_no_results_show_nothing() -> None:
