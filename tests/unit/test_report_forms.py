@@ -1,0 +1,116 @@
+"""The table model in each output form."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from inline_snapshot import snapshot
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.report.forms import FORMS, Screen, render
+from pytest_gpuperf.report.table import Column, Report, Table
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.report.table import Tone
+
+SCREEN = Screen(60)
+VERDICTS: list[Tone] = ["pass", "bad", "pass"]
+REPORT = Report(
+    tables=[
+        Table(
+            [
+                Column("file", ["a.py", "a.py", "b.py"], "group", code=True),
+                Column("test", ["test_x", "test_y|`", "test_z"], "name", code=True),
+                Column("unit", ["us", "", "us"], "unit"),
+                Column("time", ["5.30", "", "12.0"]),
+                Column("change", ["", "", "+2.0 %"], tones=["", "", "worse"], follows=True),
+                Column("empty", ["", "", ""]),
+                Column(
+                    "verdict", ["pass", "wrong", "pass"], "outcome", left=True, tones=["pass", "bad", "pass"]
+                ),
+                Column("note", ["", "first\nsecond", ""], "detail"),
+            ],
+            above=["from run 1"],
+            notes=["a note"],
+        )
+    ],
+    records=[{"test": "test_x", "time_us": 5.3, "names": ["a", "b"]}, {"test": "test_z", "change_pct": None}],
+)
+
+
+def test_text_groups_rows_and_puts_details_below() -> None:
+    assert render(REPORT, "text", SCREEN).splitlines() == snapshot(
+        [
+            "from run 1",
+            "",
+            "  test      unit         time  verdict",
+            "--------------------------------------",
+            "a.py",
+            "  test_x    us    5.30         pass",
+            "  test_y|`                     wrong",
+            "      first",
+            "      second",
+            "b.py",
+            "  test_z    us    12.0 +2.0 %  pass",
+            "",
+            "a note",
+        ]
+    )
+
+
+def test_markdown_shows_every_column() -> None:
+    assert render(REPORT, "markdown", SCREEN).splitlines() == snapshot(
+        [
+            "from run 1",
+            "",
+            "| file | test | unit | time | change | verdict | note |",
+            "| --- | --- | --- | ---: | ---: | --- | --- |",
+            "| `a.py` | `test_x` | us | 5.30 |  | ✅ pass |  |",
+            "| `a.py` | `test_y\\|'` |  |  |  | ❌ wrong | first<br>second |",
+            "| `b.py` | `test_z` | us | 12.0 | +2.0 % | ✅ pass |  |",
+            "",
+            "- a note",
+        ]
+    )
+
+
+def test_csv_has_one_line_for_each_record() -> None:
+    assert render(REPORT, "csv", SCREEN).splitlines() == snapshot(
+        ["test,time_us,names,change_pct", "test_x,5.3,a b,", "test_z,,,"]
+    )
+
+
+def test_json_has_the_records_by_default() -> None:
+    assert json.loads(render(REPORT, "json", SCREEN)) == [dict(record) for record in REPORT.records]
+
+
+def test_unknown_form_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(GpuperfError, match="no output form 'xml'; expected one of text, markdown, csv, json"):
+        render(REPORT, "xml", SCREEN)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_empty_report_can_be_rendered(form: str) -> None:
+    assert render(Report([], []), form, SCREEN).strip() in ("", "[]")
+
+
+def test_wide_table_is_split_between_columns() -> None:
+    values = [Column(f"column {number}", ["1234567890"]) for number in range(6)]
+    table = Table([Column("metric", ["time"], "name"), Column("unit", ["us"], "unit"), *values], split=True)
+    lines = render(Report([table], []), "text", Screen(50)).splitlines()
+    assert sum(line.startswith("metric  unit") for line in lines) == 2
+    assert max(map(len, lines)) <= 50
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_prose_is_wrapped_beside_its_row(colour: bool) -> None:
+    columns = [
+        Column("", ["disk"], "name"),
+        Column("", ["ok"], "outcome", tones=["pass"]),
+        Column("", ["word " * 20], "prose"),
+    ]
+    lines = render(Report([Table(columns)], []), "text", Screen(60, colour)).splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith(" " * 10 + "word")
