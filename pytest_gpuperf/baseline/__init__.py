@@ -1,1 +1,1 @@
-"""The JSON files that hold what a suite measured before."""
+"""Baseline files: read, merged with runs, written."""

@@ -1,4 +1,4 @@
-"""What an update does to one measurement of one test, and how it says so."""
+"""Effect of an update on one measurement of one test, and its lines of text."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 Which = Literal["new", "changed", "all"]
-"""`new`: what has nothing to be compared with, be it only the time or the counters of a test; `changed`: also
-what moved beyond its tolerance; `all`: everything."""
+"""`new`: values without a baseline, even if only the time or the counters of a test; `changed`: also values
+that moved beyond their tolerance; `all`: everything."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What an update does to one measurement of one test."""
+    """Effect of an update on one measurement of one test."""
 
     nodeid: str
     label: str
-    """Empty where it is about the whole test."""
+    """Empty for the whole test."""
     kind: Literal["new", "changed", "refreshed", "refused"]
     """`refreshed`: moved within the tolerance only."""
     lines: tuple[str, ...]
     sessions: str = ""
-    """What becomes of the sessions of its time, where it is not new; one of `lines` too."""
+    """Change of the sessions of its time, if it is not new; also one of `lines`."""
 
     def wanted(self, which: Which) -> bool:
-        """Whether an update that takes `which` takes this."""
+        """Return True if an update that takes `which` takes this."""
         kinds = {"new": ("new",), "changed": ("new", "changed"), "all": ("new", "changed", "refreshed")}
         return self.kind in kinds[which]
 
@@ -48,15 +48,15 @@ def make_entry(
     comparison: Comparison | None,
     sessions: str,
 ) -> Entry:
-    """Say what taking something over changes.
+    """Describe the effect of accepting a measurement.
 
     Args:
         nodeid: The test.
         label: The measurement.
-        taken: What is taken over.
-        known: What the baseline has; None where it has nothing.
-        comparison: One beside the other; None where the baseline has nothing.
-        sessions: What becomes of the sessions.
+        taken: The new values.
+        known: The values of the baseline; None if it has none.
+        comparison: The new values compared with the baseline; None without one.
+        sessions: The change of the sessions.
     """
     if known is None or comparison is None:
         what = _new_time(taken) or ("counters" if taken.has_counters else "trace")
@@ -76,9 +76,9 @@ def make_entry(
 
 
 def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
-    """Without the parts that the baseline can judge, so that taking it over hides no regression."""
+    """Leave out the parts that the baseline can judge, so that accepting the rest hides no regression."""
     timing = taken.measurement.timing
-    # A time that fell back to another mode is no new quantity, but one that was lost.
+    # A time that fell back to another mode is a lost quantity, not a new one.
     judged = timing and known.time and (same_quantity(timing, known.time) or timing.not_captured)
     return replace(
         taken,
@@ -93,7 +93,7 @@ def _of_other_launches(taken: Taken, known: MeasurementBaseline) -> bool:
 
 
 def other_code(comparison: Comparison) -> str:
-    """What shows that the stored sessions are of other code than a measurement; empty where nothing does."""
+    """Return the evidence that the stored sessions are of other code; empty without any."""
     if comparison.time is not None and (comparison.slower or comparison.faster):
         return f"time moved {show_signed(comparison.time.decision.change_pct)} %"
     if comparison.counters.kernels:

@@ -1,4 +1,4 @@
-"""What several runs of the same code measured, test by test, as far as a baseline can take it."""
+"""Values of several runs of the same code that a baseline can take, test by test."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Taken:
-    """What the runs measured under one label of one test."""
+    """Values of the runs under one label of one test."""
 
     times: tuple[tuple[Run, Timing], ...] = ()
-    """In the order of the runs; all of one mode and by one instrument."""
+    """Times in the order of the runs, all of one mode and source."""
     profile: Profile | None = None
-    """Of the newest run that has read counters; those of before stay in the baseline."""
+    """Counters of the newest run that has read any; earlier ones stay in the baseline."""
     profile_run: str = ""
     readings: tuple[tuple[str, Profile], ...] = ()
-    """Of each run that has read counters as that one has, itself included: its id, and what it read."""
+    """Id and counters of each run that has read them in the same way, including the newest."""
     trace: Trace | None = None
-    """Of the newest run that has one."""
+    """Trace of the newest run that has one."""
     kept: bool = False
-    """Whether there is no `profile` because all counters had been kept from an earlier run."""
+    """True if `profile` is None because all counters had been kept from an earlier run."""
 
     @property
     def measurement(self) -> Measurement:
-        """What is compared with the baseline: the first time, the counters and the trace."""
+        """Measurement to compare with the baseline: the first time, the counters and the trace."""
         time = self.times[0][1] if self.times else None
         return Measurement(timing=time, profile=self.profile, trace=self.trace)
 
     def by(self, source: TimingSource) -> Taken:
-        """With the times of another instrument, where all runs have it."""
+        """Return the values with the times of another source, if all runs have them."""
         times = [(run, timing.by(source)) for run, timing in self.times]
         found = tuple((run, timing) for run, timing in times if timing is not None)
         return replace(self, times=found) if len(found) == len(times) else self
 
     @property
     def has_counters(self) -> bool:
-        """Whether there are any, beyond a profile that says why there are none."""
+        """True if counters were read; a profile may also only say why they were not."""
         return self.profile is not None and bool(self.profile.combined)
 
     @property
     def has_values(self) -> bool:
-        """Whether there is anything to compare with later."""
+        """True if there is a value to compare with later."""
         return bool(self.times) or self.has_counters or self.trace is not None
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """What the runs measured in one test."""
+    """Values of the runs in one test."""
 
     nodeid: str
     refused: tuple[tuple[str, str], ...] = ()
-    """What cannot be taken: a label, or none where it is the whole test, and why."""
+    """Labels that cannot be taken, empty for the whole test, with the reasons."""
     labels: Mapping[str, Taken] = field(default_factory=dict)
     tolerance_pct: float = 0.0
-    """The test's own; 0 where it says none."""
+    """Tolerance of the test; 0 if it has none."""
     kept: bool = False
-    """Whether counters were left out that no run had read: they were kept from an earlier one."""
+    """True if counters were left out because they had been kept from an earlier run."""
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
-    """Each run once, oldest first.
+    """Return each run once, oldest first.
 
     Raises:
-        GpuperfError: They are of several models of GPU.
+        GpuperfError: The runs are of several models of GPU.
     """
     slugs = sorted({run.environment.gpu.slug for run in runs})
     if len(slugs) > 1:
@@ -86,13 +86,13 @@ def in_order(runs: Sequence[Run]) -> list[Run]:
 
 
 def gather(runs: Sequence[Run]) -> list[Gathered]:
-    """Put together what the runs say of each test.
+    """Collect the values of each test from all runs.
 
-    A test that is wrong in one run is taken from none of them. What an exception ended is left out of that
-    run alone: a test that looks at counters fails where they are off, and its other times are good.
+    A test that is wrong in one run is taken from none of them. A test that ended with an exception is left
+    out of that run only: a test that asserts on counters fails if they are off, and its other times are good.
 
     Args:
-        runs: Of the same code, oldest first.
+        runs: Runs of the same code, oldest first.
 
     Returns:
         The tests in the order in which they ran.
@@ -118,7 +118,7 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
     by_label: dict[str, list[tuple[Run, Measurement]]] = {}
     for run, test in good:
         for label, measurement in test.measurements.items():
-            # What was only checked or warmed up leaves nothing to compare later.
+            # A call that was only checked or warmed up has nothing to compare later.
             if any(part is not None for part in (measurement.timing, measurement.profile, measurement.trace)):
                 by_label.setdefault(label, []).append((run, measurement))
     labels = {}
@@ -133,17 +133,17 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
 
 
 def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
-    """What can be taken, and why something cannot."""
+    """Return the values that can be taken, and the reason why others cannot."""
     times = [(run, found.timing) for run, found in measurements if found.timing is not None]
     first = times[0][1] if times else None
-    # At the border between the instruments a run has both.
+    # At the border between the sources a run has both.
     times = [(run, (first and timing.by(first.source)) or timing) for run, timing in times]
     same = [(run, timing) for run, timing in times if first is not None and same_quantity(timing, first)]
     others = [timing for _, timing in times if first is not None and not same_quantity(timing, first)]
     profiles = [(run, found.profile) for run, found in measurements if found.profile is not None]
-    # What an earlier run has read says nothing of the card, the clocks and the versions of this one.
+    # Counters of an earlier run do not belong to the card, the clocks and the versions of this one.
     profiled = [(run, profile) for run, profile in profiles if not profile.read_at]
-    # A profile without counters still says that some were asked for.
+    # A profile without counters shows that some were requested.
     run, profile = next(
         ((run, profile) for run, profile in reversed(profiled) if profile.combined),
         profiled[0] if profiled else (None, None),

@@ -1,4 +1,4 @@
-"""From runs to new baseline files: what would change, and accepting it."""
+"""Merging runs into baseline files: the plan of changes, and accepting it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an update would do."""
+    """Plan of an update."""
 
     files: Mapping[Path, dict[str, Any]]
-    """The whole new content of each file that changes."""
+    """Complete new content of each file that changes."""
     entries: tuple[Entry, ...]
-    """In the order in which the tests ran."""
+    """Effects on measurements, in the order in which the tests ran."""
     kept: tuple[str, ...] = ()
-    """Tests whose counters were not taken, for they had been kept from an earlier run."""
+    """Tests whose counters were not taken because they had been kept from an earlier run."""
 
     def of_kind(self, *kinds: str) -> list[Entry]:
-        """The entries of these kinds."""
+        """Return the entries of these kinds."""
         return [entry for entry in self.entries if entry.kind in kinds]
 
 
@@ -49,20 +49,19 @@ def plan(
     *,
     sessions: Rule = "auto",
 ) -> Plan:
-    """Work out what accepting runs would change; writes nothing.
+    """Plan the changes from accepting runs; writes nothing.
 
     Each time becomes a session of its baseline. A test that failed by itself, a wrong output, and a label
-    without any value are never accepted. Limits, tolerances, notes and keys that this version does not
-    know stay as they are, and so does what is pinned.
+    without any value are never accepted. Limits, tolerances, notes, pinned sessions and keys that this
+    version does not know stay as they are.
 
     Args:
-        runs: What was measured, at least one run; several are of the same code, and the oldest of them
-            tells what has changed.
+        runs: At least one run; several must be of the same code, and the oldest of them is compared.
         store: The baselines to change; read from the disk.
-        which: What to take over.
-        tolerance_pct: A slowdown up to this counts as none, in per cent; the tolerance of a test in the
-            baseline file comes first, then the one in its record.
-        sessions: What becomes of the sessions that are stored.
+        which: The values to accept.
+        tolerance_pct: Slowdown that counts as none, in %; the tolerance of a test in the baseline file comes
+            first, then the one in its record.
+        sessions: The rule for the sessions that are stored.
 
     Raises:
         GpuperfError: A baseline file is broken, or the runs are of several models of GPU.
@@ -80,7 +79,7 @@ def plan(
 def _plan(
     runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float, sessions: Rule
 ) -> Plan:
-    """The same for runs that are of one GPU, or of none."""
+    """Plan the changes from runs of one GPU, or of none."""
     runs = in_order(runs)
     slug = runs[0].environment.gpu.slug
     entries: list[Entry] = []
@@ -124,16 +123,16 @@ def accept(
     incomplete: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
-    """Make runs the baseline, all of them or none, and return what that changed.
+    """Make runs the baseline, all of them or none, and return the changes.
 
     Args:
         runs: As in `plan`.
         store: The baselines to change.
-        which: What to take over.
+        which: The values to accept.
         tolerance_pct: As in `plan`.
         sessions: As in `plan`.
-        incomplete: Whether to take a run that was interrupted.
-        environ: Where `CI` is looked up.
+        incomplete: True to accept a run that was interrupted.
+        environ: The environment variables, for `CI`.
 
     Raises:
         GpuperfError: `CI` is set, a run is incomplete, a baseline file is broken, the runs are of several
@@ -158,7 +157,7 @@ def refuse_in_ci(
     next_step: str = "download the run.json artifact and type `gpuperf baseline accept run.json` "
     "on your machine",
 ) -> None:
-    """Refuse to change baselines where no person looks at the change.
+    """Refuse to change baselines in CI, because no person looks at the change.
 
     Raises:
         GpuperfError: `CI` is set.

@@ -1,4 +1,4 @@
-"""The notes of runs in a baseline file: where its values came from."""
+"""Notes of runs in a baseline file: the origin of its values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def keep_used_notes(content: dict[str, Any], runs: Sequence[Run] = ()) -> None:
-    """Leave the notes of those runs only that a value, or a session that is kept or pinned, comes from.
+    """Keep only the notes of runs that a value, a session or a pinned session comes from.
 
     Args:
         content: The JSON object of a baseline file; changed.
-        runs: Runs that may have come in.
+        runs: Runs whose values may be new.
     """
     used = set(_used(content))
     notes = {**content.get("runs", {}), **{run.id: _note(run) for run in runs}}

@@ -1,7 +1,7 @@
-"""Pinned sessions: what a time is compared with besides its baseline, until someone pins anew.
+"""Pinned sessions: a second set of sessions to compare a time with, until someone pins again.
 
-A loss below what can be detected passes and is accepted, and the next one starts from there. The distance to
-a release that stays what it was shows their sum.
+A loss below the detectable size passes and is accepted, and the next one starts from there. The distance to a
+fixed release shows their sum.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinnedSuite:
-    """What pinning or unpinning has done to one baseline file."""
+    """Change of one baseline file by pinning or unpinning."""
 
     slug: str
     suite: str
     tests: tuple[str, ...]
-    """Those whose times were chosen."""
+    """Tests whose times were chosen."""
     before: tuple[str, ...]
-    """What was pinned of them: `v1.2 of 2026-11-20`."""
+    """Their earlier pins: `v1.2 of 2026-11-20`."""
 
 
 def pin(store: BaselineStore, name: str, date: str, only: Sequence[str] = ()) -> list[PinnedSuite]:
-    """Keep the present sessions of each time, whatever later updates do to them.
+    """Pin the present sessions of each time, so that later updates leave a copy of them.
 
     Args:
         store: The baselines to change, of all GPUs.
-        name: What to call them, a release mostly; may be empty.
+        name: Name of the pin, mostly a release; may be empty.
         date: UTC, ISO 8601.
-        only: Node ids, or what of them stands before a `/`, `::` or `[`; empty for all.
+        only: Node ids, or the parts of them before a `/`, `::` or `[`; empty for all.
 
     Raises:
-        GpuperfError: There is no time to pin, a baseline file is broken, or another process writes.
+        GpuperfError: No time was found, a baseline file is broken, or another process writes.
     """
 
     def keep(time: dict[str, Any]) -> None:
@@ -55,14 +55,14 @@ def pin(store: BaselineStore, name: str, date: str, only: Sequence[str] = ()) ->
 
 
 def unpin(store: BaselineStore, only: Sequence[str] = ()) -> list[PinnedSuite]:
-    """Forget what is pinned.
+    """Remove the pinned sessions.
 
     Args:
         store: The baselines to change, of all GPUs.
         only: As in `pin`.
 
     Raises:
-        GpuperfError: There is no such pin, a baseline file is broken, or another process writes.
+        GpuperfError: No pin was found, a baseline file is broken, or another process writes.
     """
 
     def forget(time: dict[str, Any]) -> None:
@@ -119,5 +119,5 @@ def _times(baseline: Baseline) -> Iterator[tuple[str, str, TimeBaseline]]:
 
 
 def _chooses(part: str, nodeid: str) -> bool:
-    """Whether `part` selects a test, as it would on pytest's command line."""
+    """Return True if `part` selects a test, as on pytest's command line."""
     return nodeid == part or nodeid.startswith((f"{part.rstrip('/')}/", f"{part}::", f"{part}["))

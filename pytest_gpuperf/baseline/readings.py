@@ -1,4 +1,4 @@
-"""How far counts of work moved between sessions of the same code, of which each has read them."""
+"""Range of counts of work between sessions of the same code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_alike(one: Profile, other: Profile) -> bool:
-    """Whether counters are of the same kernels and launches, read in the same way."""
+    """Return True if counters are of the same kernels and launches, read in the same way."""
     first, second = (
         (profile.read_by, profile.launches, profile.regex, distinct_kernels(profile))
         for profile in (one, other)
@@ -25,7 +25,7 @@ def read_alike(one: Profile, other: Profile) -> bool:
 
 
 def stored_alike(profile: Profile, known: MeasurementBaseline) -> bool:
-    """The same of counters and those of a baseline."""
+    """Return True if counters are of the same kernels and launches as those of a baseline."""
     return (
         profile.read_by == known.counters_by
         and distinct_kernels(profile) == known.kernels
@@ -36,19 +36,19 @@ def stored_alike(profile: Profile, known: MeasurementBaseline) -> bool:
 def sessions_and_range(
     names: Iterable[str], readings: Sequence[Profile], known: MeasurementBaseline | None, *, again: bool
 ) -> dict[str, Any]:
-    """How many sessions have read the counters, and the least and the most that they saw of each count.
+    """Return the number of sessions that have read the counters, and the range of each count.
 
-    Sessions may have been asked for different counters: the number is that of the counter which the fewest
-    have read. Values are compared as a file rounds them, for those that are stored are rounded.
+    Sessions may have read different counters: the number is that of the counter with the fewest. Values are
+    compared as a file rounds them, because stored ones are rounded.
 
     Args:
-        names: The counters that the baseline has from now on.
-        readings: What the new sessions read, at least one, all alike.
-        known: What is stored, where it is of the same code and read alike; else None.
-        again: Whether one of the new sessions may be stored already; then none is counted twice.
+        names: The counters of the new baseline.
+        readings: The counters of the new sessions, at least one, all read in the same way.
+        known: The stored values if they are of the same code and read in the same way; else None.
+        again: True if one of the new sessions may be stored already; then none is counted twice.
 
     Returns:
-        Parts of the JSON object of a measurement; None for those that it need not have.
+        Parts of the JSON object of a measurement; None for parts to remove.
     """
     ranges = {}
     sessions = []

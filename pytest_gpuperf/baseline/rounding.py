@@ -1,4 +1,4 @@
-"""Rounding of the numbers in a baseline file: as many digits as are the same from run to run."""
+"""Rounding of the numbers in a baseline file to the digits that stay the same from run to run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
 
 TIME_DIGITS = 5
-"""Sessions of one code agree to some 0.02 %; four digits would be as coarse as that."""
+"""Digits of a time: sessions of one code agree to some 0.02 %, and four digits would be as coarse."""
 _RAW_DIGITS = 4
 _STATE_DIGITS = 3
 _COUNT_DIGITS = 6
 
 
 def round_to_digits(value: float, digits: int) -> float | int:
-    """Round to significant digits; a whole number comes back as an int, which JSON writes shorter."""
+    """Round to significant digits; a whole number becomes an int, which JSON writes shorter."""
     if value == 0:
         return 0
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
@@ -26,7 +26,7 @@ def round_to_digits(value: float, digits: int) -> float | int:
 
 
 def round_counter(name: str, value: MetricValue) -> MetricValue | int:
-    """Round a counter as far as its tier bears: what moves from run to run keeps few digits."""
+    """Round a counter by its tier: one that moves from run to run keeps few digits."""
     if isinstance(value, str):
         return value
     metric = catalogue.get(name)

@@ -1,4 +1,4 @@
-"""The sessions of a time: what each keeps of its run, and how new ones join those of a baseline."""
+"""Sessions of a time: their JSON objects, and merging new ones into a baseline."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import ClockModel, Run, Timing
 
 MAX_SESSIONS = 20
-"""More of them tell hardly more, and the oldest are of other drivers and temperatures."""
+"""Maximum number of sessions: more tell hardly more, and the oldest are of other drivers and temperatures."""
 
 Rule = Literal["auto", "append", "replace"]
-"""What becomes of the sessions that are stored. `append`: they stay, the person who accepts says that the
-code is the same; `replace`: they go; `auto`: they go where the measurement says that the code has changed."""
+"""Rule for the stored sessions. `append`: they stay, because the person who accepts says that the code is the
+same; `replace`: they go; `auto`: they go if the measurement shows that the code has changed."""
 
 
 def merged_time(
@@ -29,13 +29,13 @@ def merged_time(
     replace: bool,
     dates: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The JSON object of a time with new sessions in it.
+    """Return the JSON object of a time with new sessions in it.
 
     Args:
-        known: What the file has; empty where it has no time. Keys of a person stay.
-        times: The new sessions, at least one, all of the mode and instrument of those that stay.
-        replace: Whether the stored sessions go. A run that is stored is never doubled.
-        dates: When each run began, by run id.
+        known: The time in the file; empty without one. Keys that a person added stay.
+        times: The new sessions, at least one, all of the mode and source of those that stay.
+        replace: True if the stored sessions go. A run that is stored is never doubled.
+        dates: The start of each run, by run id.
     """
     first = times[0][1]
     reference = known.get("reference_mhz") or _reference_mhz(times)
@@ -63,14 +63,14 @@ def merged_time(
 def told(
     before: Mapping[str, Any], after: Mapping[str, Any], taken: Sequence[str], *, replaced: bool, why: str
 ) -> str:
-    """What has become of the sessions: `session 3 of 3 added`; empty where they are the same runs.
+    """Describe the change of the sessions: `session 3 of 3 added`; empty if they are of the same runs.
 
     Args:
-        before: The time in the file; empty where there is none.
-        after: The time as merged.
-        taken: The runs that were to be taken.
-        replaced: Whether the stored sessions went.
-        why: What showed that their code is another; empty where a person has said so.
+        before: The time in the file; empty without one.
+        after: The merged time.
+        taken: The ids of the accepted runs.
+        replaced: True if the stored sessions went.
+        why: The evidence that their code has changed; empty if a person has said so.
     """
     old = [session["run"] for session in before.get("sessions", ())]
     new = [session["run"] for session in after["sessions"]]
@@ -91,7 +91,7 @@ def told(
 
 
 def count_sessions(number: int) -> str:
-    """`1 session`, `2 sessions`."""
+    """Return `1 session`, `2 sessions`."""
     return f"{number} session{'' if number == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""The folder of baseline files: read, checked, written by one process at a time."""
+"""Folder of baseline files: read, checked, and written by one process at a time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _DECODER = msgspec.json.Decoder(Baseline)
 
 
 class BaselineStore:
-    """The baseline files below one folder: `<root>/<gpu slug>/<suite>.json`.
+    """Baseline files below one folder: `<root>/<gpu slug>/<suite>.json`.
 
     Args:
         root: The folder; need not exist.
-        state: Folder of the lock that lets one process write; by default `.gpuperf` beside `root`.
+        state: Folder of the lock that lets one process write; by default `.gpuperf` next to `root`.
     """
 
     def __init__(self, root: Path, *, state: Path | None = None) -> None:
@@ -41,21 +41,23 @@ class BaselineStore:
         self._read: dict[Path, Baseline | GpuperfError | None] = {}
 
     def path(self, slug: str, suite: str) -> Path:
-        """Where the baseline of a suite on a GPU is, or would be."""
+        """Return the path of the baseline of a suite on a GPU; the file may not exist."""
         if not SAFE_NAME.fullmatch(slug):
-            raise GpuperfError(f"{slug!r} is no name of a GPU", expected="letters, digits, '-', '_' and '.'")
+            raise GpuperfError(
+                f"{slug!r} is not a name of a GPU", expected="letters, digits, '-', '_' and '.'"
+            )
         return self.root / slug / f"{suite}.json"
 
     def slugs(self) -> list[str]:
-        """The GPUs that have baselines, sorted."""
+        """Return the GPUs that have baselines, sorted."""
         return sorted({path.parent.name for path in self.root.glob("*/*.json")})
 
     def suites(self, slug: str) -> list[str]:
-        """The suites that have a baseline on a GPU, sorted."""
+        """Return the suites that have a baseline on a GPU, sorted."""
         return sorted(path.stem for path in (self.root / slug).glob("*.json"))
 
     def load(self, slug: str, suite: str) -> Baseline | None:
-        """Read the baseline of a suite on a GPU, once; None where there is no file.
+        """Read the baseline of a suite on a GPU, once; None without a file.
 
         Raises:
             GpuperfError: The file is broken, of a newer schema, or for another GPU.
@@ -103,7 +105,7 @@ class BaselineStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing, from reading what is to be changed to having written it.
+        """Keep other processes from writing between reading a file and writing its new content.
 
         Raises:
             GpuperfError: Another process holds the lock.
@@ -114,7 +116,7 @@ class BaselineStore:
         except filelock.Timeout:
             raise GpuperfError(
                 f"another process writes the baselines: {show_path(self._state)} is locked",
-                next_step="wait until it is done, then type the same again",
+                next_step="wait until it has ended, then type the same again",
             ) from None
         try:
             yield
@@ -122,14 +124,14 @@ class BaselineStore:
             self._lock.release()
 
     def write(self, changes: Mapping[Path, dict[str, Any]]) -> None:
-        """Write baseline files, each of which is either its old or its new self, whatever happens.
+        """Write baseline files, so that each is either complete or unchanged, whatever happens.
 
         Args:
-            changes: The whole new JSON object of each file.
+            changes: The complete new JSON object of each file.
 
         Raises:
             GpuperfError: Another process holds the lock.
-            OSError: As the file system says; no file has changed where the disk had no room for all.
+            OSError: As the file system says; no file has changed if the disk had no room for all.
         """
         with self.locked():
             write_files({path: encode_baseline(content) for path, content in changes.items()})
@@ -146,6 +148,6 @@ def _check_limits(test: TestBaseline, where: str) -> None:
 
 
 def encode_baseline(content: dict[str, Any]) -> bytes:
-    """The one spelling of a baseline file: sorted keys, two spaces, newline at the end."""
+    """Return the bytes of a baseline file: sorted keys, two spaces, newline at the end."""
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return f"{text}\n".encode()

@@ -1,4 +1,4 @@
-"""A baseline file while runs are taken into it, one measurement after the other."""
+"""Update of a baseline file with runs, one measurement after the other."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class ChangingFile:
-    """A baseline file while it changes.
+    """Baseline file while it changes.
 
     Args:
-        found: What it is, as a record and as a JSON object; None where there is none.
-        runs: What is taken in.
+        found: The file as a record and as a JSON object; None if it does not exist.
+        runs: The accepted runs.
     """
 
     def __init__(self, found: tuple[Baseline, dict[str, Any]] | None, runs: Sequence[Run]) -> None:
@@ -47,12 +47,12 @@ class ChangingFile:
         self.dates.update({run.id: run.started_at for run in runs})
 
     def known_time(self, nodeid: str, label: str) -> dict[str, Any]:
-        """The JSON object of a time; empty where there is none."""
+        """Return the JSON object of a time; empty without one."""
         measurements = self._before.get("tests", {}).get(nodeid, {}).get("measurements", {})
         return measurements.get(label, {}).get("time") or {}
 
     def put(self, nodeid: str, label: str, part: dict[str, Any]) -> None:
-        """Replace parts of one measurement; those that are None go."""
+        """Replace parts of one measurement; parts that are None are removed."""
         target: dict[str, Any] = self._after
         for key in ("tests", nodeid, "measurements", label):
             target = target.setdefault(key, {})
@@ -61,7 +61,7 @@ class ChangingFile:
             del target[key]
 
     def changed(self) -> dict[str, Any] | None:
-        """The whole new content; None where nothing has changed."""
+        """Return the complete new content; None if nothing has changed."""
         if self._after == self._before:
             return None
         gpu = self._runs[0].environment.gpu
@@ -73,7 +73,7 @@ class ChangingFile:
 
 @dataclass(frozen=True)
 class Update:
-    """What runs bring to one measurement of one test."""
+    """New values of runs for one measurement of one test."""
 
     nodeid: str
     label: str
@@ -84,7 +84,7 @@ class Update:
     rule: Rule
 
     def apply(self, file: ChangingFile, which: Which) -> Entry | None:
-        """Put it into the file where it is wanted, and say what that changes; None where it is not."""
+        """Put the values into the file and return the effect; None if they are not wanted."""
         comparison = None if self.known is None else self._compare(self.known)
         replaces, why = self._replaces(comparison)
         if replaces and self.rule == "append":
@@ -113,7 +113,7 @@ class Update:
         return compare(measurement, known, time)
 
     def _replaces(self, comparison: Comparison | None) -> tuple[bool, str]:
-        """Whether the stored sessions go, and what shows that they have to."""
+        """Return True if the stored sessions go, and the evidence for it."""
         known = None if self.known is None else self.known.time
         if not self.taken.times or known is None or comparison is None:
             return False, ""
@@ -121,7 +121,7 @@ class Update:
             return True, f"they were taken {known.mode} by {known.source}"
         if self.rule != "auto":
             return self.rule == "replace", ""
-        # The runs are of one code, so where one of them is stored, that is the code of the sessions.
+        # The runs are of one code, so if one of them is stored, that is the code of the sessions.
         stored = {session.run for session in known.sessions}
         why = "" if stored.intersection(run.id for run, _ in self.taken.times) else other_code(comparison)
         return bool(why), why
@@ -136,7 +136,7 @@ class Update:
             if isinstance(value, str) or math.isfinite(value)
         }
         if profile.preset and self.known is not None and not chosen_otherwise(profile, self.known):
-            # Few were asked for, which takes none of the others back.
+            # Only some were requested; the others stay.
             counters = {**self.known.counters, **counters}
         part = {
             "kernels": list(distinct_kernels(profile)),
@@ -145,14 +145,14 @@ class Update:
             "counters_by": profile.read_by,
             **self._sessions(counters, profile, comparison),
         }
-        # A compiler's kernels are all there are.
+        # A compiler reports all kernels.
         chosen = {"launches": profile.launches or "all", "regex": profile.regex}
         return part if profile.source == SOURCE else {**part, **chosen}
 
     def _sessions(
         self, names: Iterable[str], profile: Profile, comparison: Comparison | None
     ) -> dict[str, Any]:
-        """How many sessions have read the counters, and how far these moved between them."""
+        """Return the number of sessions that have read the counters, and their range."""
         known = self.known
         readings = [found for _, found in self.taken.readings]
         if known is None or comparison is None or not stored_alike(profile, known):

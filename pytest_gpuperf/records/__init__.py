@@ -1,7 +1,7 @@
-"""What was measured, as plain data: typed, immutable, serialisable, with units in the names.
+"""Measurements as plain data: typed, immutable, serialisable, with units in the names.
 
-An instrument returns these, a verdict and a report read them, and a run file (`run.json`) is one
-`Run` written as JSON. Nothing here touches a GPU.
+`measure` returns these, `judge` and `report` read them, and a run file (`run.json`) is one
+`Run` written as JSON. No module here needs a GPU.
 """
 
 from pytest_gpuperf.records.base import Record

@@ -1,4 +1,4 @@
-"""What all records are made of."""
+"""Base class of all records."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import msgspec
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of everything that is written into a run file."""
+    """Base of all parts of a run file."""

@@ -1,7 +1,7 @@
-"""What a baseline file says, as typed records.
+"""Baseline files as typed records.
 
-These types are for reading. A writer changes the JSON object itself, so that whatever a person added
-to the file stays in it.
+These types are for reading. A writer changes the JSON object itself, so that keys that a person added stay
+in the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BaselineGpu(Record, frozen=True, kw_only=True):
 
 
 class RunNote(Record, frozen=True, kw_only=True):
-    """Where values of a baseline came from."""
+    """Origin of values of a baseline."""
 
     date: str = ""
     """UTC, ISO 8601."""
@@ -45,28 +45,28 @@ class RunNote(Record, frozen=True, kw_only=True):
 
 
 class Session(Record, frozen=True, kw_only=True):
-    """The time that one run measured."""
+    """Time of one test from one run, kept in a baseline."""
 
     run: str
     time_us: Annotated[float, msgspec.Meta(gt=0)]
     spread_pct: float = 0.0
     normalised_us: float = 0.0
-    """At the `reference_mhz` of its `TimeBaseline`; 0 where the session has no clock model."""
+    """At the `reference_mhz` of its `TimeBaseline`; 0 if the session has no clock model."""
     sm_clock_mhz: float = 0.0
-    """Mean SM clock while it was measured; 0 where unknown."""
+    """Mean SM clock during the measurement, in MHz; 0 if unknown."""
     clock_model: ClockModel | None = None
     autotuned: tuple[str, ...] = ()
-    """Configurations that the autotuners had picked, as `kernel: config`."""
+    """Configurations that autotuners had picked, as `kernel: config`."""
 
 
 class Times(Record, frozen=True, kw_only=True):
-    """Times of one callable, all taken in one mode by one instrument."""
+    """Times of one callable, all of one mode and source."""
 
     mode: TimingMode
     source: TimingSource = "events"
-    """Times of another instrument are not compared."""
+    """Source of the times; those of other sources are not compared."""
     reference_mhz: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """SM clock that the sessions' normalised times are brought to, set by the first; 0 where unknown."""
+    """SM clock that the sessions' normalised times are brought to, set by the first; 0 if unknown."""
     sessions: Annotated[tuple[Session, ...], msgspec.Meta(min_length=1)]
     """Oldest first."""
 
@@ -77,51 +77,51 @@ class Times(Record, frozen=True, kw_only=True):
 
 
 class Pin(Times, frozen=True, kw_only=True):
-    """The sessions that a time had when someone pinned them, untouched by updates."""
+    """Sessions of a time when someone pinned them; updates leave them as they are."""
 
     name: str = ""
-    """A release, mostly; empty where none was given."""
+    """Mostly a release; empty if no name was given."""
     date: str = ""
-    """When it was pinned: UTC, ISO 8601."""
+    """Date of the pin: UTC, ISO 8601."""
 
     def __str__(self) -> str:
-        """`v1.2 of 2026-11-20`."""
+        """Return `v1.2 of 2026-11-20`."""
         return f"{self.name} of {self.date[:10]}" if self.name else self.date[:10]
 
 
 class TimeBaseline(Times, frozen=True, kw_only=True):
-    """What is expected of the time of one callable."""
+    """Expected time of one callable."""
 
     pinned: Pin | None = None
-    """What it is compared with besides, so that small losses do not add up unseen."""
+    """Second set of sessions to compare with, so that small losses do not add up unseen."""
 
 
 class MeasurementBaseline(Record, frozen=True, kw_only=True):
-    """What is expected of one measurement of a test."""
+    """Expected values of one measurement of a test."""
 
     time: TimeBaseline | None = None
     kernels: tuple[str, ...] = ()
     """Distinct names of the kernels profiled, in the order of their first launch."""
     counters: dict[str, MetricValue] = {}
-    """All kernels of a call as one, by short or raw name."""
+    """Values of all kernels of a call as one, by short or raw name."""
     counters_run: str = ""
     counters_by: str = "ncu/all"
-    """Who read them and what was done to the caches, as `Profile.read_by` says it."""
+    """Tool that read them and its control of the caches, as in `Profile.read_by`."""
     counters_sessions: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """How many sessions of the same code have read them in this way; of `counters` are the newest values."""
+    """Number of sessions of the same code that have read them in this way; `counters` has the newest
+    values."""
     counters_range: dict[str, tuple[float, float]] = {}
-    """The least and the most that those sessions saw of a near-exact counter that was not the same in all."""
+    """Minimum and maximum over those sessions of near-exact counters that differed."""
     launches: str = ""
-    """Which launches they are of: `all`, `first`, `last` or an index; empty in files of before it was kept,
-    and of what a compiler knows."""
+    """Launches that were read: `all`, `first`, `last` or an index; empty for compiled kernels."""
     regex: str = ""
-    """Of which kernels; empty for all of a call, and where `launches` is empty."""
+    """Regex of the kernels that were read; empty for all of a call, and if `launches` is empty."""
     trace: dict[str, int] = {}
-    """Figures of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
+    """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 
 
 class TestBaseline(Record, frozen=True, kw_only=True):
-    """What is expected of one test on one model of GPU."""
+    """Expected values of one test on one model of GPU."""
 
     __test__ = False  # pytest: not a test class
 
@@ -136,7 +136,7 @@ class TestBaseline(Record, frozen=True, kw_only=True):
 
 
 class Baseline(Record, frozen=True, kw_only=True):
-    """One baseline file: what one suite is expected to do on one model of GPU."""
+    """Baseline file: expected values of one suite on one model of GPU."""
 
     schema: int
     gpu: BaselineGpu
@@ -147,18 +147,18 @@ class Baseline(Record, frozen=True, kw_only=True):
 
     @property
     def times(self) -> list[TimeBaseline]:
-        """Those of all measurements of all tests."""
+        """Times of all measurements of all tests."""
         measurements = [found for test in self.tests.values() for found in test.measurements.values()]
         return [found.time for found in measurements if found.time is not None]
 
 
 def same_quantity(one: Timing | Times, other: Timing | Times) -> bool:
-    """Whether two times can be compared: taken in one mode, by one instrument."""
+    """Return True if two times can be compared: they have the same mode and source."""
     return (one.mode, one.source) == (other.mode, other.source)
 
 
 def suite_of(nodeid: str) -> str:
-    """The name of the baseline file a test belongs to: the stem of its test file.
+    """Return the name of the baseline file of a test: the stem of its test file.
 
     Raises:
         GpuperfError: The node id names no file (a run file may come from anywhere).

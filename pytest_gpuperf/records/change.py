@@ -15,21 +15,21 @@ _COMMAND = re.compile(r"(?<!\S):{2,}|##\[")
 
 @dataclass(frozen=True)
 class Change:
-    """One value beside its baseline."""
+    """One value compared with its baseline."""
 
     metric: str
     baseline: MetricValue
     actual: MetricValue
     change_pct: float | None
-    """Relative change in per cent; None where the values are words or the baseline is 0."""
+    """Relative change in %; None if the values are words or the baseline is 0."""
     worse: bool | None
-    """None where neither direction is better."""
+    """None if neither direction is better."""
 
     def __str__(self) -> str:
-        """`registers_per_thread 32 -> 40 (+25.0 %)`."""
+        """Return `registers_per_thread 32 -> 40 (+25.0 %)`."""
         change = ""
         if self.change_pct is not None:
-            # A count of work may have moved by a thousandth of a per cent, and is shown.
+            # A count of work that moved by 0.001 % is shown.
             tiny = 0 < abs(self.change_pct) < 0.05
             change = f" ({f'{self.change_pct:+.1g}' if tiny else show_signed(self.change_pct)} %)"
         baseline, actual = show_pair(self.baseline, self.actual)
@@ -37,10 +37,10 @@ class Change:
 
 
 def printable(text: str) -> str:
-    """`text` on one line, without control characters and without commands for GitHub.
+    """Return `text` on one line, without control characters and without commands for GitHub.
 
-    Names and messages come from pull requests and files. GitHub's runner takes a line that starts with `::`,
-    spaces before it left out, for a workflow command, and the older `##[` anywhere in a line.
+    Names and messages come from pull requests and files. GitHub's runner executes a line that
+    starts with `::`, spaces left out, as a workflow command, and the older `##[` anywhere in a line.
     """
     if not text.isprintable():
         text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
@@ -48,7 +48,7 @@ def printable(text: str) -> str:
 
 
 def show_value(value: MetricValue, digits: int = 3) -> str:
-    """A value with significant digits: `5.30`, `77.1`, `16777216`; whole numbers and words as they are."""
+    """Return a value with few digits, as `5.30` or `77.1`; whole numbers and words as they are."""
     if isinstance(value, str):
         return value
     if not math.isfinite(value) or abs(value) >= 1e15 or 0 < abs(value) < 1e-4:
@@ -65,7 +65,7 @@ def show_signed(value: float, digits: int = 1) -> str:
 
 
 def show_pair(one: MetricValue, other: MetricValue) -> tuple[str, str]:
-    """Two values, numbers with as many digits as it takes to tell them apart."""
+    """Return two values, numbers with enough digits to tell them apart."""
     if isinstance(one, str) or isinstance(other, str):
         return show_value(one), show_value(other)
     digits = 3

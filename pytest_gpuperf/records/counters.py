@@ -1,4 +1,4 @@
-"""Counters of kernels, as they were read or as a compiler knows them."""
+"""Counters of kernels, read on a GPU or known to a compiler."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class KernelProfile(Record, frozen=True, kw_only=True):
     name: str
     """Function name, as `ncu --kernel-name-base function` shows it."""
     demangled: str = ""
-    """With template arguments; empty where it equals `name`."""
+    """Name with template arguments; empty if it equals `name`."""
     grid: tuple[int, int, int] = (0, 0, 0)
     block: tuple[int, int, int] = (0, 0, 0)
     metrics: dict[str, MetricValue] = {}
-    """By short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
+    """Values by short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
     weights: dict[str, MetricValue] = {}
-    """By short or raw name: what nobody asked for, but by which some metrics are weighted when launches
-    combine. Empty for the only launch of a call, and in runs of before it was kept."""
+    """Values by short or raw name that weight other metrics when launches are combined; nobody asked for
+    them. Empty for the only launch of a call."""
 
 
 class Profile(Record, frozen=True, kw_only=True):
@@ -40,43 +40,42 @@ class Profile(Record, frozen=True, kw_only=True):
     kernels: tuple[KernelProfile, ...] = ()
     """In launch order."""
     combined: dict[str, MetricValue] = {}
-    """All kernels as one: counts added, percentages weighted by what they are shares of, maxima kept."""
+    """All kernels as one: counts added, percentages weighted by their denominators, maxima kept."""
     regex: str = ""
     """The pattern that chose the kernels; empty for all."""
     launches: str = ""
-    """Which of their launches: `first`, `last` or an index; empty for all."""
+    """Launches that were read: `first`, `last` or an index; empty for all."""
     source: str = "ncu"
-    """Who counted: `ncu`, `cupti` where it was done in the process of the test, or `static` for what a
-    compiler knows without running anything."""
+    """Source of the counters: `ncu`, `cupti` in the process of the test, or `static` for a compiler."""
     cache_control: str = ""
     """`all`: caches were flushed before each pass; `none`: they were left as they were."""
     clock_control: str = ""
     preset: str = ""
-    """The sets of metrics that were asked for, separated by commas; empty for the default."""
+    """Requested sets of metrics, separated by commas; empty for the default."""
     chip: str = ""
-    """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty where not known."""
+    """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty if not known."""
     read_at: str = ""
-    """When an earlier run read them of the same code, in UTC (`2026-11-20T17:30:12Z`); empty where this one
-    did. Beside `unavailable`: when those were read that did not fit."""
+    """When an earlier run read them of the same code, in UTC (`2026-11-20T17:30:12Z`); empty if this run
+    did. With `unavailable`: the date of counters that did not fit."""
     unavailable: str = ""
-    """Why there are no counters (one sentence and what to do); empty where there are."""
+    """Reason why counters are missing, and what to do; empty if they were read."""
     tolerated: bool = False
-    """Whether the test went on without them: nobody had insisted on counters."""
+    """True if the test went on without counters, because nobody insisted on them."""
 
     @property
     def read_by(self) -> str:
-        """Who read them and what was done to the caches: `ncu/all`, `cupti/none`.
+        """Tool that read the counters, and its control of the caches: `ncu/all`, `cupti/none`.
 
-        Values that depend on the GPU's state are compared only with those that were read in the same way.
+        Values that depend on the GPU's state are compared only with values read in the same way.
         """
         return f"{self.source}/{self.cache_control or 'all'}"
 
 
 class StaticKernel(Record, frozen=True, kw_only=True):
-    """What the compiler made of a kernel for one architecture; kept as a `Profile` of the source `static`."""
+    """Facts of a kernel compiled for one architecture; kept as a `Profile` of the source `static`."""
 
     name: str
-    """As in the code: mangled, where it is C++."""
+    """Name in the code: mangled for C++."""
     arch: str
     """`sm_90`."""
     compiler: str
@@ -89,16 +88,16 @@ class StaticKernel(Record, frozen=True, kw_only=True):
     stack_bytes: int
     """Local memory of a thread, in bytes."""
     shared_memory_bytes: int
-    """Of a block, static and dynamic, in bytes, without what the driver adds."""
+    """Of a block, static and dynamic, in bytes, without the driver's part."""
     code_bytes: int
     widest_load_bits: int
-    """Of one thread from global memory; 0 where it loads nothing."""
+    """Widest load of one thread from global memory; 0 without loads."""
     tensor_instructions: tuple[str, ...]
-    """Which of `mma.sync`, `wmma`, `wgmma` and `tcgen05` the code has."""
+    """Those of `mma.sync`, `wmma`, `wgmma` and `tcgen05` that the code has."""
     copy_instructions: tuple[str, ...]
-    """Which of `cp.async`, `cp.async.bulk` and `cp.async.bulk.tensor` the code has."""
+    """Those of `cp.async`, `cp.async.bulk` and `cp.async.bulk.tensor` that the code has."""
     theoretical_occupancy: float
-    """Warps that fit, of what an SM can hold, in per cent."""
+    """Warps that fit on an SM, in % of its maximum."""
     blocks_per_sm: int
     occupancy_limiter: str
-    """What allows the fewest blocks: `warps`, `blocks`, `registers`, `shared_mem` or `barriers`."""
+    """Resource that allows the fewest blocks: `warps`, `blocks`, `registers`, `shared_mem` or `barriers`."""

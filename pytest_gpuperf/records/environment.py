@@ -1,4 +1,4 @@
-"""Where a run was measured: GPU, toolchain, commit."""
+"""Environment of a run: GPU, toolchain, commit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ class GpuInfo(Record, frozen=True, kw_only=True):
     """The GPU that measured."""
 
     name: str
-    """As the driver says it: `NVIDIA H200`."""
+    """Name in the driver: `NVIDIA H200`."""
     slug: str
-    """The name as a folder below the baselines: `nvidia-h200`."""
+    """Name of its folder below the baselines: `nvidia-h200`."""
     uuid: str = ""
-    """Tells two cards of one model apart; empty where the driver hides it."""
+    """Tells two cards of one model apart; empty if the driver hides it."""
     compute_capability: str = ""
     """`9.0`."""
     multiprocessors: int = 0
@@ -22,11 +22,11 @@ class GpuInfo(Record, frozen=True, kw_only=True):
 
 
 NO_GPU = GpuInfo(name="no GPU", slug="static")
-"""What kernels belong to that were compiled and not run."""
+"""GPU of kernels that were compiled and not run."""
 
 
 class Toolchain(Record, frozen=True, kw_only=True):
-    """Versions that can change a kernel or its measurement; empty where not installed."""
+    """Versions that can change a kernel or its measurement; empty if not installed."""
 
     gpuperf: str = ""
     python: str = ""
@@ -40,11 +40,11 @@ class Toolchain(Record, frozen=True, kw_only=True):
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """Where a run was measured, without host name, user name or any path."""
+    """Environment of a run, without host name, user name or any path."""
 
     gpu: GpuInfo
     toolchain: Toolchain
     commit: str = ""
-    """Commit of the repository that was measured; empty where it is not known."""
+    """Commit of the measured repository; empty if it is not known."""
     dirty: bool | None = None
-    """Whether tracked files differed from the commit; None where it is not known."""
+    """True if tracked files differed from the commit; None if it is not known."""

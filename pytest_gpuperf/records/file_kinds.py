@@ -1,4 +1,4 @@
-"""What a file that someone names is, told by its first bytes."""
+"""Detection of a file's kind from its first bytes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Kind: TypeAlias = Literal["run", "trace", "json", "other"]
-"""A run file, a Chrome trace of torch.profiler, other JSON, or none."""
+"""A run file, a Chrome trace of torch.profiler, other JSON, or another file."""
 
 HEAD_BYTES = 1 << 16
-"""By then a run has its date, and a trace of a host with many GPUs has begun its events."""
+"""Number of bytes within which a run has its date, and a trace of a host with many GPUs its first event."""
 
 
 def kind_of(path: Path) -> Kind:
-    """What a file is, gzipped or not; `other` where it cannot be read."""
+    """Detect the kind of a file, gzipped or not; `other` if it cannot be read."""
     try:
         with path.open("rb") as file:
             if file.read(2) != b"\x1f\x8b":
@@ -32,7 +32,7 @@ def kind_of(path: Path) -> Kind:
 
 
 def kind_of_content(content: bytes) -> Kind:
-    """What a file is, by its content or the first `HEAD_BYTES` of it."""
+    """Detect the kind of a file from its content, or from the first `HEAD_BYTES` of it."""
     head = content[:HEAD_BYTES].lstrip()
     if not head.startswith((b"{", b"[")):
         return "other"
@@ -42,7 +42,7 @@ def kind_of_content(content: bytes) -> Kind:
 
 
 def refuse_trace(kind: Kind, shown: str, expected: str) -> None:
-    """Name the command that reads traces to those who give one to another.
+    """Refuse a trace, and name the command that reads traces.
 
     Raises:
         GpuperfError: It is a trace.

@@ -1,4 +1,4 @@
-"""JSON files: read into typed records with one clear error each, written all or not at all."""
+"""JSON files, read into typed records with one clear error each, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[T], *, schema: i
 
     Args:
         data: The file's bytes.
-        decoder: Of the type that the file has at version `schema`.
+        decoder: The decoder of version `schema`.
         schema: The newest version that this package reads.
-        shown: What to call the file in an error.
+        shown: Name of the file in an error.
 
     Raises:
         GpuperfError: Broken JSON (with line and column), a newer schema, or a wrong type (with its path).
@@ -47,13 +47,13 @@ def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[T], *, schema: i
         return decoder.decode(data)
     except msgspec.ValidationError as error:
         raise GpuperfError(
-            f"{shown} has not the expected form: {error}",
-            next_step="mend it by hand, or restore it with git",
+            f"{shown} does not have the expected form: {error}",
+            next_step="fix it by hand, or restore it with git",
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise GpuperfError(
-            f"{shown} is no valid JSON: {_where(data, error)}",
-            next_step="mend it by hand, or restore it with git (a merge conflict leaves such a file)",
+            f"{shown} is not valid JSON: {_where(data, error)}",
+            next_step="fix it by hand, or restore it with git (a merge conflict leaves such a file)",
         ) from None
 
 
@@ -68,20 +68,20 @@ def _where(data: bytes, error: Exception) -> str:
 
 
 def show_path(path: Path) -> str:
-    """The path as people type it: relative to the working directory where it is below it."""
+    """Return the path as people type it: relative to the working directory if it is below it."""
     with suppress(ValueError):
         path = path.resolve().relative_to(Path.cwd())
     return path.as_posix()
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write several files so that each is either its old or its new self, whatever happens.
+    """Write several files so that each is either complete or unchanged, whatever happens.
 
-    Everything is written and synced beside its target first; only then are all targets replaced, with
-    Ctrl-C held off meanwhile. Folders are made where missing.
+    Every file is first written and synced next to its target. Then all targets are replaced while Ctrl-C is
+    held off. Missing folders are made.
 
     Raises:
-        OSError: As the file system says; no target has changed where a temporary file could not be written.
+        OSError: As the file system says; no target has changed if a temporary file could not be written.
     """
     written: dict[Path, Path] = {}
     try:
@@ -103,7 +103,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 
 
 def _mode(path: Path) -> int:
-    # mkstemp makes files that only their owner reads; a replaced file keeps its rights.
+    # mkstemp makes files that only their owner can read; a replaced file keeps its mode.
     with suppress(FileNotFoundError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

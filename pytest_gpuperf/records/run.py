@@ -1,4 +1,4 @@
-"""All that one session measured, test by test."""
+"""Run: the measurements of one execution of `pytest --gpuperf`, test by test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUN_SCHEMA = 1
 
 
 class Measurement(Record, frozen=True, kw_only=True):
-    """What one test measured under one label."""
+    """Measurements of one test under one label."""
 
     correctness: Correctness | None = None
     warm_up: WarmUp | None = None
@@ -22,27 +22,27 @@ class Measurement(Record, frozen=True, kw_only=True):
     profile: Profile | None = None
     trace: Trace | None = None
     against: AgainstTiming | None = None
-    """Where `--gpuperf-against` was given."""
+    """Only with `--gpuperf-against`."""
 
 
 class TestRecord(Record, frozen=True, kw_only=True):
-    """What one test measured."""
+    """Measurements of one test."""
 
     __test__ = False  # pytest: not a test class
 
     nodeid: str
     measurements: dict[str, Measurement]
-    """By label; a test that measures one callable has the one label `main`."""
+    """Measurements by label; a test of one callable has only the label `main`."""
     failure: str = ""
-    """Type of the exception that ended the test; what such a test measured is never accepted as baseline."""
+    """Type of the exception that ended the test; its measurements are never accepted as baseline."""
     tolerance_pct: float = 0.0
-    """The test's own: by how much the time may exceed its baseline, in per cent; 0 where it says none."""
+    """The test's own tolerance of a slowdown, in %; 0 if it has none."""
     sanitizer: SanitizerResult | None = None
-    """None where it did not run under compute-sanitizer."""
+    """None if it did not run under compute-sanitizer."""
 
 
 class Run(Record, frozen=True, kw_only=True):
-    """All that one session measured."""
+    """One execution of `pytest --gpuperf`."""
 
     schema: int
     """`RUN_SCHEMA` of the writer."""
@@ -51,7 +51,7 @@ class Run(Record, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
     environment: Environment
     complete: bool = True
-    """False: the session was interrupted."""
+    """False if the run was interrupted."""
     counters_unavailable: str = ""
-    """Why the whole session has no counters; empty where it has, or where none were asked for."""
+    """Reason why the whole run has no counters; empty if it has, or if none were asked for."""
     tests: tuple[TestRecord, ...] = ()

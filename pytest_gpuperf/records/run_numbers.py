@@ -1,4 +1,4 @@
-"""The numbers of a run file that no measurement gives: it was edited or damaged, and is refused."""
+"""Check of the numbers in a run file: one that was edited or damaged is refused."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def check_numbers(test: TestRecord, shown: str) -> None:
-    """Refuse what verdicts and baselines cannot calculate with.
+    """Refuse numbers that verdicts and baselines cannot calculate with.
 
     Args:
-        test: What the file has of one test.
-        shown: The file's name, for the error.
+        test: The record of one test.
+        shown: Name of the file in an error.
 
     Raises:
-        GpuperfError: A number is not finite, is below 0 where it cannot be, or a time is not above 0, at the
-            SM clock that it was taken at or at that of its model.
+        GpuperfError: A number is not finite or is below 0, or a time is not above 0 at its SM clock or at
+            that of its model.
     """
     timings = [measured.timing for measured in test.measurements.values() if measured.timing is not None]
     for timing in timings:
@@ -33,7 +33,7 @@ def check_numbers(test: TestRecord, shown: str) -> None:
             raise GpuperfError(
                 f"{shown} has a time of {timing.time_us} µs for {test.nodeid}", expected="a time above 0"
             )
-        # A block can be below 0: the flushes that are taken off a cold one may have taken longer.
+        # A cold block can be below 0: the time of its flushes is subtracted, and may be longer.
         if not all(map(math.isfinite, timing.blocks_us)):
             raise GpuperfError(
                 f"{shown} has {timing.blocks_us} as blocks_us of {test.nodeid}", expected="times"
@@ -50,7 +50,7 @@ def check_numbers(test: TestRecord, shown: str) -> None:
 def _check_clocks(timing: Timing, nodeid: str, shown: str) -> None:
     """Refuse a time that cannot be brought to another clock."""
     model, clocks = timing.clock_model, timing.blocks_mhz if timing.sm_clock_mhz else ()
-    # Without a model of its own it is brought there by that of the baseline.
+    # Without a model of its own, the model of the baseline is used.
     blocks = [timing.blocks_us]
     if model is not None:
         if model.reference_mhz == 0:
@@ -89,7 +89,7 @@ def _numbers(test: TestRecord) -> Iterator[tuple[str, MetricValue]]:
 
 
 def _counters(metrics: Mapping[str, MetricValue]) -> Iterator[tuple[str, MetricValue]]:
-    """Those that are known to be numbers; of a raw metric nothing is known."""
+    """Yield the counters that must be numbers; a raw metric may be anything."""
     for name, value in metrics.items():
         if name not in WORDS and not is_raw_name(name):
             yield name, value

@@ -1,4 +1,4 @@
-"""Run files: all that one session measured, below `.gpuperf/runs/` or as a recording beside the baselines."""
+"""Run files, below `.gpuperf/runs/` or as recordings next to the baselines."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
 
 REPORTS_KEPT = 3
-"""A report holds the code of every kernel it profiled: tens of megabytes with one of torch's."""
+"""Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
 
 RUN_FILES = ("run.json", "run.json.gz")
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What a GPU's slug and a run's id look like; both become names of files."""
+"""Form of a GPU's slug and a run's id; both become names of files."""
 
 UNPACKED_BYTES = 256 * 2**20
-"""A gzipped run that holds more is refused: a small file can hold terabytes."""
+"""Maximum size of an unpacked run: a small gzipped file can hold terabytes."""
 
-# Not strict, so that the words for numbers that JSON has no spelling for read as numbers again.
+# Not strict, so that words such as `nan`, which JSON has no number for, read as numbers again.
 _DECODER = msgspec.json.Decoder(Run, strict=False)
 
 
 class RunStore:
-    """The run files of one project.
+    """Run files of one project.
 
     Args:
         state: The project's `.gpuperf` folder; need not exist.
-        baselines: Where recordings are found, too; None for measured runs only.
+        baselines: Folder of the recordings; None for measured runs only.
     """
 
     def __init__(self, state: Path, baselines: Path | None = None) -> None:
@@ -56,7 +56,7 @@ class RunStore:
 
     @staticmethod
     def new_id(now: datetime) -> str:
-        """An id that sorts by time: `20261120-173012-3f9a`.
+        """Return an id that sorts by time: `20261120-173012-3f9a`.
 
         Args:
             now: An aware time; shown in UTC.
@@ -64,7 +64,7 @@ class RunStore:
         return f"{now.astimezone(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
     def write(self, run: Run) -> Path:
-        """Write a run's `run.json` and return where it is.
+        """Write a run's `run.json` and return its path.
 
         Raises:
             OSError: The file cannot be written.
@@ -75,7 +75,7 @@ class RunStore:
         return path
 
     def ids(self) -> set[str]:
-        """The runs that are there."""
+        """Return the ids of all runs."""
         return set(self._runs())
 
     def drop_old_reports(self, keep: int = REPORTS_KEPT) -> None:
@@ -92,12 +92,12 @@ class RunStore:
         """Find a run file.
 
         Args:
-            ref: None or `latest` for the newest run; where none was measured on a GPU, and there are
-                recordings, the newest of them. Else an id or the start of one; a run file, gzipped or not; or
-                a folder that holds one, such as an unpacked CI artifact.
+            ref: None or `latest` for the newest run; if none was measured on a GPU, and there are
+                recordings, the newest recording. Else an id or the start of one; a run file, gzipped or not;
+                or a folder that holds one, such as an unpacked CI artifact.
 
         Raises:
-            GpuperfError: There is no such run, or more than one.
+            GpuperfError: No run has this name, or several have.
         """
         measured, recorded = self._runs(), self._recordings()
         runs = {**recorded, **measured}
@@ -143,12 +143,12 @@ class RunStore:
 
 
 def _is_of_gpu(path: Path) -> bool:
-    """Whether a run is of more than what was compiled for GPUs that are not there."""
+    """Return True if a run has more than compiled kernels."""
     return load_run(path).environment.gpu.slug != NO_GPU.slug
 
 
 def make_state_folder(state: Path) -> None:
-    """Make the `.gpuperf` folder where it is missing, ignored by git."""
+    """Make the `.gpuperf` folder if it is missing, ignored by git."""
     state.mkdir(parents=True, exist_ok=True)
     ignore = state / ".gitignore"
     if not ignore.exists():
@@ -169,10 +169,10 @@ def _run_file_in(folder: Path) -> Path:
 
 
 def encode_run(run: Run) -> bytes:
-    """A run as JSON, one test a line so that git shows and packs it well.
+    """Return a run as JSON, with one test a line so that git shows and packs it well.
 
-    Numbers that JSON cannot spell (a difference from a reference may be NaN or infinite) become words,
-    which `load_run` reads as numbers again.
+    Numbers that JSON does not have (a difference from a reference may be NaN or infinite) become words, which
+    `load_run` reads as numbers again.
     """
     encode = msgspec.json.encode
     head = encode(msgspec.structs.replace(run, tests=()))
@@ -199,8 +199,8 @@ def load_run(path: Path) -> Run:
     """Read a run file, gzipped or not.
 
     Raises:
-        GpuperfError: The file cannot be read, is no run, was written by a newer version, or holds a number
-            that no run can have measured.
+        GpuperfError: The file cannot be read, is not a run, was written by a newer version, or holds an
+            impossible number.
     """
     shown = show_path(path)
     try:
@@ -232,17 +232,17 @@ def load_run(path: Path) -> Run:
 
 
 def recording_path(baselines: Path, run: Run) -> Path:
-    """Where the recording of a run belongs: `<baselines>/<gpu slug>/recordings/<run id>.json`."""
+    """Return the path of a run's recording: `<baselines>/<gpu slug>/recordings/<run id>.json`."""
     return baselines / run.environment.gpu.slug / "recordings" / f"{run.id}.json"
 
 
 def recordings(baselines: Path) -> Sequence[Path]:
-    """The files of all recordings below a baselines folder, sorted by GPU and run id."""
+    """Return the files of all recordings below a baselines folder, sorted by GPU and run id."""
     return sorted([*baselines.glob("*/recordings/*.json"), *baselines.glob("*/recordings/*.json.gz")])
 
 
 def newest_recordings(baselines: Path) -> list[Run]:
-    """All recordings below a baselines folder, newest first.
+    """Read all recordings below a baselines folder, newest first.
 
     Raises:
         GpuperfError: One of them cannot be read.

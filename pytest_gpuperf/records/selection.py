@@ -1,4 +1,4 @@
-"""Which launches of a call a profile is of: those of the kernels that a regex finds, all of them or one."""
+"""Choice of the launches of a call to profile: those of the kernels that a regex finds, all or one."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 Launch = TypeVar("Launch")
 
 Launches: TypeAlias = Literal["all", "first", "last"] | int
-"""An index counts from 0, or from the end where it is negative."""
+"""An index counts from 0, or from the end if it is negative."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What one call of `profile()` asks for."""
+    """Launches that one call of `profile()` asks for."""
 
     regex: str | None = None
     """Found in a kernel's function name or in the demangled one; None for all kernels."""
     launches: Launches = "all"
-    """Which of the launches of those kernels."""
+    """Launches of those kernels."""
 
     @property
     def recorded(self) -> str:
-        """The launches as a record has them: empty for all."""
+        """Launches in the form of a record: empty for all."""
         return "" if self.launches == "all" else str(self.launches)
 
     def pick(self, launches: Sequence[Launch], call: Call) -> Sequence[Launch]:
-        """Of the launches that the regex finds those that are asked for.
+        """Return the requested launches of those that the regex finds.
 
         Raises:
             GpuperfError: There are fewer.
@@ -54,11 +54,11 @@ class Selection:
 
 
 def check_launches(value: object, where: str) -> Launches:
-    """`launches=` as a user wrote it.
+    """Check `launches=` as a user wrote it.
 
     Args:
-        value: What was written.
-        where: Where it stands, for the message.
+        value: The value.
+        where: Its place, for the message.
 
     Raises:
         GpuperfError: It is neither a word that is known nor an index.

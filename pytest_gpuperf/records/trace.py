@@ -1,4 +1,4 @@
-"""The kernel table of a call: what it ran on the GPU, how long, and how much of the time the GPU was idle."""
+"""Kernel table of a call: its kernels, copies and waits on the GPU, and the idle time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KernelClass: TypeAlias = Literal[
     "elementwise",
     "other",
 ]
-"""What part a kernel has in a call, by the rules of `pytest_gpuperf.measure.trace.classes`."""
+"""Role of a kernel in a call, by the rules of `pytest_gpuperf.measure.trace.classes`."""
 KERNEL_CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 
 SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
-"""What measured a span: torch.profiler, CUPTI's activity records alone, or CUDA events without a profiler."""
+"""Source of a span: torch.profiler, CUPTI's activity records, or CUDA events without a profiler."""
 
 EXACT_FIGURES = ("launches", "copies", "synchronizations")
-"""Figures that are the same in every run of the same code: baselines have them without tolerance."""
+"""Values that are the same in every run of the same code: baselines have them without tolerance."""
 
 TRACE_UNITS: Mapping[str, str] = {
     "launches": "",
@@ -42,11 +42,11 @@ TRACE_UNITS: Mapping[str, str] = {
     "tensor_core_share": "%",
     **{f"class.{name}": "%" for name in KERNEL_CLASSES},
 }
-"""Figures of a trace by the names that limits know them by, with their units."""
+"""Units of the values of a trace that limits can name."""
 
 
 class TracedKernel(Record, frozen=True, kw_only=True):
-    """All launches of one kernel with the same grid, block and shared memory."""
+    """Launches of one kernel with the same grid, block and shared memory."""
 
     name: str
     """Demangled, with template arguments."""
@@ -56,95 +56,96 @@ class TracedKernel(Record, frozen=True, kw_only=True):
     """Sum of the launches' own durations on the GPU, in microseconds."""
     mean_us: float
     share_pct: float
-    """`total_us` of the time of all kernels, copies and fills, in per cent."""
+    """`total_us` of the time of all kernels, copies and fills, in %."""
     grid: tuple[int, int, int] = (0, 0, 0)
-    """Blocks in x, y, z; zeros where the trace does not say."""
+    """Blocks in x, y, z; zeros if not known."""
     block: tuple[int, int, int] = (0, 0, 0)
     """Threads of a block in x, y, z."""
     blocks_per_sm: float = 0.0
-    """Blocks of the grid for each SM of the GPU, which need not run at once; 0 where not known."""
+    """Blocks of the grid for each SM of the GPU, running at once or not; 0 if not known."""
     waves: float | None = None
-    """Blocks of the grid over those that the whole GPU holds at once; None where that is not known."""
+    """Blocks of the grid over those that the whole GPU holds at once; None if that is not known."""
     registers_per_thread: int = 0
     shared_memory_bytes: int = 0
-    """Of a block, static and dynamic, in bytes."""
+    """Shared memory of a block, static and dynamic, in bytes."""
     theoretical_occupancy_pct: float | None = None
-    """By `pytest_gpuperf.measure.device.occupancy`, in per cent; None where the GPU is not known to it."""
+    """In %, by `pytest_gpuperf.measure.device.occupancy`; None if that does not know the GPU."""
     tensor_cores: bool | None = None
-    """Whether it multiplies on tensor cores, by its name or its code; None where neither tells."""
+    """True if it multiplies on tensor cores, by its name or its code; None if neither tells."""
 
 
 class FusionCandidate(Record, frozen=True, kw_only=True):
-    """Small kernels that run one after the other on one stream, and what one in their place could save."""
+    """Small kernels that run one after the other on one stream, and the saving if they were one kernel."""
 
     kernels: tuple[str, ...]
     """Names, in launch order."""
     times: int
-    """How often the same row of kernels runs in the call."""
+    """Number of times that this row of kernels runs in the call."""
     saved_launches: int
-    """Over all those times."""
+    """Saved launches over all those times."""
     saved_us: float
-    """`saved_launches` times the usual launch gap, in microseconds: an upper bound, as the gap is one. Memory
-    that is read again comes on top."""
+    """`saved_launches` times the usual launch gap, in microseconds: an upper bound, without memory traffic
+    that is saved, too."""
     at_most_us: float
-    """That, and the time of all kernels but the longest of each row: if those came for nothing."""
+    """`saved_us` and the time of all kernels except the longest of each row: if those cost nothing."""
 
 
 class Trace(Record, frozen=True, kw_only=True):
-    """What one call ran on the GPU."""
+    """Work of one call on the GPU."""
 
     kernels: tuple[TracedKernel, ...] = ()
-    """The most time first."""
+    """Kernels, the most time first."""
     launches: int = 0
     """Kernels that ran; each node of a CUDA graph is one."""
     host_launches: int = 0
-    """Calls by which the host launched kernels and graphs; 0 where the trace does not say."""
+    """Calls by which the host launched kernels and graphs; 0 if not known."""
     span_us: float = 0.0
     """From the start of the first activity on the GPU to the end of the last, in microseconds."""
     span_source: SpanSource = "profiler"
     profiled_span_us: float = 0.0
-    """The same under torch.profiler, which slows the host down; in microseconds."""
+    """Span under torch.profiler, which slows the host down, in microseconds."""
     busy_us: float = 0.0
     """Microseconds of the span in which at least one activity ran."""
     gpu_time_us: float = 0.0
-    """Sum of the durations of all kernels, copies and fills, in microseconds: what overlaps counts twice."""
+    """Sum of the durations of all kernels, copies and fills, in microseconds: overlapping ones count
+    twice."""
     gpu_busy_pct: float = 0.0
-    """`busy_us` of `span_us`, in per cent."""
+    """`busy_us` of `span_us`, in %."""
     launch_gap_us: float = 0.0
-    """Mean idle time between an activity and the next, in microseconds; 0 where there is only one."""
+    """Mean idle time between an activity and the next, in microseconds; 0 if there is only one."""
     copies: int = 0
-    """memcpy; a kernel that copies is a kernel."""
+    """Number of memcpy; a kernel that copies is a kernel."""
     copy_bytes: int = 0
     copy_us: float = 0.0
     copy_kinds: dict[str, int] = {}
-    """How many there are of each: `HtoD`, `DtoD` …"""
+    """Number of copies of each kind: `HtoD`, `DtoD` …"""
     copy_kinds_us: dict[str, float] = {}
-    """Time of each in microseconds; empty in runs of versions that did not keep it."""
+    """Time of copies of each kind, in microseconds."""
     memsets: int = 0
     memset_us: float = 0.0
     synchronizations: int = 0
     """Calls in which the host waited for the GPU, a stream or an event."""
     class_shares_pct: dict[str, float] = {}
-    """Share of `gpu_time_us` of each class that there is, in per cent; copies and fills are data movement."""
+    """Share of `gpu_time_us` of each class, in %; copies and fills are data movement."""
     tensor_core_share_pct: float = 0.0
-    """Share of `gpu_time_us` in kernels that are known to use tensor cores, in per cent."""
+    """Share of `gpu_time_us` in kernels that are known to use tensor cores, in %."""
     tensor_cores_unknown_pct: float = 0.0
-    """Share in kernels of which that is not known."""
+    """Share in kernels that may use tensor cores or not, in %."""
     fusion_candidates: tuple[FusionCandidate, ...] = ()
     """The most `saved_us` first."""
     streams: int = 0
     region: str = ""
-    """Annotation that encloses this, the median of its occurrences; empty for a whole file."""
+    """Annotation around the call, the median of its occurrences; empty for a whole file."""
     occurrences: int = 1
-    """How many of these the trace has."""
+    """Number of occurrences of the annotation in the trace."""
     gpu: str = ""
-    """As the driver says it: `NVIDIA H200`; empty where the trace does not say."""
+    """Name in the driver: `NVIDIA H200`; empty if not known."""
     file: str = ""
-    """The Chrome trace beside the run file: `traces/…json.gz`; empty where there is none."""
+    """Chrome trace next to the run file: `traces/…json.gz`; empty without one."""
 
     @property
     def figures(self) -> dict[str, float]:
-        """All that limits can ask of a trace, by name, in the units of `TRACE_UNITS`."""
+        """Values that limits can name, in the units of `TRACE_UNITS`."""
         own = {
             "gpu_busy": self.gpu_busy_pct,
             "launch_gap": self.launch_gap_us,
@@ -156,11 +157,11 @@ class Trace(Record, frozen=True, kw_only=True):
 
     @property
     def exact(self) -> dict[str, int]:
-        """The figures that baselines have."""
+        """Values that baselines have."""
         return {name: getattr(self, name) for name in EXACT_FIGURES}
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each kernel, with the fields of `TracedKernel` as columns; the most time first."""
+        """Return a row for each kernel, with the fields of `TracedKernel` as columns; the most time first."""
         import pandas as pd
 
         columns = list(TracedKernel.__struct_fields__)

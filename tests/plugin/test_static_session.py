@@ -169,7 +169,7 @@ def test_broken_baseline_file_ends_the_run_first(pytester: pytest.Pytester, comp
     path.write_text("{")
     result = pytester.runpytest("--gpuperf")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*baselines/static/test_k.json is no valid JSON*"])
+    result.stderr.fnmatch_lines(["*baselines/static/test_k.json is not valid JSON*"])
 
 
 def test_replay_compiles_static_kernels_again(

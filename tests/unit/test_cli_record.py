@@ -191,7 +191,7 @@ def test_runs_that_cannot_be_accepted_are_named(project: Path, script: Callable[
     assert result.exit_code == 2
     hint, error = result.output.splitlines()[-2:]
     assert hint == "`gpuperf baseline accept run-1` takes the run that is complete"
-    assert "test_square.json is no valid JSON" in error
+    assert "test_square.json is not valid JSON" in error
     assert path.read_text(encoding="utf-8") == "{"
 
 

@@ -121,7 +121,7 @@ def test_broken_baseline_is_a_problem(here: Path) -> None:
     next((here / "project" / "baselines").glob("*/*.json")).write_text("<<<<<<< HEAD")
     found = {one.name: one for one in doctor.examine(machine(here))}["baselines"]
     assert found.state.value == "problem"
-    assert "is no valid JSON" in found.text
+    assert "is not valid JSON" in found.text
     assert "restore it with git" in found.fix
 
 

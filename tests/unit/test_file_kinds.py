@@ -76,4 +76,4 @@ def test_other_json_is_taken_for_a_broken_run(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     (tmp_path / "package.json").write_bytes(b'{"name": "x"}')
     result = CliRunner().invoke(main, ["explain", "package.json"])
-    assert "package.json has not the expected form" in result.stderr
+    assert "package.json does not have the expected form" in result.stderr
