@@ -159,11 +159,11 @@ def test_folder_without_a_run_is_an_error(store: RunStore, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'{"schema": 1', "no valid JSON: .* at line 1, column 13"),
+        (b'{"schema": 1', "not valid JSON: .* at line 1, column 13"),
         (b"\x1f\x8bnot really gzip", "cannot be read"),
         (gzip.compress(b'{"schema": 1}', mtime=0)[:-9], "cannot be read"),
         (b'{"schema": 99}', "newer pytest-gpuperf .*upgrade"),
-        (b'{"schema": 1}', "not the expected form: .*`id`"),
+        (b'{"schema": 1}', "not have the expected form: .*`id`"),
         (encode_run(one_test()).replace(b'"nvidia-h200"', b'"../../h200"'), "has the GPU '../../h200'"),
         (encode_run(run(id="../x")), "has the run id '../x'"),
         (encode_run(run(record(main=Measurement(timing=timing(0.0))))), "a time of 0.0 µs"),
