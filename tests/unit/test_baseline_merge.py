@@ -234,7 +234,7 @@ def test_broken_file_refuses_the_update_and_stays(store: BaselineStore) -> None:
     path = store.path("nvidia-h200", "test_square")
     path.parent.mkdir(parents=True)
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(GpuperfError, match="no valid JSON"):
+    with pytest.raises(GpuperfError, match="not valid JSON"):
         accept(one_test(), store, "all", 5.0, environ=NO_CI)
     assert path.read_text(encoding="utf-8") == "{"
 

@@ -97,7 +97,7 @@ def test_broken_file_is_named_and_left_alone(tmp_path: Path, data: bytes | dict[
 
 @pytest.mark.parametrize("slug", ["..", "../other", "", "a/b", ".hidden"])
 def test_slug_cannot_leave_the_folder(tmp_path: Path, slug: str) -> None:
-    with pytest.raises(GpuperfError, match="no name of a GPU"):
+    with pytest.raises(GpuperfError, match="not a name of a GPU"):
         BaselineStore(tmp_path).load(slug, "test_x")
 
 
