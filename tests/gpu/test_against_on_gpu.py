@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from paired_project import Project
+from against_project import Project
 from pytest_gpuperf.statistics.decision import Outcome, Thresholds
 from pytest_gpuperf.statistics.sequential import decide_restarts
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from paired_project import ARGUMENTS, Project
+from against_project import ARGUMENTS, Project
 from pytest_gpuperf.settings.values import PROFILING_PASS_ENV, WORKER_ENV, Settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
-def test_a_session_says_what_it_compares_with_and_keeps_it_in_its_run_file(project: Project) -> None:
+def test_run_names_the_commit_and_keeps_the_comparison(project: Project) -> None:
     commit = project.git("rev-parse", "HEAD")
     done = project.session("--gpuperf-against=main")
     assert done.returncode == 1, done.stdout
@@ -50,13 +50,13 @@ def test_a_session_says_what_it_compares_with_and_keeps_it_in_its_run_file(proje
     assert project.leftovers() == []
 
 
-def test_code_that_is_no_slower_passes(project: Project) -> None:
+def test_code_of_equal_speed_passes(project: Project) -> None:
     project.write({"kernels.py": "def kernel(): return 10.0\n"})
     done = project.session("--gpuperf-against=main")
     assert done.returncode == 0, done.stdout
 
 
-def test_a_run_file_has_no_path_of_the_machine(project: Project) -> None:
+def test_run_file_has_no_absolute_path(project: Project) -> None:
     project.commit({"test_k.py": "def test_k(gpuperf): raise ValueError(__file__)\n"})
     project.write({"test_k.py": TEST})
     project.session("--gpuperf-against=main")
@@ -64,14 +64,14 @@ def test_a_run_file_has_no_path_of_the_machine(project: Project) -> None:
     assert str(project.root.parent) not in max(project.root.rglob("run.json")).read_text()
 
 
-def test_the_ini_key_counts_and_the_command_line_can_turn_it_off(project: Project) -> None:
+def test_command_line_turns_the_ini_key_off(project: Project) -> None:
     project.write({"pytest.ini": "[pytest]\ngpuperf_against = main\n"})
     project.session()
     assert project.compared()["test_k"].ref == "main"
     assert "against" not in project.session("--gpuperf-against=").stdout
 
 
-def test_the_old_code_is_timed_as_the_session_says_whatever_its_own_ini_file_says(project: Project) -> None:
+def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
     ini = "[pytest]\ngpuperf = {}\ngpuperf_against = main\ngpuperf_mode = {}\ngpuperf_counters = off\n"
     project.commit({"pytest.ini": ini.format("false", "queued")})
     project.write({"pytest.ini": ini.format("true", "cold")})
@@ -87,7 +87,7 @@ def test_only_the_selected_tests_are_compared(project: Project) -> None:
     assert list(project.compared()) == ["test_other"]
 
 
-def test_an_unknown_commit_is_a_usage_error_before_anything_is_measured(project: Project) -> None:
+def test_unknown_commit_is_an_early_usage_error(project: Project) -> None:
     done = project.session("--gpuperf-against=nope")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert done.stderr == (
@@ -146,7 +146,7 @@ def test_tests_that_measure_nothing_need_no_worktree(project: Project) -> None:
     assert done.returncode == 0
 
 
-def test_a_lost_worker_is_said_once_and_the_tests_run_all_the_same(project: Project) -> None:
+def test_lost_worker_is_reported_once_and_tests_still_run(project: Project) -> None:
     dying = "import os\nprint('::error::no such driver', flush=True)\nos._exit(3)\n"
     project.commit({"conftest.py": dying})
     project.write({"conftest.py": ""})
@@ -202,7 +202,7 @@ def test_ctrl_c_ends_as_pytest_does_and_leaves_nothing_behind(project: Project) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_session_told_to_end_leaves_nothing_behind(project: Project, number: signal.Signals) -> None:
+def test_terminated_run_leaves_nothing_behind(project: Project, number: signal.Signals) -> None:
     process, worker = begun(project, "__import__('time').sleep(60)")
     process.send_signal(number)
     process.communicate(timeout=30)
@@ -211,7 +211,7 @@ def test_a_session_told_to_end_leaves_nothing_behind(project: Project, number: s
     assert project.leftovers() == []
 
 
-def test_a_worker_ends_with_a_session_that_is_killed(project: Project) -> None:
+def test_worker_ends_when_its_parent_is_killed(project: Project) -> None:
     process, worker = begun(project, "gpuperf.time(lambda: __import__('time').sleep(0.2) or 10.0)")
     process.kill()
     process.communicate(timeout=30)

@@ -61,7 +61,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     return fake
 
 
-def test_the_clock_counts_what_the_gpu_does_between_readings(gpu: FakeGpu) -> None:
+def test_clock_counts_gpu_work_between_readings(gpu: FakeGpu) -> None:
     start = gpu_clock()
     gpu.work(250)
     assert gpu_clock() - start == pytest.approx((250 + EVENT_US) * 1e-6)
@@ -75,7 +75,7 @@ def test_short_times_stay_exact_after_hours(gpu: FakeGpu) -> None:
     assert gpu_clock() - start == pytest.approx((5 + EVENT_US) * 1e-6, rel=1e-3)
 
 
-def test_the_clock_goes_on_where_the_device_changes(gpu: FakeGpu) -> None:
+def test_clock_survives_a_change_of_device(gpu: FakeGpu) -> None:
     gpu_clock()
     gpu.device = 1
     start = gpu_clock()
@@ -136,7 +136,7 @@ def test_a_marked_test_is_timed_by_the_gpu(suite: Suite) -> None:
     assert one["stats"]["median"] == pytest.approx(5e-6, rel=0.02)
 
 
-def test_rounds_are_long_against_the_events(suite: Suite) -> None:
+def test_rounds_are_much_longer_than_events(suite: Suite) -> None:
     stats = suite.benchmark(MARKED)["stats"]
     assert stats["median"] * stats["iterations"] >= 1e-4
 
@@ -198,7 +198,7 @@ def test_a_replay_skips_a_marked_test(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["SKIPPED*a replay launches nothing"])
 
 
-def test_marked_tests_that_benchmark_nothing_run_as_ever(suite: Suite) -> None:
+def test_marked_tests_without_benchmark_run_normally(suite: Suite) -> None:
     suite.run(
         "import pytest\npytestmark = pytest.mark.gpuperf(benchmark=True)\ndef test_k(): pass"
     ).assert_outcomes(passed=1)

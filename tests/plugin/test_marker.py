@@ -34,7 +34,7 @@ def test_the_nearest_tolerance_counts(pytester: pytest.Pytester) -> None:
     assert found.tolerance_pct == 8.0
 
 
-def test_what_has_a_limit_is_read_whatever_the_preset(pytester: pytest.Pytester) -> None:
+def test_metrics_with_limits_are_read_with_any_preset(pytester: pytest.Pytester) -> None:
     limits = ["dram__bytes_read.sum <= 100", "waves > 1", "time_us < 5"]
     found = marker(pytester, f"limits={limits}, preset='sol'")
     assert found.metrics == ("dram__bytes_read.sum", "waves")
@@ -75,12 +75,12 @@ def test_the_nearest_preset_counts(pytester: pytest.Pytester) -> None:
         ("limits=['memory_troughput >= 60']", "memory_throughput"),
     ],
 )
-def test_a_mistake_is_named(pytester: pytest.Pytester, decorator: str, message: str) -> None:
+def test_mistake_in_a_marker_is_named(pytester: pytest.Pytester, decorator: str, message: str) -> None:
     with pytest.raises(GpuperfError, match=message):
         marker(pytester, decorator)
 
 
-def test_a_mistake_ends_the_run_before_anything_is_measured(pytester: pytest.Pytester, replay: None) -> None:
+def test_mistake_in_a_marker_ends_the_run_early(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         """
         import pytest

@@ -52,7 +52,7 @@ def test_the_plugin_adds_under_ten_milliseconds_to_the_start() -> None:
         (["--gpuperf-update", "new"], "--gpuperf-update=new"),
     ],
 )
-def test_what_only_gpuperf_does_is_no_passing_run_without_it(
+def test_actions_without_gpuperf_are_errors(
     pytester: pytest.Pytester, given: list[str], typed: str, where: str
 ) -> None:
     pytester.makepyfile("def test_k(gpuperf): pass")
@@ -62,12 +62,12 @@ def test_what_only_gpuperf_does_is_no_passing_run_without_it(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     flag = typed.strip("'")
     assert result.errlines[0] == (
-        f"ERROR: gpuperf: {flag} without --gpuperf, and so without effect; "
+        f"ERROR: gpuperf: {flag} without --gpuperf, so without effect; "
         f"expected --gpuperf as well; type `pytest --gpuperf {typed}`"
     )
 
 
-def test_all_that_only_gpuperf_does_is_named_at_once(pytester: pytest.Pytester) -> None:
+def test_all_actions_without_gpuperf_are_named_together(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest("--gpuperf-sanitize=memcheck", "--gpuperf-against=main")
     assert "gpuperf: --gpuperf-against=main and --gpuperf-sanitize=memcheck without" in str(result.stderr)
     assert "`pytest --gpuperf --gpuperf-against=main --gpuperf-sanitize=memcheck`" in str(result.stderr)
@@ -82,7 +82,7 @@ def test_all_that_only_gpuperf_does_is_named_at_once(pytester: pytest.Pytester) 
     ],
     ids=["defaults", "how to measure", "ini file"],
 )
-def test_what_asks_for_nothing_is_silent_without_gpuperf(
+def test_other_options_are_ignored_without_gpuperf(
     pytester: pytest.Pytester, ini: str, given: list[str]
 ) -> None:
     pytester.makeini(f"[pytest]\n{ini}")
@@ -93,7 +93,7 @@ def test_what_asks_for_nothing_is_silent_without_gpuperf(
 
 
 @pytest.mark.parametrize("fixture", ["gpuperf", "gpu_warmup", "gpu_timer", "ncu"])
-def test_a_test_that_measures_is_skipped_with_the_flag_named(pytester: pytest.Pytester, fixture: str) -> None:
+def test_measuring_test_is_skipped_and_names_the_flag(pytester: pytest.Pytester, fixture: str) -> None:
     pytester.makepyfile(f"def test_k({fixture}): pass")
     result = pytester.runpytest("-rs")
     result.assert_outcomes(skipped=1)

@@ -126,7 +126,7 @@ def test_run_without_tests_makes_all_counters_unavailable(pytester: pytest.Pytes
     )
 
 
-def test_a_run_that_profiles_nothing_is_not_unavailable(pytester: pytest.Pytester) -> None:
+def test_run_without_profiles_is_not_unavailable(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k="def test_k(gpu_timer):\n    gpu_timer(print)\n")
     assert run(pytester.path).unavailable == ""
 

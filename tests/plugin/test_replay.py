@@ -32,9 +32,7 @@ def boom(x):
 """
 
 
-def test_the_newest_recording_is_judged_and_every_line_says_so(
-    pytester: pytest.Pytester, replay: None
-) -> None:
+def test_newest_recording_is_judged_and_marked_as_replayed(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k=SQUARE)
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(passed=1)
@@ -42,7 +40,7 @@ def test_the_newest_recording_is_judged_and_every_line_says_so(
     result.stdout.fnmatch_lines(["test_k*5.30 µs*replayed*"])
 
 
-def test_rates_are_those_of_the_present_test(pytester: pytest.Pytester, replay: None) -> None:
+def test_rates_come_from_the_present_test(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k=SQUARE)
     # 2 * 12,000 bytes in 5.3 µs
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*4.53 GB/s*"])
@@ -63,9 +61,7 @@ def test_the_newer_of_two_recordings_counts(
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_a_test_that_is_in_no_recording_is_skipped_with_the_way_out(
-    pytester: pytest.Pytester, replay: None
-) -> None:
+def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_other=SQUARE)
     result = pytester.runpytest("--gpuperf", "-rs")
     result.assert_outcomes(skipped=1)
@@ -94,7 +90,7 @@ def test_a_test_that_is_in_no_recording_is_skipped_with_the_way_out(
         ("warm_up(print)", ["--gpuperf-replay=never"], "*--gpuperf-replay=never forbids*"),
     ],
 )
-def test_what_needs_a_gpu_fails_with_one_line_where_there_is_neither_gpu_nor_recording(
+def test_measuring_without_gpu_and_recording_fails_in_one_line(
     pytester: pytest.Pytester, call: str, arguments: list[str], said: str
 ) -> None:
     pytester.makepyfile(f"def test_k(gpuperf):\n    gpuperf.{call}\n    raise AssertionError('went on')\n")
@@ -114,7 +110,7 @@ def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
     pytester.runpytest("--gpuperf", f"--gpuperf-replay={artifact}").assert_outcomes(passed=1)
 
 
-def test_a_recording_can_be_replayed_by_its_id_and_is_not_the_latest_run(
+def test_recording_is_replayed_by_id_but_never_as_latest(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     recorded = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
@@ -126,7 +122,7 @@ def test_a_recording_can_be_replayed_by_its_id_and_is_not_the_latest_run(
     assert "passed" not in result.stdout.str()
 
 
-def test_a_recorded_wrong_output_fails_before_its_time_is_looked_at(
+def test_recorded_wrong_output_fails_before_its_time(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     add_recording(run(record("test_k.py::test_k", main=measured(correct=False))))
@@ -136,7 +132,7 @@ def test_a_recorded_wrong_output_fails_before_its_time_is_looked_at(
     result.stdout.fnmatch_lines(["*off by 3 at (0, 1)*"])
 
 
-def test_limits_are_judged_afresh(pytester: pytest.Pytester, replay: None) -> None:
+def test_limits_are_judged_again(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
         def test_k(gpuperf):
@@ -161,7 +157,7 @@ def test_an_error_of_the_recorded_profile_is_an_error_again(
     result.stdout.fnmatch_lines(["*no kernel of f was profiled for the regex 'x'*"])
 
 
-def test_another_mode_than_the_recorded_one_is_skipped(pytester: pytest.Pytester, replay: None) -> None:
+def test_different_timing_mode_is_skipped(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print, mode='cold')\n")
     result = pytester.runpytest("--gpuperf", "-rs")
     result.assert_outcomes(skipped=1)
@@ -175,7 +171,7 @@ def test_a_replay_updates_nothing(pytester: pytest.Pytester, replay: None) -> No
     result.stderr.fnmatch_lines(["*--gpuperf-update=all with a replay*gpuperf baseline accept RUN*"])
 
 
-def test_a_broken_baseline_ends_the_run_and_stays_as_it_is(pytester: pytest.Pytester, replay: None) -> None:
+def test_broken_baseline_ends_the_run_and_is_kept(pytester: pytest.Pytester, replay: None) -> None:
     path = pytester.path / "baselines" / "nvidia-h200" / "test_k.json"
     path.write_text('{"schema": 1,')
     pytester.makepyfile(test_k=SQUARE)
@@ -185,9 +181,7 @@ def test_a_broken_baseline_ends_the_run_and_stays_as_it_is(pytester: pytest.Pyte
     assert path.read_text() == '{"schema": 1,'
 
 
-def test_the_parts_are_fixtures_of_their_own(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     add_recording(
         run(
             record("test_k.py::test_time", main=measured(5.3)),
@@ -250,7 +244,7 @@ def test_ten_thousand_tests_cost_under_a_millisecond_each(
     assert (seconds("test_k.py", "--gpuperf") - plain) / count < 1e-3
 
 
-def test_why_nothing_is_measured_is_said(pytester: pytest.Pytester, replay: None) -> None:
+def test_notice_explains_why_nothing_is_measured(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["gpuperf: nothing was measured: *"])
 
@@ -290,7 +284,7 @@ def test_the_hint_names_the_run_that_is_replayed(
     assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
 
 
-def test_what_a_recorded_time_was_compared_with_is_kept(
+def test_replay_keeps_the_comparison_with_old_code(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     compared = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
@@ -308,6 +302,6 @@ def test_what_a_recorded_time_was_compared_with_is_kept(
     assert found == [compared]
 
 
-def test_a_run_without_tests_that_measure_needs_no_recording(pytester: pytest.Pytester) -> None:
+def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_plain(): pass")
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)

@@ -77,7 +77,7 @@ def test_after(gpuperf):
 NAMES = ("test_before", "test_wrong", "test_after")
 
 
-def test_an_error_is_that_of_the_test_and_call_that_launched_the_kernel(pytester: pytest.Pytester) -> None:
+def test_error_belongs_to_the_launching_call(pytester: pytest.Pytester) -> None:
     done = run(pytester, THREE, *NAMES)
     assert counts(done) == {"test_before": 0, "test_wrong": 2, "test_after": 0}
     (hit,) = hits(done, "test_wrong")
@@ -94,7 +94,7 @@ def test_every_call_runs_its_callable_once(pytester: pytest.Pytester, call: str)
     assert counts(run(pytester, source, "test_k")) == {"test_k": 1}
 
 
-def test_what_fixtures_and_the_test_itself_launch_belongs_to_it(pytester: pytest.Pytester) -> None:
+def test_launches_of_fixtures_belong_to_the_test(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
         """
@@ -122,7 +122,7 @@ def test_what_fixtures_and_the_test_itself_launch_belongs_to_it(pytester: pytest
     assert counts(done)["test_after"] == 0
 
 
-def test_of_errors_that_differ_the_first_are_kept_and_all_counted(pytester: pytest.Pytester) -> None:
+def test_first_errors_are_kept_and_all_counted(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
         """
@@ -138,7 +138,7 @@ def test_of_errors_that_differ_the_first_are_kept_and_all_counted(pytester: pyte
     assert counts(done) == {"test_wrong": 21}
 
 
-def test_a_crash_is_blamed_on_its_test_and_the_others_run_elsewhere(pytester: pytest.Pytester) -> None:
+def test_crash_belongs_to_its_test_and_others_run(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
         THREE + "\ndef test_crash(gpuperf):\n    gpuperf.time(lambda: os.kill(os.getpid(), 11))\n"
@@ -154,7 +154,7 @@ def test_a_crash_is_blamed_on_its_test_and_the_others_run_elsewhere(pytester: py
     assert processes(pytester.path) == 2
 
 
-def test_a_kernel_that_ends_the_context_is_blamed_once(pytester: pytest.Pytester) -> None:
+def test_kernel_that_ends_the_context_is_reported_once(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
         """
@@ -183,7 +183,7 @@ def test_a_kernel_that_ends_the_context_is_blamed_once(pytester: pytest.Pytester
     assert processes(pytester.path) == 4
 
 
-def test_a_test_without_end_to_its_errors_is_ended(pytester: pytest.Pytester) -> None:
+def test_test_with_endless_errors_is_ended(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
         """
@@ -207,7 +207,7 @@ def test_a_test_without_end_to_its_errors_is_ended(pytester: pytest.Pytester) ->
     assert counts(done)["test_after"] == 0
 
 
-def test_a_log_that_other_tests_have_filled_is_not_blamed_on_the_one_at_hand(
+def test_full_log_is_not_blamed_on_a_later_test(
     pytester: pytest.Pytester,
 ) -> None:
     done = run(
@@ -230,7 +230,7 @@ def test_a_log_that_other_tests_have_filled_is_not_blamed_on_the_one_at_hand(
 
 
 @pytest.mark.parametrize("behaviour", ["loses marks", "loses all but the first mark"])
-def test_where_marks_get_lost_tests_run_one_by_one(
+def test_lost_marks_make_tests_run_one_by_one(
     pytester: pytest.Pytester, behaviour: fake_sanitizer.Behaviour
 ) -> None:
     done = run(pytester, THREE, *NAMES, behaviour=behaviour)
@@ -239,7 +239,7 @@ def test_where_marks_get_lost_tests_run_one_by_one(
     assert processes(pytester.path) > 1
 
 
-def test_a_tool_that_sees_nothing_finds_no_test_clean(pytester: pytest.Pytester) -> None:
+def test_blind_tool_finds_no_test_clean(pytester: pytest.Pytester) -> None:
     done = run(pytester, THREE, *NAMES, behaviour="sees nothing")
     assert done.results == {}
     assert done.problems == [
@@ -248,7 +248,7 @@ def test_a_tool_that_sees_nothing_finds_no_test_clean(pytester: pytest.Pytester)
     ]
 
 
-def test_a_tool_that_refuses_has_the_last_word(pytester: pytest.Pytester) -> None:
+def test_refusal_of_the_tool_is_the_reason(pytester: pytest.Pytester) -> None:
     done = run(pytester, THREE, *NAMES, behaviour="refuses")
     assert done.results == {}
     assert done.problems[0].startswith("compute-sanitizer cannot watch this GPU")
@@ -261,13 +261,13 @@ def test_a_process_that_ends_before_any_test_says_why(pytester: pytest.Pytester)
     ]
 
 
-def test_where_cuda_does_not_start_the_driver_s_word_is_told(pytester: pytest.Pytester) -> None:
+def test_failed_start_of_cuda_shows_the_driver_error(pytester: pytest.Pytester) -> None:
     done = run(pytester, "end_context()\ndef test_k(gpuperf): pass\n", "test_k")
     (problem,) = done.problems
     assert "before any test: CUDA does not start: CUDA error: an illegal memory access was" in problem
 
 
-def test_a_test_that_ends_early_there_is_not_checked(pytester: pytest.Pytester) -> None:
+def test_test_that_ends_early_is_not_checked(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
         """
@@ -291,13 +291,13 @@ def test_a_test_that_ends_early_there_is_not_checked(pytester: pytest.Pytester) 
     assert processes(pytester.path) == 1
 
 
-def test_errors_that_end_a_test_early_are_what_is_said_of_it(pytester: pytest.Pytester) -> None:
+def test_errors_that_end_a_test_are_reported(pytester: pytest.Pytester) -> None:
     source = "def test_k(gpuperf):\n    gpuperf.time(partial(report, 'scale'))\n    assert False\n"
     done = run(pytester, source, "test_k")
     assert counts(done) == {"test_k": 1}
 
 
-def test_errors_before_the_first_test_are_those_of_the_run(pytester: pytest.Pytester) -> None:
+def test_errors_before_the_first_test_belong_to_the_run(pytester: pytest.Pytester) -> None:
     done = run(pytester, "report('scale')\ndef test_k(gpuperf): pass\n", "test_k")
     assert counts(done) == {"test_k": 0}
     (problem,) = done.problems
@@ -306,9 +306,7 @@ def test_errors_before_the_first_test_are_those_of_the_run(pytester: pytest.Pyte
     )
 
 
-def test_processes_are_not_started_without_end(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_number_of_processes_is_limited(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitizing_pass, "PROCESSES", 2)
     source = "@pytest.mark.parametrize('n', range(3))\ndef test_k(gpuperf, n):\n    os._exit(3)\n"
     done = run(pytester, source, "test_k[0]", "test_k[1]", "test_k[2]")
@@ -317,7 +315,7 @@ def test_processes_are_not_started_without_end(
 
 
 @pytest.mark.parametrize(("tool", "cached"), [("memcheck", "0"), ("racecheck", "1")])
-def test_where_addresses_matter_torch_caches_no_memory(
+def test_tools_that_need_addresses_turn_caching_off(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tool: str, cached: str
 ) -> None:
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")

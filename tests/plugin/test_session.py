@@ -7,7 +7,7 @@ import pytest
 from pytest_gpuperf.session.base import Runner
 
 
-def test_xdist_is_refused_with_one_line(pytester: pytest.Pytester, replay: None) -> None:
+def test_xdist_is_refused_in_one_line(pytester: pytest.Pytester, replay: None) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile("def test_k(gpuperf): pass")
     result = pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", "-n", "2")
@@ -16,7 +16,7 @@ def test_xdist_is_refused_with_one_line(pytester: pytest.Pytester, replay: None)
     assert "Traceback" not in result.stderr.str()
 
 
-def test_one_process_of_xdist_is_fine(pytester: pytest.Pytester, replay: None) -> None:
+def test_xdist_with_zero_processes_is_accepted(pytester: pytest.Pytester, replay: None) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", "-n", "0").assert_outcomes(passed=1)
@@ -29,7 +29,7 @@ def test_two_timings_need_two_labels(pytester: pytest.Pytester, replay: None) ->
     result.stdout.fnmatch_lines(["*has measured timing under the label 'main' already*label=*"])
 
 
-def test_the_result_of_a_call_is_no_callable(pytester: pytest.Pytester, replay: None) -> None:
+def test_called_function_is_refused(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(3)\n")
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
@@ -43,22 +43,20 @@ def test_tests_that_measure_nothing_are_left_alone(pytester: pytest.Pytester, re
     assert "= gpuperf =" not in result.stdout.str()
 
 
-def test_a_failed_assertion_of_the_test_itself_stays_what_it_is(
-    pytester: pytest.Pytester, replay: None
-) -> None:
+def test_failed_assertion_of_the_test_is_shown(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    assert gpuperf.time(print).time_us < 1\n")
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E*assert 5.3 < 1*"])
 
 
-def test_junit_files_hold_what_was_measured(pytester: pytest.Pytester, replay: None) -> None:
+def test_junit_files_hold_measurements(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     pytester.runpytest("--gpuperf", "--junitxml=report.xml").assert_outcomes(passed=1)
     assert '<property name="gpuperf.main.time_us" value="5.3' in (pytester.path / "report.xml").read_text()
 
 
-def test_markdown_is_appended_to_the_file_asked_for(pytester: pytest.Pytester, replay: None) -> None:
+def test_markdown_is_appended_to_the_named_file(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     (pytester.path / "summary.md").write_text("before\n")
     pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md").assert_outcomes(passed=1)
@@ -101,7 +99,7 @@ def test_bytes_are_a_whole_number(pytester: pytest.Pytester, replay: None, value
 
 
 @pytest.mark.parametrize("value", ["np.prod((64, 64))", "4096.0", "np.float32(4096)"])
-def test_numbers_of_numpy_are_fine(pytester: pytest.Pytester, replay: None, value: str) -> None:
+def test_numpy_integers_are_accepted(pytester: pytest.Pytester, replay: None, value: str) -> None:
     pytester.makepyfile(
         test_k=f"""
         import numpy as np
@@ -115,7 +113,7 @@ def test_numbers_of_numpy_are_fine(pytester: pytest.Pytester, replay: None, valu
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_the_one_line_takes_what_its_parts_take(pytester: pytest.Pytester, replay: None) -> None:
+def test_one_line_call_takes_the_arguments_of_its_parts(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
         def test_k(gpuperf):
@@ -125,7 +123,7 @@ def test_the_one_line_takes_what_its_parts_take(pytester: pytest.Pytester, repla
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_a_failed_unittest_is_no_pass(pytester: pytest.Pytester, replay: None) -> None:
+def test_failed_unittest_fails(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
         import unittest
@@ -145,7 +143,7 @@ def test_a_failed_unittest_is_no_pass(pytester: pytest.Pytester, replay: None) -
     assert "= gpuperf =" not in result.stdout.str()
 
 
-def test_an_expected_failure_is_no_annotation(
+def test_expected_failure_has_no_annotation(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile(
@@ -164,7 +162,7 @@ def test_an_expected_failure_is_no_annotation(
     assert "::error" not in result.stdout.str()
 
 
-def test_an_annotation_stands_beside_the_test(
+def test_annotation_names_the_line_of_the_test(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile(
@@ -182,7 +180,7 @@ def test_an_annotation_stands_beside_the_test(
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines([f"::error file={folder}/test_k.py,line=3,*"])
 
 
-def test_a_fixture_asked_for_while_the_test_runs_is_refused(pytester: pytest.Pytester, replay: None) -> None:
+def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
         def test_k(gpuperf): pass
@@ -194,7 +192,7 @@ def test_a_fixture_asked_for_while_the_test_runs_is_refused(pytester: pytest.Pyt
     result.stdout.fnmatch_lines(["*expected it among the test's arguments*"])
 
 
-def test_a_test_that_runs_again_begins_afresh(pytester: pytest.Pytester, replay: None) -> None:
+def test_repeated_test_begins_without_measurements(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makeconftest(
         """
         from _pytest.runner import runtestprotocol
@@ -209,7 +207,7 @@ def test_a_test_that_runs_again_begins_afresh(pytester: pytest.Pytester, replay:
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_markdown_that_cannot_be_written_is_one_line(pytester: pytest.Pytester, replay: None) -> None:
+def test_unwritable_markdown_is_reported_in_one_line(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=nowhere/x.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -222,7 +220,7 @@ def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, repla
     assert "5.30 µs" in (pytester.path / "x.md").read_text()
 
 
-def test_a_summary_that_cannot_be_written_does_not_lose_the_run(
+def test_unwritable_summary_does_not_lose_the_run(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished: list[bool] = []
@@ -232,7 +230,7 @@ def test_a_summary_that_cannot_be_written_does_not_lose_the_run(
     assert finished == [True]
 
 
-def test_a_run_that_cannot_be_written_does_not_lose_the_summary(
+def test_unwritable_run_does_not_lose_the_summary(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: Runner, *, complete: bool) -> None:

@@ -230,7 +230,7 @@ def test_missing_compiler_skips_the_test(pytester: pytest.Pytester, monkeypatch:
     result.stdout.fnmatch_lines(["SKIPPED*no compiler for CUDA source*pip install nvidia-cuda-nvrtc"])
 
 
-def test_a_kernel_that_does_not_compile_fails_the_test_at_once(pytester: pytest.Pytester) -> None:
+def test_compile_error_fails_the_test_at_once(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         "def test_k(gpuperf):\n    gpuperf.static(print)\n    raise AssertionError('went on')\n"
     )

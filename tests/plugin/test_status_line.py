@@ -22,7 +22,7 @@ def reporter(isatty: bool) -> Any:
     )
 
 
-def test_a_terminal_shows_it_below_the_line_at_hand_and_the_cursor_comes_back(
+def test_terminal_shows_it_below_the_present_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -47,7 +47,7 @@ def test_without_a_reporter_nothing_is_shown() -> None:
     StatusLine(None).show("test_k: warms up")
 
 
-def test_it_is_kept_out_of_what_tests_print(
+def test_status_line_stays_out_of_captured_output(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

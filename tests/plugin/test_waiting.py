@@ -30,7 +30,7 @@ def gpu(pytester: pytest.Pytester) -> Iterator[str]:
     GpuLock(name)._path().unlink(missing_ok=True)
 
 
-def test_a_run_has_the_gpu_from_its_first_test_to_its_end(pytester: pytest.Pytester, gpu: str) -> None:
+def test_run_holds_the_lock_to_its_end(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makepyfile(
         test_k=f"""
         import os
@@ -46,7 +46,7 @@ def test_a_run_has_the_gpu_from_its_first_test_to_its_end(pytester: pytest.Pytes
     assert GpuLock(gpu).holder() is None
 
 
-def test_the_gpu_is_ours_before_ncu_starts(pytester: pytest.Pytester, gpu: str) -> None:
+def test_lock_is_held_before_ncu_starts(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makeconftest(
         GPU.format(uuid=gpu)
         + f"""
@@ -63,9 +63,7 @@ LiveRunner.run_passes = run_passes
     pytester.runpytest_subprocess(*RUN, "-s").stdout.fnmatch_lines(["*locked"])
 
 
-def test_the_gpu_is_free_before_the_process_ends_however_the_run_did(
-    pytester: pytest.Pytester, gpu: str
-) -> None:
+def test_lock_is_released_before_the_process_ends(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makeconftest(
         GPU.format(uuid=gpu)
         + f"""
@@ -88,7 +86,7 @@ atexit.register(show)
     result.stdout.fnmatch_lines(["*held by pid *", "held by None"])
 
 
-def test_a_log_gets_one_line_for_a_wait_and_one_for_its_end(pytester: pytest.Pytester, gpu: str) -> None:
+def test_log_has_two_lines_for_a_wait(pytester: pytest.Pytester, gpu: str) -> None:
     with held_elsewhere(gpu=gpu) as other:
         process = pytester.popen([sys.executable, "-m", "pytest", *RUN])
         lines = until_waiting(process.stdout)
@@ -122,7 +120,7 @@ def until_waiting(stream) -> list[str]:  # type: ignore[no-untyped-def]
     return lines
 
 
-def test_a_run_that_a_test_starts_does_not_wait_for_it(pytester: pytest.Pytester, gpu: str) -> None:
+def test_nested_run_does_not_wait_for_its_parent(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makepyfile(
         test_k=f"""
         import subprocess, sys
@@ -137,7 +135,7 @@ def test_a_run_that_a_test_starts_does_not_wait_for_it(pytester: pytest.Pytester
     pytester.runpytest_subprocess(*RUN, "test_k.py").assert_outcomes(passed=1)
 
 
-def test_a_run_that_cannot_lock_goes_on_and_says_so(pytester: pytest.Pytester, gpu: str) -> None:
+def test_run_without_lock_continues_with_a_notice(pytester: pytest.Pytester, gpu: str) -> None:
     path = GpuLock(gpu)._path()
     path.symlink_to(pytester.path / "elsewhere")
     result = pytester.runpytest_subprocess(*RUN)
@@ -175,7 +173,7 @@ def test_a_terminal_gets_one_line_that_counts(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def test_a_short_wait_is_not_worth_a_line() -> None:
+def test_short_wait_has_no_line() -> None:
     reporter = Reporter(isatty=True)
     with WaitingLine(reporter, "GPU-c410…") as waiting:  # type: ignore[arg-type]
         waiting(Holder(7, 990))

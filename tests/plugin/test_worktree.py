@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from paired_project import Project
+from against_project import Project
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.worktree import PREFIX, old_tree
 from pytest_gpuperf.errors import GpuperfError
@@ -34,7 +34,7 @@ def head(project: Project) -> Commit:
     return repository(project).commit("HEAD")
 
 
-def test_the_worktree_has_the_committed_files_and_the_checkout_keeps_its_own(project: Project) -> None:
+def test_worktree_has_committed_files_only(project: Project) -> None:
     project.write({"kernel.py": "new = 1\n", "untracked.py": ""})
     with old_tree(repository(project), head(project)) as old:
         assert (old.root / "kernel.py").read_text() == "old = 1\n"
@@ -55,7 +55,7 @@ def test_no_branch_is_made_and_no_hook_is_run(project: Project) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_the_worktree_goes_whatever_happens(project: Project, error: type[BaseException]) -> None:
+def test_worktree_is_always_removed(project: Project, error: type[BaseException]) -> None:
     def run_tests() -> None:
         with old_tree(repository(project), head(project)) as old:
             (old.root / "made_by_a_test").write_text("x")
@@ -72,7 +72,7 @@ def test_a_worktree_whose_folder_is_gone_is_forgotten(project: Project) -> None:
     assert project.leftovers() == []
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(project: Project) -> None:
+def test_next_run_removes_the_worktree_of_a_killed_one(project: Project) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path\n"
         "from pytest_gpuperf.against.git import Repository\n"
@@ -89,14 +89,14 @@ def test_what_a_killed_run_left_is_removed_by_the_next(project: Project) -> None
     assert project.leftovers() == []
 
 
-def test_the_worktree_of_a_run_that_goes_on_is_left_alone(project: Project) -> None:
+def test_worktree_of_a_live_run_stays(project: Project) -> None:
     with old_tree(repository(project), head(project)) as one:
         with old_tree(repository(project), head(project)) as other:
             assert one.root != other.root
         assert (one.root / "kernel.py").exists()
 
 
-def test_other_worktrees_are_left_alone(project: Project) -> None:
+def test_other_worktrees_stay(project: Project) -> None:
     project.git("worktree", "add", "--quiet", "--detach", "../mine")
     with old_tree(repository(project), head(project)):
         pass
@@ -112,7 +112,7 @@ def test_generated_modules_and_compiled_extensions_are_linked(project: Project) 
     assert (project.root / "pkg" / "_C.so").read_text() == "x"
 
 
-def test_a_commit_that_tracks_what_is_ignored_now_has_its_own(project: Project) -> None:
+def test_old_tracked_file_is_not_replaced_by_a_link(project: Project) -> None:
     project.commit({"_version.py": "old"})
     old_commit = head(project)
     project.git("rm", "--quiet", "_version.py")
@@ -122,14 +122,14 @@ def test_a_commit_that_tracks_what_is_ignored_now_has_its_own(project: Project) 
         assert (old.root / "_version.py").read_text() == "old"
 
 
-def test_the_name_of_a_commit_is_what_was_typed(project: Project) -> None:
+def test_commit_keeps_the_typed_name(project: Project) -> None:
     commit = project.git("rev-parse", "HEAD")
     assert str(repository(project).commit("main")) == f"main ({commit[:7]})"
     assert str(repository(project).commit(commit[:9])) == commit[:9]
 
 
 @pytest.mark.parametrize("ref", ["nope", "-x", "main..main", "^main", "main:kernel.py"])
-def test_what_is_no_commit_is_named_with_what_git_says(project: Project, ref: str) -> None:
+def test_unknown_commit_shows_the_message_of_git(project: Project, ref: str) -> None:
     with pytest.raises(GpuperfError) as raised:
         repository(project).commit(ref)
     message = str(raised.value)
@@ -139,7 +139,7 @@ def test_what_is_no_commit_is_named_with_what_git_says(project: Project, ref: st
     assert message.endswith("git branch --all and git tag list what there is")
 
 
-def test_a_branch_that_is_only_at_a_remote_is_suggested(project: Project, tmp_path: Path) -> None:
+def test_remote_branch_is_suggested(project: Project, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     project.git("switch", "--quiet", "--create", "feature")
     project.git("clone", "--quiet", ".", str(clone))
@@ -147,7 +147,7 @@ def test_a_branch_that_is_only_at_a_remote_is_suggested(project: Project, tmp_pa
         Repository.around(clone).commit("main")
 
 
-def test_a_shallow_clone_is_told_how_to_become_deeper(project: Project, tmp_path: Path) -> None:
+def test_shallow_clone_gets_a_next_step(project: Project, tmp_path: Path) -> None:
     project.commit({"kernel.py": "new = 1\n"})
     clone = tmp_path / "clone"
     project.git("clone", "--quiet", "--depth=1", f"file://{project.root}", str(clone))
@@ -160,15 +160,13 @@ def test_a_folder_outside_of_git_is_named(tmp_path: Path) -> None:
         Repository.around(tmp_path)
 
 
-def test_a_machine_without_git_is_told_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_git_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(project.temporary))
     with pytest.raises(GpuperfError, match="git cannot be run"):
         Repository.around(project.root)
 
 
-def test_git_that_runs_us_from_a_hook_keeps_its_index(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_index_of_a_git_hook_stays_unchanged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     index = project.root.parent / "index"
     monkeypatch.setenv("GIT_INDEX_FILE", str(index))
     monkeypatch.setenv("GIT_DIR", ".git")
@@ -177,7 +175,7 @@ def test_git_that_runs_us_from_a_hook_keeps_its_index(
     assert not index.exists()
 
 
-def test_a_worktree_that_cannot_be_made_leaves_nothing(project: Project) -> None:
+def test_failed_worktree_leaves_nothing(project: Project) -> None:
     missing = Commit("main", "0" * 40)
     with (
         pytest.raises(GpuperfError, match=r"git cannot check main \(0000000\) out"),

@@ -26,7 +26,7 @@ def in_turn(*log_ratios: float, reason: str = "", broken: bool = False) -> Measu
     return replace(measured(5.3), against=pair)
 
 
-def test_old_code_in_turn_is_judged_instead_of_the_sessions() -> None:
+def test_comparison_with_old_code_replaces_sessions() -> None:
     result = verdict(record(main=in_turn(0.03, 0.0301, 0.0299, 0.03)), baseline(5.3))
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
@@ -36,28 +36,28 @@ def test_old_code_in_turn_is_judged_instead_of_the_sessions() -> None:
     ]
 
 
-def test_old_code_in_turn_needs_no_baseline() -> None:
+def test_comparison_with_old_code_needs_no_baseline() -> None:
     result = verdict(record(main=in_turn(0.0001, -0.0001, 0.0)))
     assert (result.status, result.message()) == (Status.PASS, "")
 
 
-def test_what_is_new_since_the_old_code_passes_with_a_remark() -> None:
+def test_test_missing_in_old_code_passes_with_a_remark() -> None:
     result = verdict(record(main=in_turn(reason="test_x is not there")), baseline())
     assert [(finding.status, finding.line) for finding in result.findings] == [
         (Status.PASS, "not compared with main: test_x is not there")
     ]
 
 
-def test_a_worker_that_broke_fails_the_test() -> None:
+def test_broken_worker_fails_the_test() -> None:
     result = verdict(record(main=in_turn(reason="the worker died", broken=True)), baseline())
     assert result.message() == "gpuperf: not compared with main: the worker died"
 
 
-def test_a_worker_that_broke_after_some_restarts_fails_the_test_too() -> None:
+def test_worker_broken_after_some_restarts_fails_the_test() -> None:
     result = verdict(record(main=in_turn(0.0, 0.0, reason="the worker died", broken=True)), baseline())
     assert result.message() == "gpuperf: not compared with main: the worker died"
 
 
-def test_what_passed_at_an_early_look_is_not_judged_again_at_the_level_of_the_last() -> None:
+def test_pass_at_an_early_look_is_final() -> None:
     result = verdict(record(main=in_turn(0.00603, 0.00637, 0.00647, 0.00613)))
     assert result.status is Status.PASS

@@ -21,7 +21,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
 
 
-def test_ctrl_c_counts_after_the_block_that_holds_it_off() -> None:
+def test_ctrl_c_takes_effect_after_the_block() -> None:
     done: list[str] = []
 
     def write() -> None:
@@ -37,7 +37,7 @@ def test_ctrl_c_counts_after_the_block_that_holds_it_off() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_what_would_end_the_process_at_once_runs_its_finally_clauses_first(number: signal.Signals) -> None:
+def test_terminating_signal_runs_finally_clauses(number: signal.Signals) -> None:
     done = run(f"""
 with ended_in_order():
     try:
@@ -53,7 +53,7 @@ print("went on")
     assert done.returncode == -number
 
 
-def test_a_signal_that_is_ignored_or_handled_already_is_left_alone() -> None:
+def test_ignored_and_handled_signals_stay_unchanged() -> None:
     done = run("""
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, lambda *_: print("theirs", flush=True))
@@ -65,13 +65,13 @@ print("went on")
     assert done.stdout == "theirs\nwent on\n"
 
 
-def test_nothing_is_changed_where_no_signal_comes() -> None:
+def test_handlers_are_restored_without_a_signal() -> None:
     with ended_in_order():
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_group_ends_with_its_children_and_with_those_that_do_not_listen() -> None:
+def test_group_ends_with_children_that_ignore_signals() -> None:
     program = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

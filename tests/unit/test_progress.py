@@ -33,7 +33,7 @@ def test_a_terminal_gets_one_line_that_counts() -> None:
     ]
 
 
-def test_an_interruption_is_said() -> None:
+def test_interruption_is_shown() -> None:
     reporter = Reporter(isatty=False)
     with pytest.raises(KeyboardInterrupt), Progress(reporter, "ncu profiles 3 tests"):  # type: ignore[arg-type]
         raise KeyboardInterrupt

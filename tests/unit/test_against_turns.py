@@ -88,7 +88,7 @@ def candidate(*rounds: Taken) -> Candidate:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_first_block_after_each_switch_is_thrown_away(seed: int) -> None:
+def test_first_block_after_each_switch_is_discarded(seed: int) -> None:
     taken, stage = play(hot("main"), hot("main"), seed=seed)
     kept = "".join(block.side for block in taken.blocks["main"])
     assert {kept[at : at + 4] for at in range(0, len(kept), 4)} == {"ABBA", "BAAB"}
@@ -105,17 +105,17 @@ def test_precise_blocks_are_enough_before_the_budget_is_spent() -> None:
     assert len(taken.blocks["main"]) == 4 * 5
 
 
-def test_restless_blocks_go_on_until_there_are_many() -> None:
+def test_noisy_blocks_continue_to_the_maximum() -> None:
     taken, _ = play(hot("main"), hot("main"), old_times=noisy(10.0, 0.1))
     assert len(taken.blocks["main"]) == 4 * MOST_QUADS
 
 
-def test_a_spent_budget_leaves_the_least_there_must_be() -> None:
+def test_spent_budget_leaves_the_minimum_of_blocks() -> None:
     taken, _ = play(hot("main"), hot("main"), old_times=noisy(10.0, 0.1), budget_s=0.0)
     assert len(taken.blocks["main"]) == 4 * LEAST_QUADS
 
 
-def test_the_ratio_is_that_of_new_to_old() -> None:
+def test_ratio_is_new_over_old() -> None:
     series = candidate(play(hot("main"), hot("main"))[0]).series["main"]
     assert series.log_ratios == [pytest.approx(math.log(1.1))]
     record = series.result(MAIN, 1).record
@@ -127,14 +127,14 @@ def test_every_label_is_compared() -> None:
     assert list(taken.blocks) == ["a", "b"]
 
 
-def test_a_label_that_one_side_lacks_is_passed_over() -> None:
+def test_label_missing_on_one_side_is_skipped() -> None:
     taken, _ = play(hot("a", "b"), hot("a", "new", "b"))
     assert list(taken.blocks) == ["a", "b"]
     test = candidate(taken)
     assert test.series["new"].reason == "not on main (1a2b3c4): the test times no 'new' there"
 
 
-def test_a_label_that_is_gone_hides_what_follows_it_for_one_restart() -> None:
+def test_removed_label_hides_later_ones_for_one_restart() -> None:
     first, _ = play(hot("gone", "a"), hot("a"))
     assert first.blocks == {}
     test = candidate(first)
@@ -145,7 +145,7 @@ def test_a_label_that_is_gone_hides_what_follows_it_for_one_restart() -> None:
     assert len(test.series["a"].log_ratios) == 1
 
 
-def test_labels_in_another_order_are_said_at_the_end() -> None:
+def test_reordered_labels_are_reported_at_the_end() -> None:
     test = candidate(play(hot("a", "b"), hot("b", "a"))[0])
     assert not test.is_settled
     test.conclude(MAIN)
@@ -154,14 +154,14 @@ def test_labels_in_another_order_are_said_at_the_end() -> None:
     }
 
 
-def test_modes_that_differ_are_not_compared() -> None:
+def test_different_modes_are_not_compared() -> None:
     taken, stage = play([Ready("main", "queued")], hot("main"))
     assert stage.islower()
     reason = candidate(taken).series["main"].reason
     assert reason == "it is timed queued on main (1a2b3c4) and hot here"
 
 
-def test_a_test_that_fails_before_its_call_gives_the_reason_to_all_its_labels() -> None:
+def test_early_failure_is_the_reason_for_all_labels() -> None:
     taken, _ = play([], hot("a"), old_failure="its call ended with ValueError: no")
     test = candidate(taken)
     assert test.is_settled
@@ -169,7 +169,7 @@ def test_a_test_that_fails_before_its_call_gives_the_reason_to_all_its_labels() 
     assert {test.series["a"].reason, test.series[WHOLE_TEST].reason} == {reason}
 
 
-def test_what_was_compared_before_a_test_failed_counts() -> None:
+def test_comparisons_before_a_failure_count() -> None:
     taken, _ = play(hot("a"), hot("a", "b"), old_failure="its call ended with ValueError: no")
     test = candidate(taken)
     assert len(test.series["a"].log_ratios) == 1
@@ -177,7 +177,7 @@ def test_what_was_compared_before_a_test_failed_counts() -> None:
     assert "ValueError" in test.series["b"].reason
 
 
-def test_a_call_that_fails_while_it_is_timed_ends_only_itself() -> None:
+def test_failure_during_timing_affects_one_call_only() -> None:
     taken, _ = play(hot("a", "b"), hot("a", "b"), old_times=iter([10.0] * 5))
     assert taken.blocks == {}
     test = candidate(taken)
@@ -185,7 +185,7 @@ def test_a_call_that_fails_while_it_is_timed_ends_only_itself() -> None:
     assert test.is_settled
 
 
-def test_a_cold_time_below_nothing_is_no_time() -> None:
+def test_negative_cold_time_is_not_a_time() -> None:
     taken, _ = play(hot("main"), hot("main"), old_times=constant(-0.1))
     assert "too short to be timed cold" in candidate(taken).series["main"].reason
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from paired_project import PLUGIN, Project
+from against_project import PLUGIN, Project
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,22 +64,20 @@ def times(record: AgainstTiming) -> tuple[float, float]:
     return record.old_us, record.new_us
 
 
-def test_a_package_on_pythonpath_is_that_of_each_side(project: Project) -> None:
+def test_each_side_imports_its_package_from_pythonpath(project: Project) -> None:
     two_versions(project, "src/pkg")
     project.path.append(project.root / "src")
     assert times(compared(project)) == (10.0, 8.0)
 
 
-def test_a_package_that_is_found_by_an_editable_installs_path_file(project: Project, site: Path) -> None:
+def test_editable_install_with_a_path_file(project: Project, site: Path) -> None:
     two_versions(project, "src/pkg")
     (site / "pkg.pth").write_text(f"{project.root}/src\n")
     assert times(compared(project)) == (10.0, 8.0)
 
 
 @pytest.mark.parametrize("layout", ["pkg", "lib/python/pkg"])
-def test_a_package_that_is_found_by_an_editable_installs_finder(
-    project: Project, site: Path, layout: str
-) -> None:
+def test_editable_install_with_a_finder(project: Project, site: Path, layout: str) -> None:
     pytest.importorskip("setuptools")
     pyproject = f"""
         [build-system]
@@ -122,18 +120,18 @@ def test_a_package_named_by_the_ini_file(project: Project) -> None:
     assert times(compared(project)) == (10.0, 8.0)
 
 
-def test_a_package_that_a_conftest_puts_on_the_path(project: Project) -> None:
+def test_package_that_a_conftest_adds_to_the_path(project: Project) -> None:
     conftest = "import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\n"
     two_versions(project, "src/pkg", {"conftest.py": conftest})
     assert times(compared(project)) == (10.0, 8.0)
 
 
-def test_a_session_that_is_started_in_a_folder_of_the_repository(project: Project) -> None:
+def test_run_started_in_a_folder_of_the_repository(project: Project) -> None:
     two_versions(project, "src/pkg", {"tests/pytest.ini": "[pytest]\npythonpath = ../src\n"})
     assert times(compared(project, "test_k.py", cwd=project.root / "tests")) == (10.0, 8.0)
 
 
-def test_a_repository_with_a_space_in_its_name_behind_a_link(tmp_path: Path) -> None:
+def test_linked_repository_with_a_space_in_its_name(tmp_path: Path) -> None:
     project = Project(tmp_path / "my kernels")
     two_versions(project, "src/pkg")
     link = tmp_path / "link"
@@ -150,7 +148,7 @@ def test_a_temporary_folder_inside_the_checkout(project: Project) -> None:
     assert times(compared(project)) == (10.0, 8.0)
 
 
-def test_a_virtual_environment_inside_the_checkout_is_left_as_it_is(project: Project, site: Path) -> None:
+def test_virtual_environment_inside_the_checkout_is_shared(project: Project, site: Path) -> None:
     two_versions(
         project, "src/pkg", {"tests/test_k.py": f"import installed\n{TEST}", ".gitignore": ".venv\n"}
     )
@@ -167,7 +165,7 @@ def shared(output: str) -> str:
     return next(line.partition(said)[2] for line in output.splitlines() if said in line)
 
 
-def test_a_module_that_a_build_generates_is_shared_and_said(project: Project) -> None:
+def test_generated_module_is_shared_with_a_notice(project: Project) -> None:
     two_versions(project, "src/pkg", {"src/pkg/_version.py": "version = 1\n", ".gitignore": "_version.py\n"})
     imports = "from pkg._version import version\n"
     project.commit({"src/pkg/__init__.py": imports + kernel(10.0)})
@@ -178,7 +176,7 @@ def test_a_module_that_a_build_generates_is_shared_and_said(project: Project) ->
     assert times(project.compared()["test_k"]) == (10.0, 8.0)
 
 
-def test_a_compiled_extension_is_shared_and_said(project: Project) -> None:
+def test_compiled_extension_is_shared_with_a_notice(project: Project) -> None:
     extension = Path(msgspec._core.__file__)
     name = f"_core{extension.suffix}"
     two_versions(project, "src/pkg", {f"src/pkg/{name}": "", ".gitignore": "*.so\n"})
@@ -206,7 +204,7 @@ sys.meta_path.insert(0, Finder)
 
 
 @pytest.mark.parametrize("lazily", [False, True])
-def test_a_finder_that_insists_on_the_checkout_is_refused(project: Project, site: Path, lazily: bool) -> None:
+def test_finder_bound_to_the_checkout_is_refused(project: Project, site: Path, lazily: bool) -> None:
     two_versions(project, "src/pkg")
     if lazily:
         test = "def test_{}(gpuperf):\n    import pkg\n    gpuperf.time(pkg.kernel)\n"
@@ -229,7 +227,7 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
     assert "package msgspec was imported from where it is installed" in record.reason
 
 
-def test_both_sides_have_the_plugin_of_the_session(project: Project) -> None:
+def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:
     """As where the plugin itself is the project: other code in its old commit is not what measures."""
     shutil.copytree(PLUGIN / "pytest_gpuperf", project.root / "pytest_gpuperf")
     old = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paired_project import Project
+from against_project import Project
 
 if TYPE_CHECKING:
     from pathlib import Path

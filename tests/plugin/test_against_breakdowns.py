@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from paired_pass_project import TEST, K, found, log, ten_microseconds
+from against_pass_project import TEST, K, found, log, ten_microseconds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from paired_project import Project
+    from against_project import Project
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def project(tmp_path: Path) -> Project:
     return ten_microseconds(tmp_path / "repo")
 
 
-def test_a_worker_that_dies_takes_no_other_test_with_it(project: Project) -> None:
+def test_crashed_worker_affects_one_test_only(project: Project) -> None:
     dying = TEST + "def test_dies(gpuperf): __import__('os').abort()\n"
     project.commit({"test_k.py": "", "test_a.py": TEST, "test_b.py": dying, "test_c.py": TEST})
     nodeids = ("test_a.py::test_k", "test_b.py::test_dies", "test_c.py::test_k")
@@ -48,7 +48,7 @@ def test_a_worker_that_hangs_is_given_up(project: Project) -> None:
     assert found(paired).decision is not None
 
 
-def test_a_side_that_cannot_start_is_said_once_with_its_last_output(project: Project) -> None:
+def test_side_that_cannot_start_is_reported_once(project: Project) -> None:
     project.commit({"conftest.py": "raise RuntimeError('no such driver')\n", "test_more.py": TEST})
     project.write({"conftest.py": ""})
     paired = project.compare(K, "test_more.py::test_k")
@@ -60,7 +60,7 @@ def test_a_side_that_cannot_start_is_said_once_with_its_last_output(project: Pro
     assert "no such driver" in paired.notices[0]
 
 
-def test_a_side_that_ends_after_its_collection_is_not_started_for_each_test(project: Project) -> None:
+def test_side_that_ends_after_collection_is_not_restarted(project: Project) -> None:
     project.commit(
         {
             "conftest.py": "def pytest_collection_modifyitems(): raise RuntimeError('no')\n",
@@ -73,7 +73,7 @@ def test_a_side_that_ends_after_its_collection_is_not_started_for_each_test(proj
     assert log(project, "old").count("test session starts") == 1
 
 
-def test_a_program_that_a_test_leaves_running_does_not_keep_the_session(project: Project) -> None:
+def test_program_left_running_does_not_block_the_run(project: Project) -> None:
     project.commit(
         {
             "test_k.py": """

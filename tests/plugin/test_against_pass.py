@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from paired_pass_project import TEST, K, found, kernel, log, reason, ten_microseconds
+from against_pass_project import TEST, K, found, kernel, log, reason, ten_microseconds
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from paired_project import Project
+    from against_project import Project
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def project(tmp_path: Path) -> Project:
     return ten_microseconds(tmp_path / "repo")
 
 
-def test_a_slowdown_of_five_per_cent_has_regressed_after_four_restarts(project: Project) -> None:
+def test_five_percent_slowdown_regresses_after_four_restarts(project: Project) -> None:
     project.write({"kernels.py": kernel(10.5)})
     result = found(project.compare(K))
     assert result.decision is not None
@@ -42,7 +42,7 @@ def test_unchanged_code_passes_and_a_faster_kernel_has_improved(project: Project
     assert found(paired).record.comparisons == 2
 
 
-def test_what_is_decided_takes_no_part_in_later_restarts(project: Project) -> None:
+def test_decided_tests_skip_later_restarts(project: Project) -> None:
     restless = "test_k.py::test_restless"
     calls = """
 from kernels import other
@@ -68,7 +68,7 @@ def other(): return time_us
     assert re.findall(r"^=+ (\d) passed", log(project, "new"), re.MULTILINE) == ["2", "1", "1"]
 
 
-def test_each_side_goes_ahead_in_every_other_restart(project: Project) -> None:
+def test_each_side_goes_first_in_every_other_restart(project: Project) -> None:
     """Which of them allocates first moves a time."""
     order = project.root.parent / "order"
     test = f"""
@@ -86,7 +86,7 @@ def test_k(gpuperf):
     assert record.new_first == tuple(side == "B" for side in order.read_text()[::2])
 
 
-def test_each_restart_has_processes_of_its_own(project: Project) -> None:
+def test_each_restart_has_new_processes(project: Project) -> None:
     project.commit({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
     result = found(project.compare(K, looks=(3,)))
     processes = {block.time_us for blocks in result.restarts for block in blocks}
@@ -94,7 +94,7 @@ def test_each_restart_has_processes_of_its_own(project: Project) -> None:
     assert {block.sm_clock_mhz for blocks in result.restarts for block in blocks} == {1980.0}
 
 
-def test_both_sides_have_the_same_random_numbers_and_each_restart_its_own(project: Project) -> None:
+def test_sides_of_a_restart_share_random_numbers(project: Project) -> None:
     project.commit(
         {
             "test_k.py": """
@@ -114,7 +114,7 @@ def test_both_sides_have_the_same_random_numbers_and_each_restart_its_own(projec
         assert len(set.union(*numbers)) == 3
 
 
-def test_only_one_side_does_anything_at_a_time(project: Project) -> None:
+def test_only_one_side_works_at_a_time(project: Project) -> None:
     witness = project.root.parent / "witness"
     project.commit(
         {
@@ -150,7 +150,7 @@ def test_only_one_side_does_anything_at_a_time(project: Project) -> None:
         assert begins.split() == [ends.split()[0], "begins"]
 
 
-def test_the_tests_run_in_the_order_of_the_session_on_both_sides(project: Project) -> None:
+def test_both_sides_keep_the_order_of_the_run(project: Project) -> None:
     tests = "".join(f"def test_{name}(gpuperf): gpuperf.time(lambda: 10.0)\n" for name in "abc")
     project.commit({"test_k.py": tests})
     project.write({"test_k.py": "".join(reversed(tests.splitlines(keepends=True)))})
@@ -170,13 +170,13 @@ def test_a_new_test_is_not_compared(project: Project) -> None:
     assert paired.notices == []
 
 
-def test_a_suite_that_is_all_new_ends_without_a_comparison(project: Project) -> None:
+def test_entirely_new_suite_is_not_compared(project: Project) -> None:
     project.write({"test_more.py": TEST})
     paired = project.compare("test_more.py::test_k", arguments=("test_more.py",))
     assert reason(paired, "test_more.py::test_k").startswith("not on main")
 
 
-def test_a_file_that_the_old_code_cannot_import_is_said(project: Project) -> None:
+def test_file_that_old_code_cannot_import_is_reported(project: Project) -> None:
     project.commit({"test_k.py": "import a_package_that_is_gone\n" + TEST, "test_more.py": TEST})
     project.write({"test_k.py": TEST})
     paired = project.compare(K, "test_more.py::test_k", looks=(1,))
@@ -214,7 +214,7 @@ def test_values_read_between_calls_do_not_end_the_test(project: Project) -> None
     assert [found(paired, label=label).record.new_us for label in "ab"] == [10.0, 20.0]
 
 
-def test_options_of_the_session_that_stop_a_run_or_write_files_have_no_effect(project: Project) -> None:
+def test_options_that_stop_or_write_have_no_effect(project: Project) -> None:
     tests = TEST.replace("gpuperf)", "gpuperf, tmp_path)") + "def test_fails(gpuperf): assert False\n"
     project.commit({"test_k.py": tests})
     basetemp = project.root.parent / "basetemp"
@@ -233,7 +233,7 @@ def test_options_of_the_session_that_stop_a_run_or_write_files_have_no_effect(pr
     assert {path.name for path in project.root.iterdir()}.isdisjoint({"out", "baselines"})
 
 
-def test_paths_of_the_checkout_in_the_command_line_are_those_of_the_old_code(project: Project) -> None:
+def test_paths_in_the_command_line_are_mapped_to_old_code(project: Project) -> None:
     def marked(name: str) -> dict[str, str]:
         test = "import pytest\n" + TEST.replace("def", f"@pytest.mark.{name}\ndef")
         return {"my.ini": f"[pytest]\nmarkers = {name}\n", "test_k.py": test}
@@ -244,7 +244,7 @@ def test_paths_of_the_checkout_in_the_command_line_are_those_of_the_old_code(pro
     assert found(project.compare(K, arguments=arguments, looks=(1,))).decision is not None
 
 
-def test_inline_extensions_of_the_two_sides_are_built_apart(project: Project) -> None:
+def test_inline_extensions_are_built_separately(project: Project) -> None:
     project.commit(
         {
             "test_k.py": """
@@ -259,7 +259,7 @@ def test_inline_extensions_of_the_two_sides_are_built_apart(project: Project) ->
     assert (record.old_us, record.new_us) == (11.0, 10.0)
 
 
-def test_a_pytest_that_a_test_starts_is_no_worker(project: Project) -> None:
+def test_nested_pytest_is_not_a_worker(project: Project) -> None:
     project.commit(
         {
             "test_k.py": """
