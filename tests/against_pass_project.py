@@ -1,4 +1,4 @@
-"""A project with one kernel and one test, and what a pass of two codes has found of it."""
+"""A project with one kernel and one test, and the results of the pass of `--gpuperf-against`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kernel(time_us: float) -> str:
 
 
 def ten_microseconds(root: Path) -> Project:
-    """Its kernel takes 10 µs on main."""
+    """Make a project whose kernel takes 10 µs on main."""
     made = Project(root)
     made.commit({"kernels.py": kernel(10.0), "test_k.py": TEST})
     return made

@@ -1,4 +1,4 @@
-"""A project in git whose kernels say how long they take, and sessions in it beside a stand-in for the GPU."""
+"""A project in git whose kernels return their times, and runs in it with a fake GPU."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Project:
         self.temporary = root.parent / "temporary"
         self.temporary.mkdir(exist_ok=True)
         self.path: list[Path] = []
-        """Of PYTHONPATH, before the stand-in for the GPU and the plugin."""
+        """First folders of PYTHONPATH, before the fake GPU and the plugin."""
         self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *arguments: str) -> str:
-        """What a git command prints."""
+        """Run a git command and return its output."""
         command = ["git", "-c", "user.name=n", "-c", "user.email=e@x", *arguments]
         done = subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True)
         return done.stdout.strip()
@@ -54,14 +54,14 @@ class Project:
             path.write_text(dedent(text))
 
     def commit(self, files: Mapping[str, str]) -> str:
-        """Write files and commit all that there is; returns the commit's id."""
+        """Write files, commit everything and return the commit's id."""
         self.write(files)
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", "x")
         return self.git("rev-parse", "HEAD")
 
     def environment(self) -> dict[str, str]:
-        """Environment of a session."""
+        """Return the environment of a run."""
         path = [*self.path, TESTS, PLUGIN, *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
             **os.environ,
@@ -74,7 +74,7 @@ class Project:
     def session(
         self, *arguments: str, cwd: Path | None = None, program: tuple[str, ...] = ("-m", "pytest")
     ) -> subprocess.CompletedProcess[str]:
-        """A session of its own process."""
+        """Run pytest in a separate process."""
         return subprocess.run(
             [sys.executable, *program, *ARGUMENTS, *arguments],
             cwd=cwd or self.root,
@@ -85,7 +85,7 @@ class Project:
         )
 
     def compared(self) -> dict[str, AgainstTiming]:
-        """What the newest run file says of each call, by `test` or `test label`."""
+        """Return the comparisons in the newest run file, by `test` or `test label`."""
         newest = max(self.root.rglob(".gpuperf/runs/*/run.json"))
         run = msgspec.json.decode(newest.read_bytes(), type=Run)
         return {
@@ -96,7 +96,7 @@ class Project:
         }
 
     def leftovers(self) -> list[str]:
-        """Worktrees that git knows besides the checkout, and what lies in the temporary folder."""
+        """Return worktrees besides the checkout, and the content of the temporary folder."""
         trees = self.git("worktree", "list").splitlines()[1:]
         return [*trees, *(path.name for path in self.temporary.iterdir() if path.name.startswith("gpuperf"))]
 
@@ -109,15 +109,15 @@ class Project:
         patience_s: float = 60.0,
         say: Callable[[str], None] = lambda _: None,
     ) -> AgainstPass:
-        """What a session does before its tests, in this process.
+        """Run the pass of `--gpuperf-against` in this process.
 
         Args:
             tests: Node ids.
             ref: The old code.
             arguments: More of the command line.
-            looks: After how many restarts to decide.
-            patience_s: How long a worker may say nothing.
-            say: Told what is going on.
+            looks: Numbers of restarts to decide after.
+            patience_s: Seconds that a worker may be silent.
+            say: Shows the progress.
         """
         repository = Repository.around(self.root)
         paired = AgainstPass(

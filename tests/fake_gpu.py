@@ -1,4 +1,4 @@
-"""A stand-in for the GPU, as a pytest plugin (`-p fake_gpu`): a call takes the microseconds that it returns.
+"""A fake GPU, as a pytest plugin (`-p fake_gpu`): a call takes the microseconds that it returns.
 
 The session and its workers are real pytests with the real plugin, but for what touches torch and CUDA.
 """
@@ -18,14 +18,14 @@ CLOCK_MHZ = 1980.0
 
 
 def stand_in(name: str, **members: object) -> None:
-    """Be a module that is imported later."""
+    """Install a fake module before its import."""
     module = ModuleType(name)
     vars(module).update(members)
     sys.modules[name] = module
 
 
 class FakeCuda:
-    """What of `torch.cuda` the children use."""
+    """The part of `torch.cuda` that the children use."""
 
     current_device = staticmethod(lambda: 0)
     synchronize = staticmethod(lambda: None)
@@ -52,47 +52,47 @@ class FakePrepared:
 
     @property
     def mode(self) -> str:
-        """How it is timed."""
+        """Its timing mode."""
         return "hot" if self.wanted == "auto" else self.wanted
 
     def warm_up(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def block(self) -> FakeBlock:
-        """The time."""
+        """Return the time."""
         return FakeBlock(self.fn())
 
 
 class FakeTimer:
-    """In place of `timing.timer.Timer`."""
+    """A fake `Timer`."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
 
     def prepare(self, fn: Callable[[], Any], mode: str) -> FakePrepared:
-        """Nothing to be done."""
+        """Return the call."""
         return FakePrepared(fn, mode)
 
 
 class FakeSource:
-    """In place of `LiveSource`."""
+    """A fake `LiveSource`."""
 
     def __init__(self, *_: object) -> None: ...
 
     def check(self, call: object) -> object:
-        """It passed."""
+        """Return a passed check."""
         from pytest_gpuperf.records import Correctness
 
         return Correctness(passed=True)
 
     def time(self, call: Callable[[], Any], *, mode: str, bytes: int, flops: int) -> object:
-        """The time."""
+        """Return the time."""
         from run_builders import timing
 
         return timing(FakePrepared(call).block().time_us, bytes=bytes, flops=flops)
 
 
 def pytest_configure() -> None:
-    """Take the GPU's place once the plugin is there."""
+    """Replace the GPU after the plugin is loaded."""
     import pytest_gpuperf.session.live
     from run_builders import H200, one_test
 

@@ -1,4 +1,4 @@
-"""A stand-in for compute-sanitizer, and for kernels with errors: no GPU is there to have some.
+"""A fake compute-sanitizer, and fake kernels with errors.
 
 The stand-in runs the program; a project under test gets a module `kernels` whose functions write into the log
 what the real tool would.
@@ -82,7 +82,7 @@ pytest_gpuperf.measure.sanitizer.marker_launcher.MarkerLauncher = kernels.Marker
 
 
 def install(folder: Path, behaviour: Behaviour = "reports") -> Path:
-    """Write the stand-in into a folder and return its path."""
+    """Write the fake tool into a folder and return its path."""
     path = folder / "compute-sanitizer"
     path.write_text(SCRIPT.format(python=sys.executable, behaviour=behaviour))
     path.chmod(0o755)
@@ -90,7 +90,7 @@ def install(folder: Path, behaviour: Behaviour = "reports") -> Path:
 
 
 def make_project(folder: Path) -> None:
-    """Write the module `kernels`, and have its marks instead of real ones."""
+    """Write the module `kernels`, and use its marks instead of real ones."""
     (folder / "kernels.py").write_text(KERNELS)
     with (folder / "conftest.py").open("a") as stream:
         stream.write(CONFTEST)

@@ -19,7 +19,7 @@ NO_CI: dict[str, str] = {}
 
 
 def on_day(day: int, *measurements: Measurement) -> Run:
-    """The run of one day, of one test."""
+    """Return the run of one day, with one test."""
     main = measurements[0] if measurements else measured(5.3)
     return run(record(main=main), id=f"202611{day:02}-000000-0000", started_at=f"2026-11-{day:02}T00:00:00Z")
 

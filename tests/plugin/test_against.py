@@ -1,4 +1,4 @@
-"""`--gpuperf-against` as a user meets it: sessions of their own process, beside a stand-in for the GPU."""
+"""`--gpuperf-against` from the command line: runs in separate processes with a fake GPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_k(gpuperf):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Its kernel takes 10 µs on main, and 12 in the checkout."""
+    """A project whose kernel takes 10 µs on main, and 12 in the checkout."""
     made = Project(tmp_path / "repo")
     made.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
     made.write({"kernels.py": "def kernel(): return 12.0\n"})
@@ -158,7 +158,7 @@ def test_lost_worker_is_reported_once_and_tests_still_run(project: Project) -> N
 
 
 def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
-    """A session of which a worker has begun a test, and that worker's process id."""
+    """A run whose worker has begun a test, and the id of the worker's process."""
     pid_file = project.root.parent / "pid"
     note = f"open({str(pid_file)!r}, 'w').write(str(__import__('os').getpid()) + '.')"
     project.commit({"test_k.py": f"def test_k(gpuperf):\n    {note}\n    {test}\n"})

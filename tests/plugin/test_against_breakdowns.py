@@ -1,4 +1,4 @@
-"""Old and new code in turn, where a worker dies, hangs or cannot start, or somebody interrupts."""
+"""Workers of `--gpuperf-against` that crash, hang, cannot start or are interrupted."""
 
 from __future__ import annotations
 

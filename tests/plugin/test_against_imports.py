@@ -1,4 +1,4 @@
-"""Where the two sides import their code from, however the checkout's is found."""
+"""Imports of the two sides of `--gpuperf-against`: each side uses its own tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def site(project: Project) -> Path:
-    """A folder whose .pth files Python reads when it starts, in sessions and their workers."""
+    """A folder whose .pth files Python reads at its start, in runs and their workers."""
     site = project.root.parent / "site"
     site.mkdir()
     custom = project.root.parent / "custom"
@@ -101,7 +101,7 @@ def test_editable_install_with_a_finder(project: Project, site: Path, layout: st
 
 
 def install_editable(project: Project, site: Path) -> None:
-    """What `pip install --editable .` does with setuptools, without an index."""
+    """Imitate `pip install --editable .` with setuptools, without an index."""
     build = f"from setuptools import build_meta; print(build_meta.build_editable({str(site)!r}))"
     done = subprocess.run(
         [sys.executable, "-c", build], cwd=project.root, check=True, capture_output=True, text=True
@@ -160,7 +160,7 @@ def test_virtual_environment_inside_the_checkout_is_shared(project: Project, sit
 
 
 def shared(output: str) -> str:
-    """What a session said of modules that both sides have from the checkout."""
+    """Return a run's notice about modules that both sides import from the checkout."""
     said = "both sides ran these modules of the checkout, as git ignores them and nothing is built again: "
     return next(line.partition(said)[2] for line in output.splitlines() if said in line)
 
@@ -218,7 +218,7 @@ def test_finder_bound_to_the_checkout_is_refused(project: Project, site: Path, l
 
 
 def test_a_package_that_is_installed_is_refused(project: Project) -> None:
-    """As after `pip install .`: both sides would run the installed copy."""
+    """After `pip install .` both sides would run the installed copy."""
     two_versions(project, "src/msgspec")
     project.write({"tests/test_k.py": "import msgspec\ndef test_k(gpuperf): gpuperf.time(lambda: 10.0)\n"})
     project.commit({})
@@ -228,7 +228,7 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
 
 
 def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:
-    """As where the plugin itself is the project: other code in its old commit is not what measures."""
+    """If the plugin itself is the project, its old commit does not measure."""
     shutil.copytree(PLUGIN / "pytest_gpuperf", project.root / "pytest_gpuperf")
     old = {
         "pytest_gpuperf/__init__.py": "raise ImportError",

@@ -22,7 +22,7 @@ EVENT_US = 1.0
 
 @dataclass
 class FakeGpu:
-    """The time line of one stream; every event takes a microsecond of it."""
+    """The time line of one stream; every event takes a microsecond."""
 
     now_us: float = 0.0
     device: int = 0
@@ -123,7 +123,7 @@ class Suite:
 @pytest.fixture
 def suite(pytester: pytest.Pytester, replay: None, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> Suite:
     pytest.importorskip("pytest_benchmark")
-    # Where these tests are spread by pytest-xdist, pytest-benchmark would switch itself off in the inner run.
+    # Under pytest-xdist, pytest-benchmark would switch itself off in the inner run.
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", lambda: "")
     return Suite(pytester)
@@ -132,7 +132,7 @@ def suite(pytester: pytest.Pytester, replay: None, gpu: FakeGpu, monkeypatch: py
 def test_a_marked_test_is_timed_by_the_gpu(suite: Suite) -> None:
     one = suite.benchmark(MARKED)
     assert one["options"]["timer"] == "gpu_clock"
-    # 10,000 cycles are 5 us, and the event is shared by a round of 0.1 ms.
+    # 10,000 cycles are 5 us; a round of 0.1 ms shares one event.
     assert one["stats"]["median"] == pytest.approx(5e-6, rel=0.02)
 
 

@@ -1,4 +1,4 @@
-"""Options and their ini twins."""
+"""Options and their ini keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plugin does, and does not do, without `--gpuperf`."""
+"""The plugin without `--gpuperf`."""
 
 from __future__ import annotations
 

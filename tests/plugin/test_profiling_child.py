@@ -1,4 +1,4 @@
-"""The child pytest under a stand-in for ncu that runs it, with a stand-in for torch."""
+"""The child pytest under a fake ncu, with a fake torch."""
 
 from __future__ import annotations
 

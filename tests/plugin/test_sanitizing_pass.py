@@ -1,4 +1,4 @@
-"""The selected tests under a stand-in for compute-sanitizer, with a stand-in for torch."""
+"""The sanitizing pass with a fake compute-sanitizer and a fake torch."""
 
 from __future__ import annotations
 

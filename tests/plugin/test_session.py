@@ -1,4 +1,4 @@
-"""What a session refuses."""
+"""Runs of the plugin: refusals, JUnit files, Markdown and annotations."""
 
 from __future__ import annotations
 

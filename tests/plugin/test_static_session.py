@@ -1,4 +1,4 @@
-"""`gpuperf.static` in a session: without a GPU, judged by limits and by baselines of its own."""
+"""`gpuperf.static` in a run: without a GPU, judged by limits and its own baselines."""
 
 from __future__ import annotations
 

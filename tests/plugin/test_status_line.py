@@ -1,4 +1,4 @@
-"""The line that says what is being measured."""
+"""The line that shows the present measurement."""
 
 from __future__ import annotations
 

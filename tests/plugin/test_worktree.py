@@ -1,4 +1,4 @@
-"""Old code as files, and what git says of it."""
+"""Worktrees of old code, and errors of git."""
 
 from __future__ import annotations
 

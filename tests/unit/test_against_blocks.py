@@ -25,7 +25,7 @@ def restart(
     noise: float = 1e-4,
     seed: int = 5,
 ) -> tuple[SideBlock, ...]:
-    """Blocks whose time hangs on the clock with a share, while the clock wanders about that of the side."""
+    """Blocks whose time depends on the clock by a share, while the clock varies around that of the side."""
     rng = Random(seed)
 
     def block(side: Side) -> SideBlock:
@@ -37,7 +37,7 @@ def restart(
 
 
 def ratios(blocks: tuple[SideBlock, ...]) -> tuple[float, float]:
-    """As measured, and at one clock."""
+    """Return the ratio as measured, and at one clock."""
     logs = log_times(blocks)
     assert logs is not None
     return ratio(blocks, logs), ratio(blocks, at_one_clock(blocks, logs))
@@ -76,7 +76,7 @@ def test_without_a_clock_times_are_as_measured() -> None:
 
 
 def test_noise_does_not_shrink_a_memory_bound_slowdown() -> None:
-    """Where the clocks of the sides differ, a slope that is only noise would."""
+    """A slope of pure noise would shrink it if the clocks of the sides differ."""
     slower, clocks = {"A": CYCLES, "B": 1.01 * CYCLES}, {"A": 1900.0, "B": 1843.0}
     found = [
         ratios(restart(slower, clocks, share=0.0, wander=0.001, noise=0.003, seed=seed))[1]

@@ -1,4 +1,4 @@
-"""How the blocks of two sides follow each other, with sides that answer from a script."""
+"""The order of blocks of two sides that answer from a script."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAIN = Commit("main", "1a2b3c4d5e")
 
 
 class ScriptedSide:
-    """Comes to the labels of a script, and times its blocks as a generator says."""
+    """Reaches the labels of a script, and takes block times from a generator."""
 
     def __init__(
         self, side: Side, stage: list[str], calls: Sequence[Ready], times: Iterator[float], failure: str = ""
@@ -71,7 +71,7 @@ def play(
     budget_s: float = 10.0,
     seed: int = 0,
 ) -> tuple[Taken, str]:
-    """What is taken, and who did something when: `A` and `B` for a block, `a` and `b` for a move."""
+    """Return the results, and the order of steps: `A` and `B` for a block, `a` and `b` for a move."""
     stage: list[str] = []
     players = {
         "A": ScriptedSide("A", stage, old, old_times or constant(10.0), old_failure),

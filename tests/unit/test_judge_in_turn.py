@@ -1,4 +1,4 @@
-"""The verdict on a test whose old code was measured in turn with it."""
+"""The verdict on a test that was compared with old code."""
 
 from __future__ import annotations
 

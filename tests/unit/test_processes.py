@@ -1,4 +1,4 @@
-"""What a process does when it is told to end."""
+"""Signals and child processes."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ time.sleep(60)
     begin = time.monotonic()
     end_group(process, grace_s=0.1)
     assert process.returncode == -signal.SIGKILL
-    # Until the last of them has closed it.
+    # `read` returns when the last process has closed the pipe.
     assert process.stdout.read() == b""
     assert time.monotonic() - begin < 30

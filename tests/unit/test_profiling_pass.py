@@ -1,4 +1,4 @@
-"""The one ncu process of a session, on a report that our own pass recorded on an H200."""
+"""The profiling pass, on a report that it recorded on an H200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that says that ncu is at work."""
+"""The progress line of a pass."""
 
 from __future__ import annotations
 
