@@ -12,7 +12,8 @@ import click
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path, write_files
-from pytest_gpuperf.report.forms import FORMS, Screen, render
+from pytest_gpuperf.report.forms import FORMS, render
+from pytest_gpuperf.report.table import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

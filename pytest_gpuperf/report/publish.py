@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.report.forms import Screen
 from pytest_gpuperf.report.github import error_annotations
 from pytest_gpuperf.report.step_summary import summary_markdown
+from pytest_gpuperf.report.table import Screen
 from pytest_gpuperf.report.terminal import summary_lines
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,3 +65,12 @@ class Report:
     """For spreadsheets: flat rows, with all digits."""
     data: object = None
     """For programs: structured, with all digits; the records if None."""
+
+
+class Screen(NamedTuple):
+    """The place where text is shown."""
+
+    width: int
+    """In columns."""
+    colour: bool = False
+    """True if ANSI colours may be used."""

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, Timing, Trace
-    from pytest_gpuperf.report.forms import Screen
     from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.report.table import Screen
 
 TESTS_SHOWN = 60
 """If there are more tests, only those that did not pass are shown without `-v`."""

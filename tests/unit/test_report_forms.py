@@ -9,8 +9,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.report.forms import FORMS, Screen, render
-from pytest_gpuperf.report.table import Column, Report, Table
+from pytest_gpuperf.report.forms import FORMS, render
+from pytest_gpuperf.report.table import Column, Report, Screen, Table
 
 if TYPE_CHECKING:
     from pytest_gpuperf.report.table import Tone

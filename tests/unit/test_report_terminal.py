@@ -13,9 +13,9 @@ from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.report.forms import Screen
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
+from pytest_gpuperf.report.table import Screen
 from pytest_gpuperf.report.terminal import summary_lines
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
 

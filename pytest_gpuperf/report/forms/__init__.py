@@ -10,16 +10,7 @@ from pytest_gpuperf.report.forms import as_csv, as_json, as_markdown, as_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.report.table import Report
-
-
-class Screen(NamedTuple):
-    """The place where text is shown."""
-
-    width: int
-    """In columns."""
-    colour: bool = False
-    """True if ANSI colours may be used."""
+    from pytest_gpuperf.report.table import Report, Screen
 
 
 class Form(NamedTuple):

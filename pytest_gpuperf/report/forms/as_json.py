@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.report.forms import Screen
-    from pytest_gpuperf.report.table import Report
+    from pytest_gpuperf.report.table import Report, Screen
 
 
 def render(report: Report, screen: Screen) -> str:

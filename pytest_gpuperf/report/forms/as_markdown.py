@@ -10,8 +10,7 @@ from pytest_gpuperf.records.change import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.report.forms import Screen
-    from pytest_gpuperf.report.table import Column, Report, Table, Tone
+    from pytest_gpuperf.report.table import Column, Report, Screen, Table, Tone
 
 MARKS: dict[Tone, str] = {"bad": "❌ ", "unsure": "❔ ", "new": "🆕 ", "good": "🚀 ", "pass": "✅ "}
 

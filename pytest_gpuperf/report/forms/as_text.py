@@ -18,8 +18,7 @@ from pytest_gpuperf.records.change import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.report.forms import Screen
-    from pytest_gpuperf.report.table import Column, Report, Table, Tone
+    from pytest_gpuperf.report.table import Column, Report, Screen, Table, Tone
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
