@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import fake_ncu
+from pytest_gpuperf.measure.device.lock import HELD_ENV
 
 GPU = """
 import pathlib, sys
@@ -54,6 +55,12 @@ from kernels import square
 def test_k(gpuperf, n):
     gpuperf.profile(square, n)
 """
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests in other processes have this GPU too."""
+    monkeypatch.setenv(HELD_ENV, "GPU-counter-cache")
 
 
 @pytest.fixture

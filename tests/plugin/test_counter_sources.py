@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pytest_gpuperf.measure.device.lock import HELD_ENV
+
 GPU = """
 import sys
 sys.path.append({tests!r})
@@ -40,6 +42,12 @@ def test_k(gpuperf):
     gpuperf.profile(print)
 """
 NO_CUPTI = "libcupti was not found"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests in other processes have this GPU too."""
+    monkeypatch.setenv(HELD_ENV, "GPU-counter-sources")
 
 
 def run(
