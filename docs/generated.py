@@ -41,22 +41,17 @@ NOT_YET = "Not measured yet.\n"
 
 
 def options(_: Path) -> str:
-    """List all options as `pytest --help` shows them."""
-    on = (
-        "`--gpuperf`",
-        "`gpuperf`",
-        "off",
-        "check, time and profile GPU kernels and judge them against their baselines",
-    )
-    rows = [on]
+    """List all options with the help of `pytest --help`."""
+    lines = [
+        "- `--gpuperf` (ini `gpuperf`; default: off): check, time and profile GPU kernels and judge them "
+        "against their baselines"
+    ]
     for option in OPTIONS:
-        value = ",".join(option.choices)
-        flag = f"{option.flag}={{{value}}}" if value else f"{option.flag}={option.metavar}"
-        if option.switch:
-            flag = option.flag
+        value = f"{{{','.join(option.choices)}}}" if option.choices else option.metavar
+        flag = option.flag if option.switch else f"{option.flag}={value}"
         default = f"`{option.default}`" if option.default else option.unset
-        rows.append((f"`{flag}`", f"`{option.ini}`", default, option.help))
-    return _table(("option", "ini key", "default", "meaning"), rows)
+        lines.append(f"- `{flag}` (ini `{option.ini}`; default: {default}): {option.help}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def metrics(_: Path) -> str:
