@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class GpuperfError(Exception):
-    """An error that the user can fix: what was found, what was expected, and the next step.
+    """An error that the user can fix; it states the finding, the expectation and the next step.
 
     Args:
         found: A sentence without a final stop.

@@ -1,4 +1,4 @@
-"""The selected tests under compute-sanitizer: in one process, in another where a test has ended the first."""
+"""Run the selected tests under compute-sanitizer, in one process, or in several if a test ends the first."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import Event, Invocation, OpenProgress, SelectedTest
 
 PROCESSES = 10
-"""At the most: each costs the import of torch and the start of CUDA."""
+"""Maximum number of processes: each costs the import of torch and the start of CUDA."""
 LOG_BYTES = 16 << 20
-"""Of one process. A kernel all of whose threads are wrong writes some 200 bytes for each of them."""
+"""Maximum log of one process. A kernel with errors in all threads writes some 200 bytes for each of them."""
 HITS_KEPT = 5
-"""Of one test."""
+"""Errors kept for one test."""
 _SKIPPED = re.compile(r"its \w+ ended with (?:Skipped|XFailed):")
 
 
 class _LogFullError(Exception):
-    """A test has so many errors that more of them would tell nothing."""
+    """A test has so many errors that more of them would add nothing."""
 
 
 @dataclass(frozen=True)
 class _Process:
-    """How one process went."""
+    """Result of one process."""
 
     folder: PassFolder
     events: Sequence[Event]
@@ -54,21 +54,21 @@ class _Process:
 
     @property
     def began(self) -> set[str]:
-        """The tests that it came to."""
+        """Tests that the process reached."""
         return {event.nodeid for event in self.events if event.range}
 
     @property
     def ended_in(self) -> str:
-        """The test that was not over when it ended; empty where all were."""
+        """Test that was unfinished at the end of the process; empty if none was."""
         return next((event.nodeid for event in reversed(self.events) if event.range), "")
 
     @property
     def failures(self) -> dict[str, str]:
-        """By node id: how a phase ended early, of several the first."""
+        """First phase that ended early, by node id."""
         return {event.nodeid: event.failure for event in reversed(self.events) if event.failure}
 
     def why_unchecked(self, nodeid: str) -> tuple[str, bool]:
-        """Why a test was not checked to its end, and whether another process would not do better."""
+        """Return the reason that a test was not checked to its end, and True if that is final."""
         if nodeid not in self.began:
             why = self.failures.get(nodeid, f"the process {self.ending} without it")
             return why, not self.ended_in
@@ -86,21 +86,22 @@ class SanitizingPass:
     """Runs tests under one of compute-sanitizer's tools.
 
     Args:
-        folder: For the logs.
+        folder: Folder for the logs.
         sanitizer: The installation.
         tool: `memcheck`, `racecheck`, `initcheck` or `synccheck`.
-        log_bytes: Of a process's log, beyond which it is ended.
+        log_bytes: Size of a log, in bytes, that ends its process.
     """
 
     def __init__(self, folder: Path, sanitizer: Sanitizer, tool: str, log_bytes: int = LOG_BYTES) -> None:
         self.notices: list[str] = []
         """The summary."""
         self.results: dict[str, SanitizerResult] = {}
-        """By node id: what was found in a test, or why it was not checked to its end."""
+        """Errors of each test, or the reason that it was not checked to its end, by node id."""
         self.skipped: dict[str, SanitizerResult] = {}
-        """The same of tests that did not want to run."""
+        """The same for tests that skip themselves."""
         self.problems: list[str] = []
-        """What is no test's: why none, or not all, could be checked, and errors outside of all tests."""
+        """Problems of the run: the reason that not all tests could be checked, and errors outside of all
+        tests."""
         self._folder = folder
         self._sanitizer = sanitizer
         self._tool = tool
@@ -108,12 +109,12 @@ class SanitizingPass:
 
     @property
     def title(self) -> str:
-        """Which tool of which compute-sanitizer."""
+        """Tool and version of compute-sanitizer."""
         return f"compute-sanitizer {self._sanitizer.version} ({self._tool})"
 
     @property
     def summary(self) -> str:
-        """How many tests are clean, and how many are not."""
+        """Number of tests without errors, with errors, unchecked and skipped."""
         hits = sum(result.count > 0 for result in self.results.values())
         unchecked = sum(bool(result.unchecked) for result in self.results.values())
         parts = (
@@ -196,7 +197,7 @@ class SanitizingPass:
         return _Process(folder, events, assigned, ending, log_full)
 
     def _take(self, process: _Process, group: Sequence[str]) -> set[str]:
-        """Keep what a process says of its tests, and return those that need no other one."""
+        """Keep the results of a process, and return the tests that need no other process."""
         outside = process.assigned.hits.get("")
         if outside is not None:
             texts = "; ".join(errors_of(self._result(outside)))
