@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_gpuperf.baseline.merge import accept
@@ -256,6 +256,7 @@ def test_run_that_can_have_been_measured_is_read(tmp_path: Path, data: bytes) ->
 UNKNOWN = [0.0, math.inf, math.nan]
 
 
+@settings(deadline=None)  # the first example imports SciPy
 @given(
     blocks=st.lists(
         st.tuples(
