@@ -56,7 +56,7 @@ def test_sessions_that_agree_are_counted_and_have_no_range(store: BaselineStore)
     assert "counters_range" not in in_file(store)
 
 
-def test_sessions_that_differ_leave_the_least_and_the_most_beside_the_newest(store: BaselineStore) -> None:
+def test_differing_sessions_leave_a_range(store: BaselineStore) -> None:
     accepted(store, read(1, 1004.0), read(2, 1000.0), read(3, 1001.0))
     assert in_file(store)["counters_range"] == {"instructions": [1000, 1004]}
     assert (in_file(store)["counters_sessions"], in_file(store)["counters"]["instructions"]) == (3, 1001)
@@ -83,14 +83,14 @@ def test_later_sessions_of_the_same_code_widen_the_range(store: BaselineStore, r
     assert stored(store) == (4, {"instructions": (99_990, 100_050)})
 
 
-def test_replacing_starts_anew(store: BaselineStore) -> None:
+def test_replacing_starts_again(store: BaselineStore) -> None:
     accepted(store, read(1, 1000.0), read(2, 1001.0))
     accepted(store, read(3, 1001.0), sessions="replace")
     assert not in_file(store).keys() & {"counters_sessions", "counters_range"}
 
 
 @pytest.mark.parametrize("time_us", [5.3, None], ids=["timed", "counters only"])
-def test_a_count_that_moved_beyond_its_tolerance_starts_anew_unless_a_person_appends(
+def test_count_beyond_its_tolerance_starts_again_unless_appended(
     store: BaselineStore, time_us: float | None
 ) -> None:
     accepted(store, read(1, 1000.0, time_us=time_us), read(2, 1000.0, time_us=time_us))
@@ -100,7 +100,7 @@ def test_a_count_that_moved_beyond_its_tolerance_starts_anew_unless_a_person_app
     assert stored(store) == (2, {"instructions": (1000, 1050)})
 
 
-def test_sessions_of_other_code_start_anew(store: BaselineStore) -> None:
+def test_sessions_of_other_code_start_again(store: BaselineStore) -> None:
     accepted(store, read(1, 1000.0), read(2, 1001.0))
     accepted(store, read(3, 1001.0, time_us=9.9))
     assert stored(store) == (1, {})
@@ -119,7 +119,7 @@ def test_sessions_of_other_code_start_anew(store: BaselineStore) -> None:
     ],
     ids=["kept", "cupti", "caches", "regex", "launches", "kernels", "off"],
 )
-def test_what_was_not_read_in_the_same_way_does_not_count(store: BaselineStore, how: dict[str, Any]) -> None:
+def test_readings_taken_in_another_way_do_not_count(store: BaselineStore, how: dict[str, Any]) -> None:
     accepted(store, read(1, 1234.0, **how), read(2, 1000.0))
     assert stored(store) == (1, {})
 
@@ -134,21 +134,19 @@ def test_what_was_not_read_in_the_same_way_does_not_count(store: BaselineStore, 
     ],
     ids=["cupti", "regex", "launches", "kernels"],
 )
-def test_sessions_stored_count_only_where_they_were_read_in_the_same_way(
-    store: BaselineStore, how: dict[str, Any]
-) -> None:
+def test_stored_sessions_count_only_if_read_alike(store: BaselineStore, how: dict[str, Any]) -> None:
     accepted(store, read(1, 1000.0), read(2, 1001.0))
     accepted(store, read(3, 1000.0, **how), sessions="append")
     assert stored(store) == (1, {})
 
 
-def test_runs_of_which_one_is_stored_are_of_the_code_that_is_stored(store: BaselineStore) -> None:
+def test_one_stored_run_shows_that_code_is_unchanged(store: BaselineStore) -> None:
     accepted(store, read(1, 1000.0), read(2, 1001.0))
     accepted(store, read(2, 1001.0), read(3, 1200.0))
     assert stored(store)[1] == {"instructions": (1000, 1200)}
 
 
-def test_a_session_that_reads_no_counters_leaves_what_is_known(store: BaselineStore) -> None:
+def test_session_without_counters_leaves_those_stored(store: BaselineStore) -> None:
     accepted(store, read(1, 1000.0), read(2, 1001.0))
     accepted(store, on_day(3, Measurement(timing=timing(5.3))))
     assert stored(store) == (2, {"instructions": (1000, 1001)})
@@ -163,7 +161,7 @@ def test_a_run_is_counted_once(store: BaselineStore) -> None:
     assert stored(store) == (2, {})
 
 
-def test_a_counter_that_one_session_alone_has_read_is_not_taken_for_one_that_several_agree_on(
+def test_counter_read_by_one_session_keeps_its_tolerance(
     store: BaselineStore,
 ) -> None:
     few: dict[str, Any] = {"combined": {"instructions": 1001.0}, "preset": "instructions"}
@@ -182,7 +180,7 @@ Batch = list[tuple[int, float]]
 
 
 @given(st.lists(st.tuples(BATCHES, RULES), min_size=1, max_size=4), st.sampled_from([5.3, None]))
-def test_what_is_stored_holds_what_was_read_and_the_same_runs_again_change_no_byte(
+def test_accepting_the_same_readings_again_changes_no_byte(
     tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[Batch, Rule]], time_us: float | None
 ) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
@@ -201,7 +199,7 @@ def test_what_is_stored_holds_what_was_read_and_the_same_runs_again_change_no_by
 
 
 @given(BATCHES, BATCHES)
-def test_the_range_does_not_hang_on_the_order_in_which_sessions_came(
+def test_range_is_independent_of_the_order_of_sessions(
     tmp_path_factory: pytest.TempPathFactory, some: Batch, others: Batch
 ) -> None:
     days = {day for day, _ in some}

@@ -27,7 +27,7 @@ RULES: st.SearchStrategy[Rule] = st.sampled_from(["auto", "append", "replace"])
 
 
 @given(st.lists(st.tuples(BATCHES, RULES), min_size=1, max_size=4))
-def test_sessions_are_few_sorted_and_each_of_a_run_of_its_own(
+def test_sessions_are_few_sorted_and_of_different_runs(
     tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[Run], Rule]]
 ) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
@@ -51,7 +51,7 @@ def test_accepting_the_same_runs_again_changes_no_byte(
 
 
 @given(BATCHES, BATCHES)
-def test_sessions_do_not_hang_on_the_order_in_which_they_came(
+def test_sessions_are_independent_of_their_order(
     tmp_path_factory: pytest.TempPathFactory, some: list[Run], others: list[Run]
 ) -> None:
     known = {one.id for one in some}
@@ -68,7 +68,7 @@ HAND_MADE = st.dictionaries(st.sampled_from(["mine", "checked_by"]), st.text(), 
 
 
 @given(HAND_MADE, HAND_MADE, st.lists(DAYS, min_size=1, max_size=25, unique=True))
-def test_keys_of_a_person_stay_in_a_time_and_in_its_sessions(
+def test_keys_of_a_person_stay_in_times_and_sessions(
     of_time: dict[str, str], of_session: dict[str, str], numbers: list[int]
 ) -> None:
     runs = [on_day(day) for day in numbers]

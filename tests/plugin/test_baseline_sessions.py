@@ -66,7 +66,7 @@ def test_sessions_of_other_code_are_replaced(store: BaselineStore, now: Measurem
     ],
     ids=["within tolerance", "state", "new counter", "no counters", "counters off"],
 )
-def test_what_code_does_not_decide_keeps_the_sessions(store: BaselineStore, now: Measurement) -> None:
+def test_changes_outside_the_code_keep_the_sessions(store: BaselineStore, now: Measurement) -> None:
     accepted(store, on_day(1, measured(5.3, COUNTERS)))
     accepted(store, on_day(2, now))
     assert days(store) == [1, 2]
@@ -95,7 +95,7 @@ def test_time_by_another_source_is_new_and_replaces(store: BaselineStore) -> Non
     assert (time_of(store)["source"], days(store)) == ("cupti", [2])
 
 
-def test_a_person_may_say_that_the_code_is_the_same_or_not(store: BaselineStore) -> None:
+def test_person_may_decide_if_the_code_is_unchanged(store: BaselineStore) -> None:
     accepted(store, on_day(1))
     (entry,) = accepted(store, on_day(2, measured(9.9)), sessions="append").entries
     assert (entry.sessions, days(store)) == ("session 2 of 2 added", [1, 2])
@@ -111,7 +111,7 @@ def test_sessions_of_another_mode_cannot_be_appended_to(store: BaselineStore) ->
     assert days(store) == [1]
 
 
-def test_several_runs_are_accepted_together_and_the_oldest_tells_what_changed(store: BaselineStore) -> None:
+def test_oldest_of_several_runs_shows_the_changes(store: BaselineStore) -> None:
     accepted(store, on_day(1), on_day(2))
     # Given in any order; the one of the third day is within the tolerance, so the old ones stay.
     (entry,) = accepted(store, on_day(5, measured(9.9)), on_day(3), on_day(4, measured(9.9))).entries
@@ -120,7 +120,7 @@ def test_several_runs_are_accepted_together_and_the_oldest_tells_what_changed(st
     assert entry.sessions.startswith("5 sessions replaced by 2 (time moved +")
 
 
-def test_runs_of_which_one_is_stored_are_of_the_code_that_is_stored(store: BaselineStore) -> None:
+def test_one_stored_run_shows_that_code_is_unchanged(store: BaselineStore) -> None:
     accepted(store, on_day(2))
     accepted(store, on_day(1, measured(9.9)), on_day(2))
     assert days(store) == [1, 2]
@@ -151,7 +151,7 @@ def test_wrong_output_in_one_run_refuses_the_test_in_all(store: BaselineStore) -
     assert result.files == {}
 
 
-def test_a_test_that_failed_in_one_run_is_taken_from_the_others(store: BaselineStore) -> None:
+def test_test_failed_in_one_run_is_taken_from_others(store: BaselineStore) -> None:
     failed = msgspec.structs.replace(on_day(2), tests=(record(main=measured(), failure="KeyError"),))
     result = accepted(store, on_day(1), failed)
     assert [(entry.kind, entry.lines) for entry in result.entries] == [
@@ -199,7 +199,7 @@ def test_an_older_run_takes_its_place_by_date(store: BaselineStore) -> None:
     assert (entry.sessions, days(store)) == ("session 2 of 3 added", [1, 3, 5])
 
 
-def test_session_keeps_what_it_takes_to_bring_its_time_to_a_clock(store: BaselineStore) -> None:
+def test_session_keeps_its_clock_model(store: BaselineStore) -> None:
     # 10 µs at 1500 MHz, half of them cycles: 7500 / 1980 + 5.
     accepted(store, on_day(1, with_clock(10.0, 1500, 7500.0)))
     time = time_of(store)
@@ -216,7 +216,7 @@ def test_session_keeps_what_it_takes_to_bring_its_time_to_a_clock(store: Baselin
     ]
 
 
-def test_a_session_of_blocks_at_many_clocks_is_brought_to_one_block_by_block(store: BaselineStore) -> None:
+def test_blocks_at_many_clocks_are_normalised_one_by_one(store: BaselineStore) -> None:
     # A hundred kilocycles and nothing else: 50 µs at 2000 MHz, whatever each block had.
     clocks = (*(1000.0,) * 2, *(1250.0,) * 6)
     blocks = tuple(100_000 / mhz for mhz in clocks)
@@ -228,7 +228,7 @@ def test_a_session_of_blocks_at_many_clocks_is_brought_to_one_block_by_block(sto
     assert time_of(store)["sessions"][0]["normalised_us"] == 50
 
 
-def test_first_session_with_a_clock_model_sets_the_reference_of_all(store: BaselineStore) -> None:
+def test_first_clock_model_sets_the_reference(store: BaselineStore) -> None:
     accepted(store, on_day(1, measured(10.0)))
     assert "reference_mhz" not in time_of(store)
     accepted(store, on_day(2, with_clock(10.0, 1500, 7500.0, reference_mhz=1600.0)))
@@ -250,7 +250,7 @@ def test_first_session_with_a_clock_model_sets_the_reference_of_all(store: Basel
     ],
     ids=["no clocks", "a clock unknown", "no model"],
 )
-def test_what_is_unknown_is_left_out(
+def test_unknown_values_are_left_out(
     store: BaselineStore, mhz: tuple[float, ...], model: ClockModel | None
 ) -> None:
     timed = msgspec.structs.replace(timing(5.3), blocks_mhz=mhz, clock_model=model)
@@ -283,13 +283,13 @@ def test_files_of_the_first_versions_take_sessions(store: BaselineStore) -> None
     assert (entry.sessions, days(store)) == ("session 2 of 2 added", [1, 2])
 
 
-def test_diff_says_what_accept_does(store: BaselineStore) -> None:
+def test_diff_shows_the_effect_of_accept(store: BaselineStore) -> None:
     accepted(store, on_day(1))
     planned = plan([on_day(2)], store, "all", 5.0, sessions="replace")
     assert planned == accepted(store, on_day(2), sessions="replace")
 
 
-def test_a_smaller_preset_keeps_the_counters_that_it_did_not_ask_for(store: BaselineStore) -> None:
+def test_smaller_preset_keeps_the_other_counters(store: BaselineStore) -> None:
     accepted(store, on_day(1, measured(5.3, {"sm_throughput": 50.0, "l2_hit_rate": 80.0})))
     few = measured(5.3, {"sm_throughput": 51.0})
     assert few.profile is not None

@@ -54,7 +54,7 @@ def compared(now: Timing, sessions: tuple[Session, ...], reference_mhz: float = 
 FIVE = tuple(session(number) for number in range(5))
 
 
-def test_a_power_limited_time_is_compared_at_the_clock_of_the_baseline() -> None:
+def test_power_limited_time_is_compared_at_the_baseline_clock() -> None:
     found = compared(at_clock(1400), FIVE)
     assert found.raw_change_pct == pytest.approx(38.6, abs=0.1)
     assert found.decision.change_pct == pytest.approx(0, abs=0.01)
@@ -103,12 +103,12 @@ def test_a_time_without_a_clock_is_compared_as_measured() -> None:
     assert (found.at_mhz, found.decision.outcome) == (0, Outcome.PASS)
 
 
-def test_the_model_of_the_baseline_serves_a_time_that_has_none() -> None:
+def test_baseline_model_normalises_a_time_without_one() -> None:
     found = compared(replace(at_clock(1400), clock_model=None), FIVE)
     assert found.decision.change_pct == pytest.approx(0, abs=0.01)
 
 
-def test_a_time_at_the_border_is_compared_by_the_baselines_instrument() -> None:
+def test_time_at_the_border_is_compared_by_the_baseline_source() -> None:
     now = replace(timing(20.0), source="cupti", events_us=20.4, cupti_us=20.0)
     times = TimeBaseline(mode="hot", source="events", sessions=(Session(run="r", time_us=20.4),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
@@ -117,13 +117,13 @@ def test_a_time_at_the_border_is_compared_by_the_baselines_instrument() -> None:
     assert found.decision.change_pct == pytest.approx(0)
 
 
-def test_sessions_of_no_known_clock_do_not_count_beside_those_of_one() -> None:
+def test_sessions_without_a_clock_do_not_count() -> None:
     unknown = Session(run="r9", time_us=90.0)
     assert compared(at_clock(1400), (unknown, *FIVE)).decision.replicates == 5
     assert compared(timing(91.0), (unknown,)).decision.replicates == 1
 
 
-def test_an_older_sessions_model_serves_where_the_newest_has_none() -> None:
+def test_older_session_model_replaces_a_missing_one() -> None:
     newest = replace(session(9, mhz=1500), clock_model=None)
     found = compared(replace(at_clock(1400), clock_model=None), (*FIVE, newest))
     assert found.decision.change_pct == pytest.approx(0, abs=0.01)
@@ -139,7 +139,7 @@ def by_the_host(now_us: float, *stored_us: float) -> Decision:
     return found.decision
 
 
-def test_a_time_by_the_hosts_clock_is_not_called_for_what_hosts_do_from_session_to_session() -> None:
+def test_host_times_allow_for_the_spread_between_sessions() -> None:
     assert by_the_host(2100.0, 1950.0).outcome is Outcome.PASS
     assert by_the_host(2080.0, 1950.0, 1990.0, 2190.0).outcome is Outcome.PASS
     assert by_the_host(4000.0, 1950.0, 1990.0, 2050.0).outcome is Outcome.REGRESSED
@@ -209,14 +209,14 @@ def project(pytester: pytest.Pytester, add_recording: Callable[[Run], None], mon
     return Project(pytester, add_recording)
 
 
-def test_an_unchanged_time_passes_with_its_change_interval_and_what_would_be_found(project: Project) -> None:
+def test_unchanged_time_passes_with_interval_and_detectable_change(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
     result = project.judged(100.05)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["test_k* +0.1 ±0.? %* 1.? % *pass*"])
 
 
-def test_a_slower_time_fails_and_says_how_sure_that_is_and_what_to_type(project: Project) -> None:
+def test_slower_time_fails_with_certainty_and_next_command(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
     result = project.judged(105.0)
     result.assert_outcomes(failed=1)
@@ -239,7 +239,7 @@ def test_the_counter_that_explains_a_slower_time_comes_first(project: Project) -
     )
 
 
-def test_what_cannot_be_called_warns_and_fails_only_where_that_was_asked_for(project: Project) -> None:
+def test_inconclusive_time_fails_only_if_strict(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
     result = project.judged(101.0)
     result.assert_outcomes(passed=1)
@@ -255,13 +255,13 @@ def test_what_cannot_be_called_warns_and_fails_only_where_that_was_asked_for(pro
     strict.stdout.fnmatch_lines(["*gpuperf: time_us 101 is 1.0 % slower*too uncertain to be called*"])
 
 
-def test_a_tolerance_accepts_what_is_certain(project: Project) -> None:
+def test_tolerance_accepts_a_certain_slowdown(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
     project.judged(105.0, "--gpuperf-tolerance=6").assert_outcomes(passed=1)
     project.judged(107.0, "--gpuperf-tolerance=6").assert_outcomes(failed=1)
 
 
-def test_a_faster_time_is_improved_and_says_how_to_keep_it(project: Project) -> None:
+def test_faster_time_is_improved_with_the_command_to_accept(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
     result = project.judged(95.0)
     result.assert_outcomes(passed=1)
@@ -273,7 +273,7 @@ def test_a_faster_time_is_improved_and_says_how_to_keep_it(project: Project) -> 
     )
 
 
-def test_a_card_that_the_baseline_has_not_seen_is_judged_more_widely_and_named(project: Project) -> None:
+def test_new_card_is_judged_more_widely_and_named(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
     result = project.judged(102.0, card="GPU-2")
     result.assert_outcomes(passed=1)
@@ -300,7 +300,7 @@ def test_more_instructions_at_the_same_time_are_an_early_warning(project: Projec
     result.stdout.fnmatch_lines(["*instructions 1000 -> 1050 (+5.0 %) at the same time: an early warning*"])
 
 
-def test_a_machine_that_moved_is_told_from_a_kernel_that_did(
+def test_changed_machine_is_distinguished_from_changed_kernel(
     project: Project, add_recording: Callable[[Run], None], pytester: pytest.Pytester
 ) -> None:
     counters = {"instructions": 1000.0}

@@ -111,7 +111,7 @@ def test_new_leaves_known_tests_alone(store: BaselineStore) -> None:
         (measured(5.3, {"sm_throughput": 50.0}, mode="cold"), True),
     ],
 )
-def test_changed_takes_what_moved_beyond_its_tolerance(store: BaselineStore, now: Any, taken: bool) -> None:
+def test_changed_takes_values_beyond_their_tolerance(store: BaselineStore, now: Any, taken: bool) -> None:
     accepted(store, one_test(time_us=5.3, counters={"sm_throughput": 50.0}))
     content = accepted(store, run(record(main=now), id="second"), which="changed")
     assert ("second" in content["runs"]) == taken
@@ -127,7 +127,7 @@ def test_changed_takes_what_moved_beyond_its_tolerance(store: BaselineStore, now
     ],
     ids=["no time", "no counters", "cold", "queued"],
 )
-def test_new_takes_what_had_nothing_to_be_compared_with(
+def test_new_takes_values_without_a_baseline(
     store: BaselineStore, before: Measurement, now: Measurement
 ) -> None:
     accepted(store, run(record(main=before)))
@@ -136,21 +136,21 @@ def test_new_takes_what_had_nothing_to_be_compared_with(
     assert "second" in accepted(store, second, which="new")["runs"]
 
 
-def test_new_takes_the_new_part_only_and_so_hides_no_regression(store: BaselineStore) -> None:
+def test_new_takes_only_new_parts_and_hides_no_regression(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3))
     second = run(record(main=measured(9.0, {"sm_throughput": 50.0})), id="second")
     main = accepted(store, second, which="new")["tests"][NODEID]["measurements"]["main"]
     assert (main["time"]["sessions"][0]["time_us"], main["counters"]) == (5.3, {"sm_throughput": 50})
 
 
-def test_new_does_not_take_a_time_that_fell_back_to_queued(store: BaselineStore) -> None:
+def test_new_leaves_a_time_that_fell_back_to_queued(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3))
     second = run(record(main=queued("it synchronises")), id="second")
     assert plan(second, store, "new", 5.0).entries == ()
     assert [entry.kind for entry in plan(second, store, "changed", 5.0).entries] == ["changed"]
 
 
-def test_tolerance_of_the_test_comes_before_that_of_the_session_and_after_the_file(
+def test_tolerance_comes_from_file_then_test_then_session(
     store: BaselineStore,
 ) -> None:
     accepted(store, one_test(time_us=5.0))
@@ -160,13 +160,13 @@ def test_tolerance_of_the_test_comes_before_that_of_the_session_and_after_the_fi
     assert len(plan(tolerant, store, "changed", 5.0).entries) == 1
 
 
-def test_tolerance_in_the_file_decides_what_changed(store: BaselineStore) -> None:
+def test_tolerance_in_the_file_decides_changes(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.0))
     edit(store, tolerance_pct=50)
     assert plan(one_test(time_us=6.0), store, "changed", 5.0).entries == ()
 
 
-def test_plan_says_what_changes_and_writes_nothing(store: BaselineStore) -> None:
+def test_plan_lists_changes_and_writes_nothing(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3, counters={"registers_per_thread": 32.0}))
     path = store.path("nvidia-h200", "test_square")
     before = path.read_bytes()
@@ -203,14 +203,14 @@ def test_values_of_a_run_that_no_longer_serves_are_forgotten(store: BaselineStor
         (record(), "nothing was measured"),
     ],
 )
-def test_what_is_wrong_is_never_accepted(store: BaselineStore, test: TestRecord, why: str) -> None:
+def test_wrong_output_is_never_accepted(store: BaselineStore, test: TestRecord, why: str) -> None:
     result = accept(run(test), store, "all", 5.0, environ=NO_CI)
     assert [(entry.kind, entry.lines) for entry in result.entries] == [("refused", (why,))]
     assert not store.root.exists()
 
 
 @pytest.mark.parametrize("value", ["true", "1", "yes"])
-def test_ci_is_refused_and_told_what_to_do(store: BaselineStore, value: str) -> None:
+def test_ci_is_refused_with_the_next_step(store: BaselineStore, value: str) -> None:
     with pytest.raises(
         GpuperfError, match=r"download the run.json artifact .*`gpuperf baseline accept run.json`"
     ):
@@ -282,7 +282,7 @@ def test_nothing_has_changed_against_the_run_that_was_accepted(
     ),
     st.floats(1, 100),
 )
-def test_what_a_person_wrote_survives_an_update(
+def test_keys_of_a_person_survive_an_update(
     tmp_path_factory: pytest.TempPathFactory, hand_made: dict[str, Any], time_us: float
 ) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
@@ -293,7 +293,7 @@ def test_what_a_person_wrote_survives_an_update(
     assert content["tests"][NODEID].items() >= hand_made.items()
 
 
-def test_a_test_that_only_checks_or_warms_up_needs_no_baseline(store: BaselineStore) -> None:
+def test_test_that_only_checks_needs_no_baseline(store: BaselineStore) -> None:
     result = accept(run(record(main=measured(None))), store, "all", 5.0, environ=NO_CI)
     assert (result.entries, result.files) == ((), {})
 
@@ -305,7 +305,7 @@ def kept_from_earlier(time_us: float | None = 5.3, registers: float = 40.0) -> M
     return msgspec.structs.replace(found, profile=old)
 
 
-def test_counters_of_an_earlier_run_do_not_become_those_of_this_one(store: BaselineStore) -> None:
+def test_counters_of_an_earlier_run_are_not_accepted(store: BaselineStore) -> None:
     accepted(store, run(record(main=measured(5.3, {"registers_per_thread": 32})), id="a"))
     later = run(record(main=kept_from_earlier()), id="b", started_at="2026-11-21T10:00:00Z")
     assert plan(later, store, "all", 0).kept == (NODEID,)
@@ -315,7 +315,7 @@ def test_counters_of_an_earlier_run_do_not_become_those_of_this_one(store: Basel
     assert [session["run"] for session in known["time"]["sessions"]] == ["a", "b"]
 
 
-def test_of_several_runs_the_one_that_has_read_counters_gives_them(store: BaselineStore) -> None:
+def test_run_that_has_read_counters_gives_them(store: BaselineStore) -> None:
     fresh = run(record(main=measured(5.3, {"registers_per_thread": 32})), id="a")
     later = run(record(main=kept_from_earlier()), id="b", started_at="2026-11-21T10:00:00Z")
     made = plan([fresh, later], store, "all", 0)

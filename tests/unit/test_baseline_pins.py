@@ -57,7 +57,7 @@ def test_pinned_sessions_outlive_those_of_the_baseline(store: BaselineStore) -> 
     assert sorted(content["runs"]) == ["01", "02", "03"]
 
 
-def test_what_was_pinned_before_is_told(store: BaselineStore) -> None:
+def test_earlier_pin_is_reported(store: BaselineStore) -> None:
     accepted(store, of_run("01", 5.0))
     pin(store, "", DATE)
     (suite,) = pin(store, "v2", "2026-12-01T00:00:00Z")

@@ -127,7 +127,7 @@ JSON = st.recursive(
         st.text(), st.fixed_dictionaries({}, optional={"note": st.text(), "mine": JSON}), max_size=3
     )
 )
-def test_what_is_written_is_loaded_again(
+def test_written_content_is_loaded_again(
     tmp_path_factory: pytest.TempPathFactory, tests: dict[str, Any]
 ) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
@@ -155,7 +155,7 @@ def test_file_is_sorted_indented_and_ends_with_a_newline(tmp_path: Path) -> None
     assert path.read_text(encoding="utf-8") == '{\n  "a": 2,\n  "b": {\n    "µ": 1\n  }\n}\n'
 
 
-def test_written_file_is_loaded_anew(tmp_path: Path) -> None:
+def test_written_file_is_loaded_from_disk(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines")
     assert store.load(SLUG, "test_x") is None
     store.write({store.path(SLUG, "test_x"): content()})

@@ -62,7 +62,7 @@ def next_step(trace: Trace) -> str:
     return found.next_step
 
 
-def test_a_call_whose_gpu_is_idle_most_of_the_time_is_launch_bound() -> None:
+def test_call_with_a_mostly_idle_gpu_is_launch_bound() -> None:
     (found,) = diagnose_call(IDLE)
     assert str(found) == (
         "launch-bound: the GPU is busy 30 % of the call: 150 launches of 3.0 µs on average, with 7.0 µs from "
@@ -72,7 +72,7 @@ def test_a_call_whose_gpu_is_idle_most_of_the_time_is_launch_bound() -> None:
 
 
 @pytest.mark.parametrize(("busy", "bound"), [(69.9, True), (70.0, False), (100.0, False)])
-def test_a_call_is_launch_bound_below_70_per_cent(busy: float, bound: bool) -> None:
+def test_call_is_launch_bound_below_70_percent(busy: float, bound: bool) -> None:
     assert bool(diagnose_call(changed(IDLE, gpu_busy_pct=busy))) is bound
 
 
@@ -84,7 +84,7 @@ def test_a_call_that_ran_nothing_is_not_diagnosed() -> None:
     assert diagnose_call(Trace()) == ()
 
 
-def test_what_a_graph_still_waits_for_is_no_longer_the_host() -> None:
+def test_graph_does_not_wait_for_the_host() -> None:
     assert "no longer the host's" in next_step(changed(IDLE, host_launches=1))
 
 
@@ -106,7 +106,7 @@ def test_products_without_tensor_cores_are_named_with_their_share() -> None:
 @pytest.mark.parametrize(
     "trace", [kernels(nvjet=60.0, add=40.0), kernels(sgemm=9.0, nvjet=91.0), kernels(add=100.0)]
 )
-def test_products_on_tensor_cores_and_small_ones_beside_them_are_left_alone(trace: Trace) -> None:
+def test_products_on_tensor_cores_are_left_alone(trace: Trace) -> None:
     assert diagnose_call(trace) == ()
 
 
@@ -114,12 +114,12 @@ def test_products_on_tensor_cores_and_small_ones_beside_them_are_left_alone(trac
     "name",
     ["void gemv2T_kernel_val<int, int, float, float, float, float, 128>(P)", "cutlass_80_simt_dgemm_128x64"],
 )
-def test_what_tensor_cores_would_not_speed_up_is_left_alone(name: str) -> None:
+def test_products_that_tensor_cores_cannot_speed_up_are_ignored(name: str) -> None:
     one = kernels(sgemm=100.0)
     assert diagnose_call(changed(one, kernels=(msgspec.structs.replace(one.kernels[0], name=name),))) == ()
 
 
-def test_a_failed_test_shows_the_call_s_diagnosis_before_its_kernels() -> None:
+def test_failed_test_shows_the_call_before_its_kernels() -> None:
     counted = KernelProfile(name="k", metrics={"sm_throughput": 20.0, "memory_throughput": 85.0})
     lines = explain_lines(Measurement(trace=IDLE, profile=Profile(kernels=(counted,))))
     assert [line.partition(":")[0] for line in lines[::2]] == ["launch-bound", "memory-bound"]
@@ -157,9 +157,7 @@ def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, 
     return result.output.splitlines()
 
 
-def test_explain_says_of_each_traced_call_what_bounds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_names_the_bound_of_each_traced_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = explained(tmp_path, monkeypatch)
     assert lines[1:3] == ["", "t/test_a.py::test_eager"]
     assert lines[3] == "  the call, 1.50 ms on the GPU"

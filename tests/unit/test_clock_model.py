@@ -36,7 +36,7 @@ def noisy(
 
 
 @pytest.mark.parametrize("kernel", MEASURED)
-def test_clocks_after_idling_and_after_a_burn_predict_the_time_back_to_back(kernel: str) -> None:
+def test_clocks_after_idling_and_burn_predict_the_time(kernel: str) -> None:
     idle, (time_us, mhz), burn = MEASURED[kernel]
     # The figures are rounded by up to 0.3 % themselves.
     assert fitted(idle, burn).time_us(mhz) == pytest.approx(time_us, rel=0.008)
@@ -49,7 +49,7 @@ def test_one_line_fits_all_three_clocks(kernel: str) -> None:
         assert model.time_us(mhz) == pytest.approx(time_us, rel=0.005)
 
 
-def test_share_tells_what_bounds_a_kernel() -> None:
+def test_share_tells_the_bound_of_a_kernel() -> None:
     shares = {kernel: fitted(*MEASURED[kernel]).sm_clock_share for kernel in MEASURED}
     assert shares["gemm 8192"] > 0.95
     assert 0.7 < shares["softmax 8192"] < 0.85
@@ -87,7 +87,7 @@ def test_the_share_is_no_further_off_than_its_error_says(noise: float) -> None:
     assert np.mean(np.abs(off) < 2) > 0.93
 
 
-def test_more_blocks_of_the_same_two_bursts_do_not_make_the_share_sure() -> None:
+def test_more_blocks_of_two_bursts_leave_the_share_uncertain() -> None:
     few, many = (fitted((100.0, 1980.0), (125.0, 1500.0), times=times) for times in (3, 300))
     assert many.share_error == pytest.approx(few.share_error)
     assert many.share_error > 0.005
@@ -101,13 +101,13 @@ def test_neither_part_is_below_zero() -> None:
     assert (memory_bound.cycles, memory_bound.sm_clock_share) == (0.0, 0.0)
 
 
-def test_reference_is_the_median_clock_where_none_is_asked_for() -> None:
+def test_reference_is_the_median_clock_by_default() -> None:
     blocks = ((100.0, 1980.0), (110.0, 1700.0), (122.0, 1500.0))
     assert fitted(*blocks).reference_mhz == 1700
     assert fitted(*blocks, reference_mhz=1600).reference_mhz == 1600
 
 
-def test_the_reference_moves_the_model_but_not_what_it_says() -> None:
+def test_reference_does_not_change_predictions() -> None:
     blocks = MEASURED["softmax 8192"]
     here, there = fitted(*blocks), fitted(*blocks, reference_mhz=1500)
     assert here.time_us(1800) == pytest.approx(there.time_us(1800))
@@ -156,7 +156,7 @@ def test_a_time_goes_with_the_ratio_of_the_models_times() -> None:
 
 
 @pytest.mark.parametrize("reference_mhz", [None, 1980.0])
-def test_error_of_normalising_is_what_a_wrong_share_does(reference_mhz: float | None) -> None:
+def test_normalisation_error_is_the_effect_of_a_wrong_share(reference_mhz: float | None) -> None:
     def model(share: float) -> ClockModel:
         return ClockModel(
             cycles=share * 200 * 1700, fixed_us=(1 - share) * 200, reference_mhz=1700, share_error=1e-4
@@ -168,7 +168,7 @@ def test_error_of_normalising_is_what_a_wrong_share_does(reference_mhz: float | 
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_surest_model_that_is_thrown_away_leaves_over_a_per_cent_uncertain(share: float) -> None:
+def test_discarded_models_leave_over_a_percent_uncertain(share: float) -> None:
     model = ClockModel(
         cycles=share * 200 * 1700,
         fixed_us=(1 - share) * 200,

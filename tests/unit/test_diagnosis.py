@@ -96,7 +96,7 @@ def captured() -> dict[str, KernelProfile]:
         ),
     ],
 )
-def test_captured_kernels_are_what_they_are(
+def test_captured_kernels_have_known_diagnoses(
     captured: dict[str, KernelProfile], kernel: str, found: list[str]
 ) -> None:
     assert [str(diagnosis).partition(";")[0] for diagnosis in diagnose_kernel(captured[kernel])] == found
@@ -130,7 +130,7 @@ RECORDED = recorded()
         ("test_small_batched_cublas", "too-small-grid: 64 blocks are"),
     ],
 )
-def test_recorded_kernels_are_what_they_are(test: str, first: str) -> None:
+def test_recorded_kernels_have_known_diagnoses(test: str, first: str) -> None:
     if test not in RECORDED:
         pytest.skip(f"no recording of {test}")
     assert explain_lines(RECORDED[test])[0].startswith(first)
@@ -163,7 +163,7 @@ def test_nothing_measured_says_nothing() -> None:
     assert diagnose({}) == ()
 
 
-def test_every_rule_has_a_code_a_source_and_a_threshold_in_its_condition() -> None:
+def test_every_rule_has_code_source_and_threshold() -> None:
     assert len({rule.code for rule in RULES}) == len(RULES)
     for rule in RULES:
         assert rule.source
@@ -178,7 +178,7 @@ def test_compute_bound_names_the_pipe(pipe: str) -> None:
     assert f"by {PIPES[pipe][0]} (88 %)" in found.line
 
 
-def test_a_pipe_far_below_the_whole_is_not_what_makes_it() -> None:
+def test_pipe_far_below_the_throughput_is_not_named() -> None:
     assert "by " not in line("compute-bound", sm_throughput=88.0, memory_throughput=20.0, pipe__fma=40.0)
 
 
@@ -191,12 +191,12 @@ def test_memory_bound_names_the_level(dram: float, l2: float, level: str) -> Non
     assert level in line("memory-bound", sm_throughput=20.0, memory_throughput=85.0, **metrics)
 
 
-def test_l2_at_its_roof_is_a_bound_that_ncu_leaves_out_of_its_memory_figure() -> None:
+def test_l2_at_its_roof_bounds_despite_ncu_memory_throughput() -> None:
     assert codes(**BUSY, l2_throughput=83.0) == ["memory-bound"]
     assert codes(**BUSY, l2_throughput=66.0) == ["latency-bound"]
 
 
-def test_nothing_is_waited_for_where_a_unit_has_nothing_left_to_give() -> None:
+def test_saturated_unit_hides_stalls() -> None:
     waits = {"stall__barrier": 40.0, "stall__long_scoreboard": 40.0}
     assert codes(sm_throughput=90.0, memory_throughput=60.0, waves=8.0, **waits) == ["compute-bound"]
     assert codes(sm_throughput=75.0, memory_throughput=60.0, waves=8.0, **waits) == [
@@ -226,7 +226,7 @@ def test_waiting_without_the_speed_of_light_cannot_be_judged() -> None:
     assert codes(stall__barrier=60.0, waves=8.0) == []
 
 
-def test_a_grid_too_small_says_how_many_sms_get_no_block() -> None:
+def test_small_grid_names_the_number_of_idle_sms() -> None:
     fits = {f"occupancy_limit__{k}": 2.0 for k in ("warps", "blocks", "registers", "shared_mem")}
     small = {"sm_throughput": 4.0, "memory_throughput": 12.0, "waves": 72 / 264, "grid_size": 72.0}
     assert line("too-small-grid", **small, **fits) == (
@@ -296,7 +296,7 @@ def test_tensor_cores_are_missed_in_products_that_they_take(
         ("convert_f32_to_f16", "gh100"),
     ],
 )
-def test_tensor_cores_are_not_missed_where_nothing_says_so(name: str, chip: str) -> None:
+def test_tensor_cores_are_not_missed_without_evidence(name: str, chip: str) -> None:
     assert codes(name, chip, tensor_active=0.0) == []
 
 

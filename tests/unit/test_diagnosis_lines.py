@@ -15,7 +15,7 @@ def kernel(name: str, **metrics: float) -> KernelProfile:
     return KernelProfile(name=name, metrics={key.replace("__", "."): value for key, value in metrics.items()})
 
 
-def test_a_failed_test_shows_the_three_most_important_diagnoses_with_what_to_try() -> None:
+def test_failed_test_shows_three_diagnoses_with_next_steps() -> None:
     one = kernel("k", **BUSY, stall__barrier=40.0, stall__long_scoreboard=40.0, bank_conflict_pct=30.0)
     lines = explain_lines(measured(one))
     assert [text.partition(":")[0] for text in lines] == [
@@ -42,7 +42,7 @@ def test_without_counters_nothing_is_explained() -> None:
     assert explain_lines(Measurement(profile=Profile())) == ()
 
 
-def test_the_time_without_a_profiler_counts_where_one_kernel_is_timed() -> None:
+def test_time_without_a_profiler_counts_for_one_kernel() -> None:
     timing = Timing(
         mode="hot",
         time_us=2.0,
@@ -58,7 +58,7 @@ def test_the_time_without_a_profiler_counts_where_one_kernel_is_timed() -> None:
     assert "launch-bound" not in " ".join(explain_lines(measured(one, one, timing=timing)))
 
 
-def test_the_clock_of_a_limited_time_is_that_of_its_blocks() -> None:
+def test_limited_time_shows_the_clock_of_its_blocks() -> None:
     timing = Timing(
         mode="hot",
         time_us=200.0,

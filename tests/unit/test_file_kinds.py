@@ -41,7 +41,7 @@ def chrome_trace(gpus: int = 1) -> bytes:
         (b"", "other"),
     ],
 )
-def test_the_content_tells_what_a_file_is_gzipped_or_not(tmp_path: Path, content: bytes, kind: Kind) -> None:
+def test_content_tells_the_kind_of_a_file(tmp_path: Path, content: bytes, kind: Kind) -> None:
     file = tmp_path / "x"
     file.write_bytes(content)
     assert kind_of(file) == kind
@@ -50,7 +50,7 @@ def test_the_content_tells_what_a_file_is_gzipped_or_not(tmp_path: Path, content
 
 
 @pytest.mark.parametrize("damaged", [b"\x1f\x8b", gzip.compress(RUN, mtime=0)[:-9], b"\x1f\x8b" + RUN])
-def test_what_cannot_be_unpacked_is_none_of_them(tmp_path: Path, damaged: bytes) -> None:
+def test_broken_gzip_file_is_of_another_kind(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / "x").write_bytes(damaged)
     assert kind_of(tmp_path / "x") == "other"
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_unpacked_is_none_of_them(tmp_path: Path, damaged: bytes)
     "command",
     ["compare", "explain", "plot -o x.svg", "export --format csv", "baseline accept", "recording add", "ncu"],
 )
-def test_a_trace_is_refused_by_all_but_the_command_for_it(
+def test_trace_is_refused_by_other_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, packed: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -42,7 +42,7 @@ def test_every_row_names_its_run() -> None:
     assert set(frame.dirty) == {False}
 
 
-def test_time_carries_its_mode_and_a_counter_none() -> None:
+def test_only_times_have_a_mode() -> None:
     frame = to_frame(one_test(counters={"sm_throughput": 90.0}, mode="cold"))
     assert row(frame, "time_us")["mode"] == "cold"
     assert row(frame, "sm_throughput")["mode"] == ""

@@ -27,7 +27,7 @@ def test_unchanged_test_passes_without_a_word() -> None:
     assert result.times["main"].decision.change_pct == pytest.approx(0.0)
 
 
-def test_slower_test_says_limit_actual_and_baseline_in_one_line_and_counters_below() -> None:
+def test_slower_test_shows_baseline_in_one_line_and_counters_below() -> None:
     now = measured(5.84, {"registers_per_thread": 40.0, "l2_hit_rate": 40.0, "sm_throughput": 50.0})
     known = baseline(5.3, {"registers_per_thread": 32, "l2_hit_rate": 80, "sm_throughput": 50})
     result = verdict(record(main=now), known)
@@ -51,7 +51,7 @@ def test_worse_exact_counter_fails_at_unchanged_time() -> None:
     assert result.findings[0].line == "registers_per_thread 40 is worse than the baseline 32 (no tolerance)"
 
 
-def test_other_kernel_at_the_same_time_passes_with_a_remark_that_shows_the_counters() -> None:
+def test_other_kernel_at_the_same_time_passes_with_a_remark() -> None:
     now = measured(5.3, {"registers_per_thread": 40.0}, "square_v2")
     result = verdict(record(main=now), baseline(5.3, {"registers_per_thread": 32}))
     assert result.status is Status.PASS
@@ -68,7 +68,7 @@ def test_other_kernel_at_the_same_time_passes_with_a_remark_that_shows_the_count
     )
 
 
-def test_counters_of_another_source_are_judged_by_exact_ones_alone_and_it_says_so() -> None:
+def test_only_exact_counters_of_another_source_are_judged() -> None:
     now = measured(5.3, {"registers_per_thread": 32.0, "l2_hit_rate": 90.0})
     assert now.profile is not None
     read = replace(now.profile, source="cupti", cache_control="none")
@@ -100,7 +100,7 @@ def test_tolerance_of_the_caller_counts() -> None:
     assert verdict(record(main=measured(5.84)), baseline(), tolerance_pct=11.0).status is Status.PASS
 
 
-def test_test_without_baseline_passes_and_says_what_to_type() -> None:
+def test_test_without_baseline_passes_with_the_next_command() -> None:
     result = verdict(record(main=measured()))
     assert result.status is Status.NEW
     assert result.findings[0].line == "no baseline yet; make one with: gpuperf baseline accept"
@@ -108,7 +108,7 @@ def test_test_without_baseline_passes_and_says_what_to_type() -> None:
 
 
 @pytest.mark.parametrize("now", [measured(5.3, mode="cold"), queued("")])
-def test_time_of_another_mode_that_was_asked_for_has_no_baseline(now: Measurement) -> None:
+def test_time_of_another_requested_mode_is_new(now: Measurement) -> None:
     result = verdict(record(main=now), baseline())
     assert result.status is Status.NEW
     assert "not compared; make one with: gpuperf baseline accept" in result.findings[0].line
@@ -142,7 +142,7 @@ def test_more_of_a_stall_explains_a_slower_time() -> None:
     assert result.findings[0].line.startswith("stall.long_scoreboard 40 -> 60 (+50.0 %): time_us 5.84")
 
 
-def test_a_count_that_hardly_moved_is_shown_and_explains_no_slower_time() -> None:
+def test_negligible_count_change_does_not_explain_a_slower_time() -> None:
     sessions = (Session(run="r", time_us=5.3),)
     stored = MeasurementBaseline(
         time=TimeBaseline(mode="hot", sessions=sessions),
@@ -223,7 +223,7 @@ def test_limit_on_unavailable_counters_passes_with_a_remark() -> None:
     assert "not judged" in result.findings[0].line
 
 
-def test_counters_of_the_baseline_that_the_preset_leaves_out_are_a_remark() -> None:
+def test_counters_left_out_by_the_preset_are_a_remark() -> None:
     kernels = (KernelProfile(name="square_kernel"),)
     now = Measurement(profile=Profile(kernels=kernels, combined={"sm_throughput": 50.0}, preset="sol"))
     known = baseline(5.3, {"sm_throughput": 50, "stall.barrier": 5, "l2_hit_rate": 80})
@@ -234,7 +234,7 @@ def test_counters_of_the_baseline_that_the_preset_leaves_out_are_a_remark() -> N
     assert result.status is Status.PASS
 
 
-def test_error_comes_first_and_is_not_repeated_by_what_it_prevented() -> None:
+def test_error_comes_first_and_is_not_repeated() -> None:
     result = verdict(
         record(main=measured(5.84)),
         baseline(),
@@ -254,7 +254,7 @@ def test_test_that_was_ended_by_an_exception_is_no_pass() -> None:
 
 
 @given(st.lists(st.sampled_from(["::error::", ":", "##[error]", "\n", "\r", " ", "\x1b[2J", "\u2028", "x"])))
-def test_no_line_of_a_message_is_a_command_or_steers_the_terminal(parts: list[str]) -> None:
+def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
     text = "".join(parts)
     findings = (Finding(Status.WRONG, text, text, (text,)), Finding(Status.WRONG, "next"))
     lines = TestVerdict(Status.WRONG, findings).message().split("\n")

@@ -101,7 +101,7 @@ def test_other_kernel_may_pay_with_registers() -> None:
     assert (len(comparison.counters.changes), comparison.worse_exact) == (1, ())
 
 
-def test_limit_of_occupancy_that_is_not_the_limiter_is_only_shown() -> None:
+def test_occupancy_limit_that_does_not_limit_is_only_shown() -> None:
     comparison = counter("occupancy_limit.shared_mem", 28, 20.0)
     assert (len(comparison.counters.changes), comparison.worse_exact) == (1, ())
 
@@ -148,9 +148,7 @@ def read_by_sessions(
 
 
 @pytest.mark.parametrize(("actual", "shown"), [(100_000.9, False), (100_002.0, True), (99_998.0, True)])
-def test_a_count_that_several_sessions_agree_on_has_no_tolerance_but_the_rounding_of_the_file(
-    actual: float, shown: bool
-) -> None:
+def test_count_with_agreeing_sessions_has_only_the_rounding_as_tolerance(actual: float, shown: bool) -> None:
     comparison = read_by_sessions(2, actual)
     assert bool(comparison.counters.changes) is shown
     assert comparison.worse_exact == ()
@@ -162,7 +160,7 @@ def test_a_trifle_more_is_the_same_work(actual: float, *, same: bool) -> None:
     assert read_by_sessions(2, actual).counters.same_work is same
 
 
-def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> None:
+def test_tiny_change_is_not_shown_as_zero() -> None:
     (change,) = read_by_sessions(2, 100_002.0).counters.changes
     assert str(change) == "instructions 100000 -> 100002 (+0.002 %)"
 
@@ -182,7 +180,7 @@ def test_a_change_by_less_than_a_tenth_of_a_per_cent_is_not_shown_as_none() -> N
         ((60_000, 100_000), 102_001.0, True),
     ],
 )
-def test_a_count_that_sessions_do_not_agree_on_may_move_by_three_times_their_range(
+def test_count_with_differing_sessions_may_move_by_three_ranges(
     seen: tuple[float, float], actual: float, shown: bool
 ) -> None:
     assert bool(read_by_sessions(2, actual, seen).counters.work) is shown
@@ -192,7 +190,7 @@ def test_a_count_that_sessions_do_not_agree_on_may_move_by_three_times_their_ran
     ("sessions", "seen", "actual", "shown", "fails"),
     [(2, (), 1.0, True, True), (2, (0, 5), 15.0, False, False), (2, (0, 5), 16.0, True, False)],
 )
-def test_a_count_of_none_fails_where_there_are_some_unless_sessions_saw_some(
+def test_count_above_zero_fails_if_no_session_saw_any(
     sessions: int, seen: tuple[float, float] | tuple[()], actual: float, shown: bool, fails: bool
 ) -> None:
     comparison = read_by_sessions(sessions, actual, seen, baseline=0, name="local_spill_instructions")
@@ -223,7 +221,7 @@ def by_cupti(counters: dict[str, MetricValue]) -> Measurement:
     return Measurement(profile=read)
 
 
-def test_of_counters_that_were_read_in_another_way_only_exact_ones_are_compared() -> None:
+def test_only_exact_counters_read_in_another_way_are_compared() -> None:
     known: dict[str, MetricValue] = {"registers_per_thread": 32, "l2_hit_rate": 20.0, "instructions": 100}
     read = by_cupti({"registers_per_thread": 40.0, "l2_hit_rate": 90.0, "instructions": 200.0})
     comparison = compare(read, expected(counters=known))
@@ -240,7 +238,7 @@ def test_those_that_were_read_in_the_same_way_are_compared() -> None:
     assert comparison.counters.read_otherwise == ""
 
 
-def test_counters_of_an_earlier_run_are_no_evidence_of_what_the_gpu_does_now() -> None:
+def test_counters_of_an_earlier_run_do_not_show_the_present_work() -> None:
     known = expected(counters={"instructions": 100})
     now = profile({"instructions": 100.0})
     kept = msgspec.structs.replace(now, read_at="2026-11-20T10:00:00Z")
@@ -277,7 +275,7 @@ def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, 
     assert compare(Measurement(profile=now), known).moved
 
 
-def test_kernels_that_another_regex_finds_are_shown_beside_those_of_before() -> None:
+def test_kernels_found_by_another_regex_are_shown_as_exchanged() -> None:
     known = expected(counters={"registers_per_thread": 32}, kernels=("square",))
     of_square = msgspec.structs.replace(known, launches="all", regex="square")
     now = msgspec.structs.replace(profile({"registers_per_thread": 64.0}, "square_v2"), regex="square_v2")

@@ -90,7 +90,7 @@ def test_any_text_is_a_limit_or_an_error(text: str) -> None:
 
 
 @given(NUMERIC_NAMES, st.sampled_from([">=", "<=", ">", "<", "==", "!="]), NUMBERS)
-def test_limit_reads_back_what_it_shows(name: str, op: str, value: float) -> None:
+def test_limit_text_is_read_back(name: str, op: str, value: float) -> None:
     limit = Limit(name, op, value)
     assert parse_limit(str(limit)) == limit
 
@@ -109,7 +109,7 @@ def test_a_limit_on_words_can_stand_in_a_dictionary() -> None:
 
 
 @pytest.mark.parametrize("text", ["wgmma in tensor_instructions", "sm_90: wgmma not in tensor_instructions"])
-def test_a_limit_on_words_reads_back_what_it_shows(text: str) -> None:
+def test_limit_text_on_words_is_read_back(text: str) -> None:
     assert str(parse_limit(text)) == text
 
 
@@ -212,13 +212,13 @@ def test_unavailable_counters_are_a_remark() -> None:
         ("occupancy_limiter == warps", measured(5.3, {"occupancy_limiter": 1.0}), "is a number"),
     ],
 )
-def test_limit_on_what_was_not_measured_is_invalid(text: str, measurement: Measurement, said: str) -> None:
+def test_limit_on_a_missing_value_is_invalid(text: str, measurement: Measurement, said: str) -> None:
     outcome = check_limit(parse_limit(text), measurement)
     assert outcome.status is Status.INVALID
     assert said in outcome.line
 
 
-def test_metric_that_the_chip_lacks_is_unavailable_there_and_not_judged() -> None:
+def test_limit_on_a_metric_that_the_chip_lacks_is_skipped() -> None:
     limit = parse_limit("stall.gmma <= 20")
     on_gb202 = Measurement(profile=Profile(combined={"stall.wait": 5.0}, chip="gb202"))
     outcome = check_limit(limit, on_gb202)
@@ -240,7 +240,7 @@ def test_metric_outside_the_preset_was_not_measured() -> None:
     assert "preset" not in check_limit(parse_limit("l2_throughput <= 25"), known).line
 
 
-def test_value_of_the_only_kernel_counts_where_there_is_no_combined_one() -> None:
+def test_value_of_the_only_kernel_replaces_a_missing_combined_one() -> None:
     alone = Profile(kernels=(KernelProfile(name="k", metrics={"launch__stack_size": 1024.0}),))
     limit = parse_limit("launch__stack_size <= 512")
     assert check_limit(limit, Measurement(profile=alone)).status is Status.LIMIT

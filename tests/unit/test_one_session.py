@@ -85,7 +85,7 @@ def test_sessions_of_unchanged_code_on_two_cards_pass() -> None:
     assert outcomes == {"pass": 6 * 16}
 
 
-def test_sessions_of_kernels_that_were_not_steady_are_never_called_slower() -> None:
+def test_unsteady_kernels_are_never_called_slower() -> None:
     kernels = [*STEADY, *UNSTEADY]
     for new, stored in each_left_out(kernels):
         decisions = decide_each(new, stored)
@@ -94,7 +94,7 @@ def test_sessions_of_kernels_that_were_not_steady_are_never_called_slower() -> N
 
 
 @pytest.mark.parametrize("dose", ["x1.02", "x1.05"])
-def test_slowdowns_of_two_and_five_per_cent_are_found_in_each_session(dose: str) -> None:
+def test_slowdowns_of_two_and_five_percent_are_always_found(dose: str) -> None:
     found = [
         decision.outcome
         for new, stored in each_left_out([f"{kernel} x1.0" for kernel in DOSED], dose)
@@ -103,7 +103,7 @@ def test_slowdowns_of_two_and_five_per_cent_are_found_in_each_session(dose: str)
     assert found == [Outcome.REGRESSED] * 18
 
 
-def test_a_slowdown_of_two_per_cent_among_unchanged_tests_never_passes() -> None:
+def test_slowdown_of_two_percent_among_unchanged_tests_never_passes() -> None:
     slow = [f"{kernel} x1.0" for kernel in DOSED]
     kernels = [*slow, *(kernel for kernel in STEADY if kernel.partition(" ")[0] not in DOSED)]
     for new, stored in each_left_out(kernels, "x1.02"):
@@ -145,12 +145,12 @@ def test_runs_of_unchanged_code_are_hardly_ever_red(stored: int) -> None:
     assert red_runs(np.random.default_rng(stored), 100, stored) <= 1
 
 
-def test_runs_are_hardly_ever_red_where_tests_differ_in_noise_and_two_sessions_hide_it() -> None:
+def test_unevenly_noisy_runs_are_hardly_ever_red() -> None:
     assert red_runs(np.random.default_rng(0), 200, 2, uneven=True) <= 4
 
 
 @pytest.mark.parametrize(("new_us", "rules_out_loss"), [(50.0, True), (50.2, False)])
-def test_one_stored_session_can_tell_slowdowns_of_1_7_per_cent(new_us: float, rules_out_loss: bool) -> None:
+def test_one_stored_session_detects_1_7_percent(new_us: float, rules_out_loss: bool) -> None:
     """The guess of 0.25 % twice; 2.353 and 1.638 are the 95 % and 90 % quantiles of t with its 3 degrees."""
     decision = decide_each({"k": times(new_us)[0]}, {"k": times(50.0)})["k"]
     error = 0.0025 * math.sqrt(2)
@@ -202,7 +202,7 @@ def test_bounds_are_those_of_a_t_test() -> None:
     assert math.log1p(decision.detectable_pct / 100) == pytest.approx(smallest, rel=1e-4)
 
 
-def test_a_change_within_the_indifference_zone_is_none_however_sure_it_is() -> None:
+def test_certain_change_within_the_indifference_zone_passes() -> None:
     slower, faster = (one(new, 100.0, 100.0, sd_pct=0.001) for new in (100.24, 99.76))
     assert (slower.outcome, faster.outcome) == (Outcome.PASS, Outcome.PASS)
     assert one(100.27, 100.0, 100.0, sd_pct=0.001).outcome is Outcome.REGRESSED
@@ -218,7 +218,7 @@ def test_a_pass_never_leaves_open_more_than_the_widest_loss() -> None:
     assert decision.outcome is Outcome.INCONCLUSIVE
 
 
-def test_the_more_tests_are_judged_the_more_it_takes_to_be_called_slower() -> None:
+def test_more_tests_need_a_larger_slowdown() -> None:
     outcomes = [one(102.5, 100.0, 100.0, 100.0, comparisons=n).outcome for n in (1, 200)]
     assert outcomes == [Outcome.REGRESSED, Outcome.INCONCLUSIVE]
 
@@ -240,14 +240,14 @@ def test_changes_called_alone_are_called_over_the_suite_too() -> None:
     assert called > 18
 
 
-def test_sessions_of_other_cards_do_not_count_where_there_are_own_ones() -> None:
+def test_sessions_of_the_same_card_exclude_other_cards() -> None:
     stored = [*times(100.0, 100.0), *times(90.0, 90.0, 90.0, card="GPU-2")]
     decision = decide_session(times(100.0)[0], stored, Variance(0.005**2, 12), T, 1)
     assert decision.change_pct == pytest.approx(0.0)
     assert decision.replicates == 2
 
 
-def test_cards_count_alike_for_a_new_one_however_many_sessions_they_have() -> None:
+def test_cards_weigh_the_same_for_a_new_card() -> None:
     stored = [*times(100.0, 100.0, 100.0), *times(102.0, card="GPU-2")]
     (new,) = times(math.sqrt(100.0 * 102.0), card="GPU-3")
     decision = decide_session(new, stored, Variance(0.005**2, 12), T, 1)
@@ -277,7 +277,7 @@ def test_the_spread_between_cards_is_learnt_from_several() -> None:
 
 
 @pytest.mark.parametrize("errors", [(0.01, 0.0), (0.0, 0.01)])
-def test_what_bringing_times_to_another_clock_leaves_uncertain_widens_the_bounds(
+def test_error_of_normalisation_widens_the_bounds(
     errors: tuple[float, float],
 ) -> None:
     sure, unsure = (

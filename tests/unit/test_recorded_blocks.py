@@ -54,7 +54,7 @@ def test_disturbed_calls_do_not_count(time: Callable[..., list[Block]]) -> None:
     assert block.time_us == 5.0
 
 
-def test_a_call_of_two_kernels_is_both_and_a_flush_is_none_of_it(time: Callable[..., list[Block]]) -> None:
+def test_call_of_two_kernels_has_both_without_flush(time: Callable[..., list[Block]]) -> None:
     calls = [
         kernel(100 * at + 20 * place, us, "fill" if place == 0 else "k")
         for at in range(CALLS)
@@ -80,7 +80,7 @@ class ClockOfBlocks:
         return self.mhz
 
 
-def test_blocks_lie_between_stamps_which_are_copied_to_the_host_behind_each(
+def test_blocks_are_between_stamps(
     time: Callable[..., list[Block]],
 ) -> None:
     ran = []
@@ -111,7 +111,7 @@ def test_kernels_that_ran_outside_of_the_stamps_are_no_block(time: Callable[...,
         time(kernel(0, 900, "spin_kernel"), kernel(10, 5.0), begin, *calls, end, stamps=ClockOfBlocks())
 
 
-def test_flushes_that_do_not_come_once_a_call_are_no_cold_time(time: Callable[..., list[Block]]) -> None:
+def test_irregular_flushes_give_no_cold_time(time: Callable[..., list[Block]]) -> None:
     """Two kernels in every second call only: as many activities as two a call."""
     fill, work = ("fill", 7.0), ("k", 5.0)
     ran = [fill, work, work, fill] * (CALLS // 2)
@@ -119,6 +119,6 @@ def test_flushes_that_do_not_come_once_a_call_are_no_cold_time(time: Callable[..
         time(*(kernel(100 * at, us, name) for at, (name, us) in enumerate(ran)), flushed=True)
 
 
-def test_what_overlaps_counts_for_the_first_call() -> None:
+def test_overlap_counts_for_the_first_call() -> None:
     first, second = [kernel(0, 10), kernel(4, 3)], [kernel(8, 6)]
     assert busy_us([first, second]) == [10.0, 4.0]

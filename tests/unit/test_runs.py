@@ -124,7 +124,7 @@ def test_folder_with_two_runs_asks_which(store: RunStore, tmp_path: Path) -> Non
         store.resolve(str(tmp_path))
 
 
-def test_where_nothing_was_measured_on_a_gpu_the_newest_run_is_the_newest_recording(tmp_path: Path) -> None:
+def test_newest_recording_replaces_runs_without_a_gpu(tmp_path: Path) -> None:
     baselines = tmp_path / "baselines"
     store = RunStore(tmp_path / ".gpuperf", baselines)
     recorded = msgspec.structs.replace(one_test(), id="20261119-100000-aaaa")

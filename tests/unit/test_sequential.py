@@ -70,7 +70,7 @@ def test_a_linear_drift_does_not_show_in_the_ratio() -> None:
     assert restart_log_ratio(drifting) == pytest.approx(0.02)
 
 
-def test_new_over_old_is_positive_where_the_new_code_is_slower() -> None:
+def test_log_ratio_is_positive_if_the_new_code_is_slower() -> None:
     slower = blocks(("ABBA",), lambda at, side: math.log(102.0 if side == "B" else 100.0))
     assert restart_log_ratio(slower) == pytest.approx(math.log(1.02))
 
@@ -87,12 +87,12 @@ def test_blocks_that_are_no_quads_are_refused(sides: str) -> None:
         restart_log_ratio([("A" if side == "A" else "B", 1.0) for side in sides])
 
 
-def test_looks_are_after_even_numbers_of_restarts_so_that_each_side_went_ahead_as_often() -> None:
+def test_looks_are_after_even_numbers_of_restarts() -> None:
     assert T.looks == (4, 6, 10)
     assert [next_look(done, T) for done in (0, 3, 4, 5, 6, 9, 10)] == [4, 4, 6, 6, 10, 10, None]
 
 
-def test_looks_together_spend_the_level_nearly_all_of_it_at_the_last() -> None:
+def test_looks_spend_the_level_mostly_at_the_last() -> None:
     thirds = replace(T, looks=(2, 4, 6))
     spent = [spend(look, thirds) for look in thirds.looks]
     # Lan and DeMets' first spending function at 1/3 and 2/3 of the way, for 0.05.
@@ -106,12 +106,12 @@ def test_unchanged_code_is_not_called_slower() -> None:
 
 
 @pytest.mark.parametrize(("sd_pct", "least"), [(0.3, 0.88), (0.2, 0.95)])
-def test_a_slowdown_of_one_per_cent_is_found(sd_pct: float, least: float) -> None:
+def test_slowdown_of_one_percent_is_found(sd_pct: float, least: float) -> None:
     assert share(Outcome.REGRESSED, 1.0, sd_pct, 400) >= least
     assert share(Outcome.REGRESSED, 1.0, sd_pct, 400, comparisons=5) >= least
 
 
-def test_a_speed_up_of_one_per_cent_is_found() -> None:
+def test_speed_up_of_one_percent_is_found() -> None:
     """And not ended as a pass at the first look, where no slowdown is already clear."""
     assert share(Outcome.IMPROVED, -1.0, 0.3, 200) >= 0.95
 
@@ -127,7 +127,7 @@ def test_a_gross_slowdown_ends_at_the_first_look() -> None:
     assert decision.change_pct == pytest.approx(100 * math.expm1(0.1005))
 
 
-def test_what_is_not_clear_at_a_look_goes_on() -> None:
+def test_unclear_result_at_a_look_goes_on() -> None:
     ratios = [0.000, 0.007, 0.008, 0.005]
     assert decide_restarts(ratios, T).outcome is Outcome.INCONCLUSIVE
     assert decide_restarts(ratios, T, final=True).outcome is Outcome.PASS
@@ -138,7 +138,7 @@ def test_nothing_is_decided_between_looks(restarts: int) -> None:
     assert decide_restarts([0.2] * restarts, T).outcome is Outcome.INCONCLUSIVE
 
 
-def test_a_comparison_cut_short_is_decided_with_what_there_is() -> None:
+def test_comparison_cut_short_is_decided_with_its_restarts() -> None:
     assert decide_restarts([0.05, 0.051, 0.05], T, final=True).outcome is Outcome.REGRESSED
     single = decide_restarts([0.0], T, final=True)
     assert (single.outcome, single.replicates) == (Outcome.PASS, 1)
@@ -169,7 +169,7 @@ def test_which_side_went_ahead_does_not_count() -> None:
     assert decide_restarts(ahead[:5], T).change_pct == pytest.approx(0.0)
 
 
-def test_a_restart_that_is_missing_leaves_the_others_in_their_order() -> None:
+def test_missing_restart_leaves_the_others_in_their_order() -> None:
     new_first = [False, True, False, False, True, False, True, False, True, True]
     ratios = [-0.005 if new else 0.005 for new in new_first]
     known, alternating = (decide_restarts(ratios, T, new_first=order) for order in (new_first, ()))
@@ -177,7 +177,7 @@ def test_a_restart_that_is_missing_leaves_the_others_in_their_order() -> None:
     assert known.high_pct < 0.2 < alternating.high_pct
 
 
-def test_code_that_lowers_the_clock_is_slower_though_its_cycles_are_the_same() -> None:
+def test_code_that_lowers_the_clock_is_slower_at_equal_cycles() -> None:
     at_one_clock, raw = [0.0, 0.0002] * 5, [0.03, 0.031] * 5
     decision = decide_restarts(at_one_clock, T, raw=raw)
     assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, True)
@@ -195,7 +195,7 @@ def test_a_clock_that_the_noise_alone_moves_hides_no_slowdown() -> None:
     assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, False)
 
 
-def test_the_more_tests_are_compared_the_more_it_takes_to_be_called_slower() -> None:
+def test_more_comparisons_need_a_larger_slowdown() -> None:
     ratios = [0.006, 0.007, 0.008, 0.006, 0.007, 0.008]
     outcomes = [decide_restarts(ratios, T, comparisons, final=True).outcome for comparisons in (1, 100)]
     assert outcomes == [Outcome.REGRESSED, Outcome.PASS]

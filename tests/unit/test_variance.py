@@ -36,7 +36,7 @@ def test_with_a_single_session_the_guess_alone_counts() -> None:
     assert variance.df == 3
 
 
-def test_kernel_of_a_microsecond_is_guessed_to_vary_by_hundredths_of_a_microsecond() -> None:
+def test_guess_for_a_short_kernel_is_in_microseconds() -> None:
     assert sd_pct(moderate({"k": sessions(1.25)}, T)["k"]) == pytest.approx(1.6)
 
 
@@ -45,7 +45,7 @@ def test_sessions_on_different_cards_are_no_replicates() -> None:
     assert sd_pct(variance) == pytest.approx(0.25)
 
 
-def test_what_two_cards_differ_by_is_not_in_the_spread_of_either() -> None:
+def test_difference_between_cards_is_not_in_their_spread() -> None:
     first, second = sessions(50.0, 50.1, 50.2), sessions(53.0, 53.1, card="GPU-2")
     # The same sessions with the second card's brought to the first's level.
     level = sessions(*(50.0 * time_us / 53.0 for time_us in (53.0, 53.1)), card="GPU-2")
@@ -55,9 +55,7 @@ def test_what_two_cards_differ_by_is_not_in_the_spread_of_either() -> None:
 
 
 @pytest.mark.parametrize(("time_us", "guess"), [(50.0, 0.0025), (1.0, 0.02)])
-def test_one_replicated_test_is_blended_with_the_guess_by_degrees_of_freedom(
-    time_us: float, guess: float
-) -> None:
+def test_replicates_are_blended_with_the_guess_by_degrees_of_freedom(time_us: float, guess: float) -> None:
     times_us = (time_us, 1.002 * time_us, time_us / 1.002)
     own = np.var(np.log(times_us), ddof=1)
     variance = moderate({"k": sessions(*times_us)}, T)["k"]
@@ -65,7 +63,7 @@ def test_one_replicated_test_is_blended_with_the_guess_by_degrees_of_freedom(
     assert variance.df == 5
 
 
-def test_a_test_far_noisier_than_guess_and_suite_keeps_half_of_its_own_variance() -> None:
+def test_very_noisy_test_keeps_half_of_its_variance() -> None:
     quiet = {key: sessions(50.0, 50.0 + 0.01 * key, 50.05) for key in range(1, 20)}
     loud = (40.0, 50.0, 60.0)
     variance = moderate({**quiet, 0: sessions(*loud)}, T)[0]
@@ -101,24 +99,24 @@ def test_prior_of_the_suite_is_found_again() -> None:
     assert math.sqrt(prior) == pytest.approx(0.003, rel=0.05)
 
 
-def test_a_new_test_is_not_credited_with_the_quiet_of_the_suite() -> None:
+def test_new_test_is_at_least_as_noisy_as_guessed() -> None:
     quiet = suite(np.random.default_rng(4), np.full(30, 0.05), 6)
     variance = moderate({**quiet, "new": sessions(50.0)}, T)["new"]
     assert sd_pct(variance) == pytest.approx(0.25)
     assert variance.df == 3
 
 
-def test_a_new_test_is_expected_to_be_as_noisy_as_the_suite() -> None:
+def test_new_test_may_be_as_noisy_as_the_suite() -> None:
     loud = suite(np.random.default_rng(4), np.full(30, 2.0), 6)
     assert 1.0 < sd_pct(moderate({**loud, "new": sessions(50.0)}, T)["new"]) < 2.0
 
 
-def test_sessions_that_agree_to_the_last_digit_do_not_make_a_suite_noiseless() -> None:
+def test_agreeing_sessions_do_not_make_a_suite_noiseless() -> None:
     same = {key: sessions(50.0, 50.0) for key in range(10)}
     assert sd_pct(moderate(same, T)[0]) == pytest.approx(0.25 * math.sqrt(3 / (3 + 6 + 1)), rel=0.01)
 
 
-def test_one_test_whose_sessions_agree_to_the_last_digit_does_not_hide_what_the_others_share() -> None:
+def test_one_test_of_agreeing_sessions_leaves_the_prior() -> None:
     alike = suite(np.random.default_rng(5), np.full(60, 0.25), 2)
     assert moderate({**alike, "same": sessions(50.0, 50.0)}, T)[0].df == moderate(alike, T)[0].df == 3 + 6 + 1
 
@@ -145,7 +143,7 @@ def test_added_variances_have_the_degrees_of_freedom_of_welchs_test() -> None:
         st.integers(0, 30), st.lists(st.floats(0.5, 1e6), min_size=1, max_size=6), min_size=1, max_size=12
     )
 )
-def test_every_variance_is_finite_and_at_least_half_of_the_tests_own(times: dict[int, list[float]]) -> None:
+def test_variance_is_finite_and_at_least_half_its_own(times: dict[int, list[float]]) -> None:
     for key, variance in moderate({key: sessions(*each) for key, each in times.items()}, T).items():
         own = np.var(np.log(times[key]), ddof=1) if len(times[key]) > 1 else 0.0
         assert own / 2 * (1 - 1e-9) <= variance.value < math.inf
