@@ -238,7 +238,7 @@ def test_those_that_were_read_in_the_same_way_are_compared() -> None:
     assert comparison.counters.read_otherwise == ""
 
 
-def test_counters_of_an_earlier_run_do_not_show_the_present_work() -> None:
+def test_counters_of_an_earlier_run_show_no_present_work() -> None:
     known = expected(counters={"instructions": 100})
     now = profile({"instructions": 100.0})
     kept = msgspec.structs.replace(now, read_at="2026-11-20T10:00:00Z")
