@@ -6,7 +6,7 @@ import gzip
 import re
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,39 +17,20 @@ from pytest_gpuperf.cli.output import DEFAULT, output_form, show, write
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.explain.explain import diagnose_call, lines_of
 from pytest_gpuperf.measure.trace.recorded import classify_again
-from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.file_kinds import kind_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.records.selection import check_regex
-from pytest_gpuperf.report.trace_report import TitledTrace, short_name, trace_report
+from pytest_gpuperf.report.trace_report import FoundTrace, short_name, trace_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.records import Run, Trace
+    from pytest_gpuperf.records import Run
 
 _NAMES_SHOWN = 8
 """Maximum number of tests or kernels that an error names."""
-
-
-@dataclass(frozen=True)
-class _Found:
-    """One kernel table."""
-
-    nodeid: str
-    """Empty for a file."""
-    label: str
-    trace: Trace
-    file: Path
-    """The Chrome trace, which a recording does not have."""
-
-    @property
-    def title(self) -> str:
-        label = "" if self.label in ("", "main") else f" ({self.label})"
-        return printable(f"{self.nodeid or show_path(self.file)}{label}")
 
 
 @click.command("trace")
@@ -116,22 +97,17 @@ def command(
     chosen = found if kernel is None else _with_kernel(found, kernel)
     # The bounds of a call depend on all its kernels; a file is more than a call, as slow as its profiler.
     explained = of_run and kernel is None
-    show(trace_report([_titled(one, explained=explained) for one in chosen], matching=kernel or ""), form)
+    show(trace_report(chosen, matching=kernel or "", explained=explained), form)
 
 
-def _titled(one: _Found, *, explained: bool) -> TitledTrace:
-    bounds = lines_of(diagnose_call(one.trace)) if explained else []
-    return TitledTrace(one.nodeid, one.label, one.trace, one.title, bounds)
-
-
-def _of_file(path: Path, annotation: str | None) -> _Found:
+def _of_file(path: Path, annotation: str | None) -> FoundTrace:
     from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
     from pytest_gpuperf.measure.trace.summary import summarise
 
-    return _Found("", "", summarise(read_chrome_trace(path), annotation=annotation), path)
+    return FoundTrace("", "", summarise(read_chrome_trace(path), annotation=annotation), path)
 
 
-def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
+def _of_run(project: Project, ref: str, test: str | None) -> list[FoundTrace]:
     path = Path()
 
     def load(run_ref: str | None) -> Run:
@@ -141,7 +117,7 @@ def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
 
     choice = choose(ref, load)
     found = [
-        _Found(entry.test.nodeid, entry.label, trace, path.parent / trace.file)
+        FoundTrace(entry.test.nodeid, entry.label, trace, path.parent / trace.file)
         for entry in choice.entries
         if (trace := entry.measurement.trace) is not None and (test is None or test in entry.test.nodeid)
     ]
@@ -156,7 +132,7 @@ def _of_run(project: Project, ref: str, test: str | None) -> list[_Found]:
     return found
 
 
-def _with_kernel(found: Sequence[_Found], regex: str) -> list[_Found]:
+def _with_kernel(found: Sequence[FoundTrace], regex: str) -> list[FoundTrace]:
     """Keep the kernels with the regex in their names; at least one table must have some."""
     chosen = [_only(one, regex) for one in found]
     if not any(one.trace.kernels for one in chosen):
@@ -170,16 +146,16 @@ def _with_kernel(found: Sequence[_Found], regex: str) -> list[_Found]:
     return chosen
 
 
-def _only(one: _Found, kernel: str) -> _Found:
+def _only(one: FoundTrace, kernel: str) -> FoundTrace:
     kernels = tuple(row for row in one.trace.kernels if re.search(kernel, row.name))
     fusion = tuple(
         row for row in one.trace.fusion_candidates if any(re.search(kernel, name) for name in row.kernels)
     )
     trace = msgspec.structs.replace(one.trace, kernels=kernels, fusion_candidates=fusion)
-    return _Found(one.nodeid, one.label, trace, one.file)
+    return replace(one, trace=trace)
 
 
-def _chrome_of(one: _Found) -> bytes:
+def _chrome_of(one: FoundTrace) -> bytes:
     """Return the Chrome trace, unzipped."""
     try:
         data = one.file.read_bytes()
@@ -191,7 +167,7 @@ def _chrome_of(one: _Found) -> bytes:
         ) from None
 
 
-def _write_chrome(found: Sequence[_Found], target: Path) -> None:
+def _write_chrome(found: Sequence[FoundTrace], target: Path) -> None:
     if len(found) > 1:
         names = ", ".join(one.title for one in found[:_NAMES_SHOWN])
         raise GpuperfError(f"there are {len(found)} traces: {names}", next_step="name one of the tests")
@@ -200,7 +176,7 @@ def _write_chrome(found: Sequence[_Found], target: Path) -> None:
     echo(f"wrote {show_path(target)}: open it at https://ui.perfetto.dev")
 
 
-def _write_tensorboard(found: Sequence[_Found], folder: Path) -> None:
+def _write_tensorboard(found: Sequence[FoundTrace], folder: Path) -> None:
     """Write one folder for each trace, as `torch.profiler.tensorboard_trace_handler` does."""
     files = {}
     for one in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.compare.kernels import launch_name
 from pytest_gpuperf.measure.ncu.rules import by_speedup
@@ -43,37 +43,33 @@ def ncu_file_report(
         tables: Any of the tables below.
     """
     names = [name for name in metrics if any(name in kernel.metrics for kernel in kernels)]
-    return Report(
-        tables,
-        records=[
-            {
-                "launch": kernel.launch,
-                "name": kernel.name,
-                "demangled": kernel.demangled or kernel.name,
-                "grid": "x".join(map(str, kernel.grid)) if any(kernel.grid) else "",
-                "block": "x".join(map(str, kernel.block)) if any(kernel.block) else "",
-                **{name: kernel.metrics.get(name, "") for name in names},
-            }
-            for kernel in kernels
-        ],
-        data=[
-            {
-                "launch": kernel.launch,
-                "name": kernel.name,
-                "demangled": kernel.demangled or kernel.name,
-                "grid": kernel.grid if any(kernel.grid) else None,
-                "block": kernel.block if any(kernel.block) else None,
-                "ranges": kernel.ranges,
-                "metrics": {
-                    name: {"value": kernel.metrics[name], "unit": kernel.unit(name)}
-                    for name in names
-                    if name in kernel.metrics
-                },
-                "rules": by_speedup(kernel.rules),
-            }
-            for kernel in kernels
-        ],
-    )
+    data = [_launch(kernel, names) for kernel in kernels]
+    records = [
+        {
+            **{field: launch[field] for field in ("launch", "name", "demangled")},
+            **{field: "x".join(map(str, launch[field] or ())) for field in ("grid", "block")},
+            **{name: kernel.metrics.get(name, "") for name in names},
+        }
+        for launch, kernel in zip(data, kernels, strict=True)
+    ]
+    return Report(tables, records, data)
+
+
+def _launch(kernel: ReportKernel, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "launch": kernel.launch,
+        "name": kernel.name,
+        "demangled": kernel.demangled or kernel.name,
+        "grid": kernel.grid if any(kernel.grid) else None,
+        "block": kernel.block if any(kernel.block) else None,
+        "ranges": kernel.ranges,
+        "metrics": {
+            name: {"value": kernel.metrics[name], "unit": kernel.unit(name)}
+            for name in names
+            if name in kernel.metrics
+        },
+        "rules": by_speedup(kernel.rules),
+    }
 
 
 def overview_table(kernels: Sequence[ReportKernel]) -> Table:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.judge.explain.explain import diagnose_call, lines_of
 from pytest_gpuperf.measure.trace.kernel_names import RETURNS
 from pytest_gpuperf.records import TracedKernel
+from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.show import (
     count,
@@ -22,6 +24,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pytest_gpuperf.records import FusionCandidate, Trace
     from pytest_gpuperf.records.trace import SpanSource
@@ -108,31 +111,40 @@ def kernel_table(trace: Trace, *, shown: int | None = None, matching: str = "") 
 
 
 @dataclass(frozen=True)
-class TitledTrace:
-    """One trace with the names that a report needs."""
+class FoundTrace:
+    """One trace from a run or a file."""
 
     nodeid: str
     """Empty for a file."""
     label: str
     trace: Trace
-    title: str
-    bounds: Sequence[str] = ()
-    """The lines that say what bounds the call."""
+    file: Path
+    """The Chrome trace, which a recording does not have."""
+
+    @property
+    def title(self) -> str:
+        """The test, or the file."""
+        return (self.nodeid or show_path(self.file)) + (
+            f" ({self.label})" if self.label not in ("", "main") else ""
+        )
 
 
-def trace_report(traces: Sequence[TitledTrace], *, matching: str = "") -> Report:
+def trace_report(traces: Sequence[FoundTrace], *, matching: str, explained: bool) -> Report:
     """Return the kernel tables of traces.
 
     Args:
         traces: The traces.
         matching: Regex found in the names of the copies and fills to show.
+        explained: True to add the bounds of each call.
     """
     tables: list[Table] = []
     for one in traces:
-        above = [one.title, region_line(one.trace), trace_line(one.trace)]
         found = kernel_table(one.trace, matching=matching)
-        tables += [Table(found.columns, above, found.notes)]
-        tables += [Table(notes=lines) for lines in (fusion_lines(one.trace.fusion_candidates), one.bounds)]
+        tables.append(
+            Table(found.columns, [one.title, region_line(one.trace), trace_line(one.trace)], found.notes)
+        )
+        tables.append(Table(notes=fusion_lines(one.trace.fusion_candidates)))
+        tables.append(Table(notes=lines_of(diagnose_call(one.trace)) if explained else []))
     return Report(
         tables=tables,
         records=[
