@@ -76,6 +76,12 @@ def test_readme_has_at_most_150_lines() -> None:
     assert page("README.md").count("\n") <= 150
 
 
+def test_documentation_has_at_most_25000_words() -> None:
+    assert (
+        sum(len(path.read_text(encoding="utf-8").split()) for path in (ROOT / "docs").rglob("*.md")) <= 25_000
+    )
+
+
 def test_first_example_is_complete_and_short(pytester: pytest.Pytester) -> None:
     first = fences(page("README.md"), "python")[0]
     assert first.count("\n") <= 10
