@@ -357,7 +357,7 @@ def trace_file_name(nodeid: str, label: str) -> str:
 def why_not_live() -> str:
     """Return why nothing can be measured here; empty if it can."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        return "CUDA_VISIBLE_DEVICES is empty, which hides every GPU"
+        return "CUDA_VISIBLE_DEVICES is empty"
     try:
         import torch
     except ModuleNotFoundError:
