@@ -12,7 +12,7 @@ from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
 from pytest_gpuperf.baseline.rounding import round_counter
 from pytest_gpuperf.baseline.sessions import merged_time, told
-from pytest_gpuperf.judge.counters import chosen_otherwise, distinct_kernels
+from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
 from pytest_gpuperf.judge.times import compare
 from pytest_gpuperf.measure.static.kernel import SOURCE
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, same_quantity
@@ -110,7 +110,7 @@ class Update:
         measurement = self.taken.measurement
         key, timing = (self.nodeid, self.label), measurement.timing
         time = self.gate.compare(key, timing, self.tolerance_pct) if timing else None
-        return compare(measurement, known, time)
+        return compare(measurement, known, compare_counters(measurement, known), time)
 
     def _replaces(self, comparison: Comparison | None) -> tuple[bool, str]:
         """Return True if the stored sessions go, and the evidence for it."""

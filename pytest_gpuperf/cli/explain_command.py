@@ -11,6 +11,7 @@ import click
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain.explain import (
     diagnose_call,
     diagnose_kernel,
@@ -139,7 +140,7 @@ class _Changes:
         timing = measurement.timing
         time = self._gate.compare((test.nodeid, label), timing, tolerance) if timing else None
         baseline = known.measurements[label]
-        comparison = compare(measurement, baseline, time)
+        comparison = compare(measurement, baseline, compare_counters(measurement, baseline), time)
         return change_lines(comparison, timing, turned(measurement, baseline.counters))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.counters import CounterComparison, compare_counters, detail_lines, explanation
+from pytest_gpuperf.judge.counters import detail_lines, explanation
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.records.change import show_pair, show_signed
 from pytest_gpuperf.statistics.decision import Outcome
@@ -13,6 +13,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_gpuperf.judge.counters import CounterComparison
     from pytest_gpuperf.judge.gate import TimeComparison
     from pytest_gpuperf.judge.result import Hints
     from pytest_gpuperf.records import Measurement, Timing, TimingMode
@@ -60,16 +61,19 @@ class Comparison:
 
 
 def compare(
-    measurement: Measurement, baseline: MeasurementBaseline, time: TimeComparison | None
+    measurement: Measurement,
+    baseline: MeasurementBaseline,
+    counters: CounterComparison,
+    time: TimeComparison | None,
 ) -> Comparison:
-    """Compare a measurement with its baseline.
+    """Add the time to the counters of a measurement compared with its baseline.
 
     Args:
-        measurement: Counters, trace and time.
+        measurement: The measured values.
         baseline: The expected values.
+        counters: The counters compared with their baseline.
         time: The time compared with its baseline by a `Gate`; None if there is none to compare.
     """
-    counters = compare_counters(measurement, baseline)
     timing, known = measurement.timing, baseline.time
     if time is not None or timing is None or known is None:
         return Comparison(counters, time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.counters import counter_findings, remarks
+from pytest_gpuperf.judge.counters import compare_counters, counter_findings, remarks
 from pytest_gpuperf.judge.explain import explain_lines
 from pytest_gpuperf.judge.gate import compare_restarts
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
@@ -132,17 +132,18 @@ class _Verdict:
             return
         # Old code in turn needs no stored sessions, and is judged more sharply than by any of them.
         baseline = baseline or MeasurementBaseline()
+        counters = compare_counters(measurement, baseline)
         timing, gate, pinned, stored = measurement.timing, expected.gate, None, None
         if timing is not None and gate is not None:
             stored = gate.compare(key, timing, expected.tolerance_pct)
             pinned = gate.compare_pinned(key, timing, expected.tolerance_pct)
-        comparison = compare(measurement, baseline, in_turn or stored)
+        comparison = compare(measurement, baseline, counters, in_turn or stored)
         if comparison.time is not None:
             self.times[label] = comparison.time
-        if comparison.counters.changes:
-            self.changes[label] = comparison.counters.changes
+        if counters.changes:
+            self.changes[label] = counters.changes
         yield from counter_findings(
-            comparison.counters,
+            counters,
             slower=comparison.slower,
             faster=comparison.faster,
             label=label,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.judge import times
+from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.records import Measurement, MetricValue
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import gate_of, measured, profile
@@ -32,7 +33,7 @@ def compare(measurement: Measurement, known: MeasurementBaseline) -> Comparison:
     timing = measurement.timing
     gate = gate_of({"t": TestBaseline(measurements={"main": known})})
     time = gate.compare(("t", "main"), timing) if timing else None
-    return times.compare(measurement, known, time)
+    return times.compare(measurement, known, compare_counters(measurement, known), time)
 
 
 def counter(name: str, baseline: MetricValue, actual: MetricValue) -> Comparison:
