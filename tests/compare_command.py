@@ -38,7 +38,7 @@ LARGE: dict[str, MetricValue] = {
 
 
 def begin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of its own, on a terminal of 100 columns."""
+    """Make a project, on a terminal of 100 columns."""
     (folder / ".git").mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
@@ -68,7 +68,7 @@ def refused(*args: str) -> str:
 
 
 def cells(*args: str) -> dict[str, list[Any]]:
-    """By metric, of a comparison that is one table."""
+    """Return the cells by metric, for a comparison with one table."""
     result = compare(*args, "--json")
     assert result.exit_code == 0, result.output
     return {line["metric"]: line["cells"] for line in json.loads(result.stdout)["lines"]}

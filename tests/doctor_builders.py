@@ -1,4 +1,4 @@
-"""Machines for the tests of `gpuperf doctor`, of which nothing is real that a test does not make so."""
+"""Fake machines for the tests of `gpuperf doctor`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def machine(
     ini: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Machine:
-    """A machine whose system and project are below `folder`; by default one with an H200."""
+    """Return a machine with its system and project below `folder`; by default with an H200."""
     made = Machine(
         Project(folder / "project", folder / "project" / "baselines", 5.0),
         system=folder / "system",
@@ -82,7 +82,7 @@ def machine(
 
 
 def without_gpu(folder: Path, **known: object) -> Machine:
-    """A machine that has neither a GPU nor a driver."""
+    """Return a machine without a GPU and a driver."""
     driver = Driver(error="NVML Shared Library Not Found")
     return machine(folder, **{"gpu": None, "driver": driver, "ncu": None, **known})  # type: ignore[arg-type]
 
@@ -96,7 +96,7 @@ def system_file(folder: Path, path: str, text: str = "") -> Path:
 
 
 def said(finding: Finding) -> tuple[str, str, str]:
-    """State, text and fix, to compare."""
+    """Return state, text and fix, to compare."""
     return finding.state.value, finding.text, finding.fix
 
 

@@ -1,4 +1,4 @@
-"""`gpuperf ncu` typed among the captures, and what it prints."""
+"""Calls of `gpuperf ncu` in the folder of captures."""
 
 from __future__ import annotations
 

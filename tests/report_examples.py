@@ -1,4 +1,4 @@
-"""Results as the reports take them, made by hand."""
+"""Hand-made results for the reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpuperf compare`: what stands side by side."""
+"""`gpuperf compare`: values, changes and notes."""
 
 from __future__ import annotations
 

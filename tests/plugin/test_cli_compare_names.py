@@ -1,4 +1,4 @@
-"""`gpuperf compare`: how runs, tests and labels are named."""
+"""`gpuperf compare`: names of runs, tests and labels."""
 
 from __future__ import annotations
 

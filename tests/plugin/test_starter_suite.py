@@ -1,4 +1,4 @@
-"""The suite that `gpuperf init` writes, at work."""
+"""Runs of the suite that `gpuperf init` writes."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_pytest_without_torch_ignores_the_suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_another_test(pytester)
-    # Neither found nor imported.
+    # The suite is neither found nor imported.
     (pytester.path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
-    # Who asks for it is told.
+    # Naming its path is an error.
     result = pytester.runpytest_subprocess("--gpuperf", "perf")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*import of torch halted*"])

@@ -1,4 +1,4 @@
-"""`break_even`, with numbers worked by hand, and what holds for any."""
+"""`break_even`, with numbers worked by hand and with any numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ numbers = st.floats(-1e4, 1e4)
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[list[float], list[float], list[float]]:
-    """Sizes, times saved and launches added."""
+    """Draw sizes, times saved and launches added."""
     sizes = draw(st.lists(st.integers(1, 10_000).map(float), min_size=1, max_size=6, unique=True))
     saved = draw(st.lists(numbers, min_size=len(sizes), max_size=len(sizes)))
     added = draw(st.lists(st.integers(0, 1000).map(float), min_size=len(sizes), max_size=len(sizes)))
@@ -62,7 +62,7 @@ def test_change_that_adds_nothing_and_saves_always_pays() -> None:
 
 
 def test_break_even_follows_the_last_size_without_savings() -> None:
-    # It pays at 1, not at 2, and at 3 again.
+    # The change pays at 1 and 3, but not at 2.
     assert break_even([1, 2, 3], [5, -5, 15], 0, 0).size == 2.25
 
 
@@ -99,7 +99,7 @@ def test_break_even_does_not_depend_on_the_time_unit(
 ) -> None:
     sizes, saved, added = change
     one = break_even(sizes, saved, added, launch_us)
-    # Where a net is nearly 0, rounding decides its sign.
+    # Rounding decides the sign of a net that is nearly 0.
     assume(all(abs(net) > 1e-6 for net in one.net_us))
     other = break_even(sizes, [scale * us for us in saved], added, scale * launch_us)
     assert (one.size is None) == (other.size is None)

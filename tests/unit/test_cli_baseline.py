@@ -168,7 +168,7 @@ def test_diff_exit_code_tells_whether_something_moved(project: Path) -> None:
 
 
 def later(number: int, time_us: float = 5.3, uuid: str = "GPU-1", **measurement: Any) -> Run:
-    """A run of the same test, some days after the first."""
+    """Store a run of the same test, some days after the first."""
     return run(
         record(main=measured(time_us, **measurement)),
         id=f"later-{number}",

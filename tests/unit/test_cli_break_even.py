@@ -86,7 +86,7 @@ def vit(
 
 
 def eager(project: Path) -> None:
-    """At 224 the host is the bound: 8 µs a launch. At 448 the GPU is, and the change saves 3000 µs."""
+    """Store a run with the host as the bound at 224 (8 µs a launch), and the GPU at 448 (3000 µs saved)."""
     store(
         project,
         vit("full[224]", 1000.0, 600.0, 100),
@@ -139,7 +139,7 @@ def test_cost_can_be_given(project: Path) -> None:
 
 
 def graphs(project: Path) -> None:
-    """Timed by the host, which launches each as one."""
+    """Store CUDA graphs with host times."""
     store(
         project,
         vit("full[224]", 650.0, 600.0, 100, host_launches=1, traced_gap_us=0.5),
@@ -179,7 +179,7 @@ def test_graph_among_eager_calls_is_one_launch(project: Path, given: tuple[str, 
     store(
         project,
         *(vit(f"full[{size}]", 1000.0, 600.0, 100, host_launches=100) for size in (1, 2)),
-        # The least of time over launches were this, if it counted.
+        # Counted, this would be the least time per launch.
         *(vit(f"reduced[{size}]", 7.0, 6.0, 100, host_launches=1) for size in (1, 2)),
     )
     assert [size["cost_us"] for size in as_json(*given)["series"][0]["sizes"]] == [cost_us, cost_us]

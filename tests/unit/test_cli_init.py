@@ -24,7 +24,7 @@ OURS = "pytest-gpuperf\ntorch\n" + "".join(
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One that has a package and nothing else."""
+    """Make a repository with a package only."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\n', encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -46,7 +46,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def tox(key: str, *arguments: str) -> str:
-    """What tox makes of the environment."""
+    """Return a setting of the environment as tox reads it."""
     command = [sys.executable, "-m", "tox", "config", "-e", "gpuperf", "-k", key, *arguments]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     head, _, values = shown.partition(f"{key} =")

@@ -1,4 +1,4 @@
-"""`gpuperf ncu --compare`, on what ncu wrote on an H200."""
+"""`gpuperf ncu --compare`, with files from ncu on an H200."""
 
 from __future__ import annotations
 

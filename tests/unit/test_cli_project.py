@@ -1,4 +1,4 @@
-"""Which project a command works on, and how it is configured."""
+"""The project of a command, and its configuration."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
-# `python -m pytest` finds it first, in the folder where it is typed.
+# `python -m pytest` finds it first, in the working directory.
 FAKE = """
 import json, os, pathlib, signal, sys, time
 
@@ -57,7 +57,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def script(project: Path) -> Callable[..., None]:
-    """Say what each process leaves, and how it ends."""
+    """Set the run and exit status of each process."""
 
     def write(*processes: tuple[list[Run], Any]) -> None:
         content = [({one.id: encode_run(one).decode() for one in runs}, end) for runs, end in processes]

@@ -159,7 +159,7 @@ def test_command_shows_the_bounds_of_a_call(project: Path) -> None:
     with_run(project)
     said = "tensor-cores-idle: "
     assert said in trace("latest", "test_a").stdout
-    # Of a part of its kernels, and of a file, in which a call is not all that there is, it is not said.
+    # The bounds are not those of some kernels, nor of a file, which has more than a call.
     assert said not in trace("latest", "test_a", "--kernel", "gemm").stdout
     (project / "x.json").write_bytes(attention_block().data())
     assert said not in trace("x.json").stdout

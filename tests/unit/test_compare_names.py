@@ -1,4 +1,4 @@
-"""Names of measurements: their parts, the numbers in them, and which belong together."""
+"""Names of measurements: their parts, numbers and pairs."""
 
 from __future__ import annotations
 

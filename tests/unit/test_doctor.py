@@ -1,4 +1,4 @@
-"""`gpuperf doctor`: the page, its JSON and exit status, and what it knows of the machine."""
+"""`gpuperf doctor`: the page, its JSON, exit status and facts about the machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project on a machine of which nothing is read."""
+    """Make an empty project on a machine without facts."""
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     return tmp_path
@@ -201,7 +201,7 @@ def test_torch_is_described_without_its_import(here: Path) -> None:
 
 
 def fresh(made: Machine, torch: Torch | None) -> Machine:
-    """The machine with nothing known of its GPU yet."""
+    """Return the machine before its GPU is known."""
     for name in ("gpu", "no_gpu"):
         del vars(made)[name]
     vars(made)["torch"] = torch

@@ -1,4 +1,4 @@
-"""What `gpuperf doctor` says of hardware counters and of the toolchain."""
+"""`gpuperf doctor`: checks of hardware counters and the toolchain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gpuperf doctor` says of the GPU, its driver and their state."""
+"""`gpuperf doctor`: checks of the GPU, its driver and their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of NVML for `gpuperf doctor`, with a stand-in for NVML."""
+"""`gpuperf doctor`: facts from NVML, with a fake NVML."""
 
 from __future__ import annotations
 

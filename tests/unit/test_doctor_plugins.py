@@ -1,4 +1,4 @@
-"""Which pytest plugins `gpuperf doctor` names as disturbing."""
+"""`gpuperf doctor`: pytest plugins that disturb measurements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def at_work(folder: Path, addopts: str = "", **ini: str) -> str:
-    """What the fix has to take away."""
+    """Return the arguments that the fix adds."""
     return plugins(machine(folder, ini={"addopts": addopts, **ini})).fix.removeprefix("pytest --gpuperf ")
 
 

@@ -1,4 +1,4 @@
-"""What `gpuperf doctor` says of a project and of the folders that its runs write to."""
+"""`gpuperf doctor`: checks of a project and the folders of its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Usage = namedtuple("Usage", "total used free")
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """Where a machine with an empty project is."""
+    """Make the folder of a machine with an empty project."""
     (tmp_path / "project").mkdir()
     return tmp_path
 

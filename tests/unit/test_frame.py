@@ -1,4 +1,4 @@
-"""A run as a table: `to_frame`."""
+"""A run as a data frame: `to_frame`."""
 
 from __future__ import annotations
 

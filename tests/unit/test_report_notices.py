@@ -76,7 +76,7 @@ def test_throttle_reason_at_full_clock_is_ignored() -> None:
     full = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1975.0,))
     line = "1 test timed while the clocks were held back (sw_power_cap): test_x"
     assert notices_of([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
-    # A run of before the highest clock was kept; NVML's own reading lags, too.
+    # Older runs do not have the highest clock, and NVML's own reading lags too.
     older = Conditions(throttle_reasons=("sw_power_cap",), sm_clock_mhz=1530)
     held, full = (msgspec.structs.replace(each, conditions=older) for each in (held, full))
     assert notices_of([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
