@@ -14,6 +14,7 @@ from pytest_gpuperf.judge.parts import split_run
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run, newest_recordings
+from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
@@ -79,7 +80,7 @@ def _suite_line(known: Baseline | None) -> str:
     runs = {session.run for time in times for session in time.sessions}
     cards = {note.gpu_uuid for run, note in known.runs.items() if run in runs} - {""}
     if cards:
-        parts.append(f"{len(cards)} card{'' if len(cards) == 1 else 's'}")
+        parts.append(count(len(cards), "card"))
     # A pinned run may be older than every other run of the baseline.
     used = runs | {m.counters_run for test in known.tests.values() for m in test.measurements.values()}
     notes = sorted((note for run, note in known.runs.items() if run in used), key=lambda note: note.date)

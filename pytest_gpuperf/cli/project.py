@@ -15,6 +15,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
+from pytest_gpuperf.report.show import count
 from pytest_gpuperf.settings.pytest_config import find_config
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def echo(text: str) -> None:
 
 def count_tests(tests: Sized) -> str:
     """Count tests: `1 test`, `2 tests`."""
-    return f"{len(tests)} test{'' if len(tests) == 1 else 's'}"
+    return count(len(tests), "test")
 
 
 def find_root(start: Path) -> Path:

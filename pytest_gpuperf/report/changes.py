@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.judge.counters import SHOWN_CHANGES
 from pytest_gpuperf.judge.times import time_line
 from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.explain import Turned
@@ -36,7 +37,7 @@ def change_lines(comparison: Comparison, timing: Timing | None, turned: Turned) 
     lines += [str(change) for change in counters.changes[:SHOWN_CHANGES]]
     more = len(counters.changes) - SHOWN_CHANGES
     if more > 0:
-        lines.append(f"and {more} more counter{'' if more == 1 else 's'}")
+        lines.append(f"and {count(more, 'more counter')}")
     for codes, word in ((turned.now, "now"), (turned.gone, "no longer")):
         if codes:
             lines.append(f"{word} {', '.join(codes)}")
