@@ -143,11 +143,10 @@ def test_api_reference_has_every_public_name() -> None:
     assert set(pytest_gpuperf.__all__) - {"__version__"} <= set(documented)
 
 
-def test_map_names_every_room() -> None:
-    package = ROOT / "pytest_gpuperf"
-    rooms = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
-    rooms |= {path.name for path in package.glob("[!_]*.py")}
-    assert set(re.findall(r"^\| `([\w./]+)`", page("CONTRIBUTING.md"), re.MULTILINE)) == rooms
+def test_map_names_rooms_in_order_of_layers() -> None:
+    contract = page("pyproject.toml").partition("\nlayers = [\n")[2].partition("]")[0]
+    rooms = re.findall(r"^\| `(\w+)[/.]", page("CONTRIBUTING.md"), re.MULTILINE)
+    assert [*rooms, "_version"] == re.findall(r"\w+", contract)
 
 
 def test_contributing_names_existing_files() -> None:
