@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import loaded_once
+from forked import run_forked
 from pytest_gpuperf.records.runs import encode_run, recording_path
 from run_builders import measured, record, run
 
@@ -23,6 +27,22 @@ def _only_this_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep other plugins out of the runs of a test: importing them takes half a second each time."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_gpuperf.plugin.entry")
+
+
+@pytest.fixture
+def forked_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the processes of `runpytest_subprocess`, which spares each of them the import of torch."""
+
+    def run(*arguments: str, timeout: float | None = None) -> pytest.RunResult:
+        logs = (pytester.path / "stdout", pytester.path / "stderr")
+        given = (f"--basetemp={pytester.path / 'basetemp'}", *map(str, arguments))
+        begin = time.perf_counter()
+        status = run_forked(given, os.environ, logs, timeout)
+        out, err = (log.read_text(encoding="utf-8").splitlines() for log in logs)
+        sys.stdout.write("\n".join([*out, *err, ""]))  # shown if the test fails
+        return pytest.RunResult(status, out, err, time.perf_counter() - begin)
+
+    monkeypatch.setattr(pytester, "runpytest_subprocess", run)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 import fake_ncu
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
 GPU = """
 import pathlib, sys
 sys.path.append({tests!r})

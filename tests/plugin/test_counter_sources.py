@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
 GPU = """
 import sys
 sys.path.append({tests!r})

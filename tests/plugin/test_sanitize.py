@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
 TESTS = """
 import torch
 from functools import partial
