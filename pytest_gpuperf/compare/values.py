@@ -83,7 +83,7 @@ def change(name: str, old: Measurement, new: Measurement) -> Change | None:
 
     Times of both sides come from the same source if they have one in common.
     """
-    before, after = _by_one_instrument(old, new) if name in TIME_UNITS else (old, new)
+    before, after = _by_one_source(old, new) if name in TIME_UNITS else (old, new)
     one, other = values_of(before).get(name), values_of(after).get(name)
     if one is None or other is None or one == other or why_not_compared(name, old, new):
         return None
@@ -92,13 +92,13 @@ def change(name: str, old: Measurement, new: Measurement) -> Change | None:
 
 def other_sources(old: Measurement, new: Measurement) -> str:
     """Return `events and cupti` if two times of one mode have no source in common; otherwise empty."""
-    before, after = (measured.timing for measured in _by_one_instrument(old, new))
+    before, after = (measured.timing for measured in _by_one_source(old, new))
     if before is None or after is None or before.mode != after.mode or before.source == after.source:
         return ""
     return f"{before.source} and {after.source}"
 
 
-def _by_one_instrument(old: Measurement, new: Measurement) -> tuple[Measurement, Measurement]:
+def _by_one_source(old: Measurement, new: Measurement) -> tuple[Measurement, Measurement]:
     from msgspec.structs import replace
 
     if old.timing is None or new.timing is None or old.timing.source == new.timing.source:
