@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
-from pytest_gpuperf.against.launch import Launch
 from pytest_gpuperf.against.messages import Collected, Compare, Started
+from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.against.turns import Turns
 from pytest_gpuperf.against.worker import PATIENCE_S, LostError, Worker
 from pytest_gpuperf.against.worktree import old_tree
@@ -94,13 +94,13 @@ class AgainstPass:
         orders = self._rng.sample(ORDERS, len(ORDERS))
         say("git worktree")
         with ended_in_order(), old_tree(self._repository, self.commit) as old:
-            launch = Launch(self._repository.root, old, invocation)
+            sides = Sides(self._repository.root, old, invocation)
             for restart in range(1, last + 1):
                 undecided = [test for test in tests if not test.is_settled]
                 if not undecided:
                     break
                 tick = partial(say, f"restart {restart} of at most {last}")
-                self._restart(launch, undecided, orders[restart % 2], tick)
+                self._restart(sides, undecided, orders[restart % 2], tick)
                 for test in tests:
                     for series in test.series.values():
                         series.judge(
@@ -127,7 +127,7 @@ class AgainstPass:
 
     def _restart(
         self,
-        launch: Launch,
+        sides: Sides,
         undecided: list[Candidate],
         order: tuple[Side, Side],
         tick: Callable[[], None],
@@ -135,9 +135,9 @@ class AgainstPass:
         """Run both sides in new processes; after a lost worker, once more for the remaining tests."""
         seed = self._rng.getrandbits(32)
         while undecided:
-            with self._workers(launch, undecided, order, seed, tick) as workers:
+            with self._workers(sides, undecided, order, seed, tick) as workers:
                 try:
-                    playing = self._agree(launch, workers, undecided)
+                    playing = self._agree(sides, workers, undecided)
                 except LostError as lost:
                     self._give_up(lost, undecided)
                     return
@@ -151,13 +151,13 @@ class AgainstPass:
                         undecided = playing[at + 1 :]
                         break
                     self._shared |= taken.shared
-                    taken.failures = {side: launch.plain(text) for side, text in taken.failures.items()}
+                    taken.failures = {side: sides.plain(text) for side, text in taken.failures.items()}
                     test.take(taken, self.commit)
 
     @contextmanager
     def _workers(
         self,
-        launch: Launch,
+        sides: Sides,
         tests: Sequence[Candidate],
         order: tuple[Side, Side],
         seed: int,
@@ -166,9 +166,9 @@ class AgainstPass:
         workers: dict[Side, Worker] = {}
         try:
             for side in order:
-                plan = launch.plan(side, tests, seed)
+                plan = sides.plan(side, tests, seed)
                 log = self._logs / LOGS[side]
-                workers[side] = Worker(side, launch, plan, log, tick, self._patience_s)
+                workers[side] = Worker(side, sides, plan, log, tick, self._patience_s)
             yield workers
             for worker in workers.values():
                 worker.let_go()
@@ -181,7 +181,7 @@ class AgainstPass:
             raise
 
     def _agree(
-        self, launch: Launch, workers: Mapping[Side, Worker], tests: Sequence[Candidate]
+        self, sides: Sides, workers: Mapping[Side, Worker], tests: Sequence[Candidate]
     ) -> list[Candidate]:
         """Return the tests that both sides have; give up the others."""
         collected: dict[Side, Collected] = {}
@@ -194,7 +194,7 @@ class AgainstPass:
         both = set(collected["A"].nodeids) & set(collected["B"].nodeids)
         for test in tests:
             if test.nodeid not in both:
-                test.give_up(launch.plain(self._missing(test.nodeid, collected)))
+                test.give_up(sides.plain(self._missing(test.nodeid, collected)))
         playing = [test for test in tests if test.nodeid in both]
         for worker in workers.values():
             assert isinstance(worker.ask(Compare([test.nodeid for test in playing])), Started)

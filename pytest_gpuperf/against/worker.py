@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.against.launch import Launch
     from pytest_gpuperf.against.messages import Answer, Command, Plan
+    from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.statistics.sequential import Side
 
 PATIENCE_S = 900.0
@@ -51,7 +51,7 @@ class Worker:
 
     Args:
         side: The side of its tree.
-        launch: Its command line and environment.
+        sides: Have its command line and environment.
         plan: Its plan, without its end of the socket.
         log: File for its output, which is appended.
         tick: Called during each wait.
@@ -61,7 +61,7 @@ class Worker:
     def __init__(
         self,
         side: Side,
-        launch: Launch,
+        sides: Sides,
         plan: Plan,
         log: Path,
         tick: Callable[[], None],
@@ -73,14 +73,14 @@ class Worker:
         self._patience_s = patience_s
         ours, theirs = Pipe()
         self._end = ParentEnd(ours)
-        path = launch.plan_file(side)
+        path = sides.plan_file(side)
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(plan, channel=theirs.fileno())))
         with log.open("ab") as stream, theirs:
             self._begin = stream.tell()
             self._process = subprocess.Popen(  # noqa: S603
-                launch.command(side),
-                cwd=launch.cwd(side),
-                env=launch.environment(side, path),
+                sides.command(side),
+                cwd=sides.cwd(side),
+                env=sides.environment(side, path),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,

@@ -221,7 +221,7 @@ class Runner:
 
     def _expected_of_compiled(self, nodeid: str) -> Expected:
         hints = Hints(
-            accept=f"where this is meant: {self.static_update_command}",
+            accept=f"if this is intended: {self.static_update_command}",
             no_baseline=f"{self.static_update_command} takes it over",
         )
         file = self.expected.file(nodeid, SOURCE)
@@ -255,12 +255,6 @@ class Runner:
     def static_update_command(self) -> str:
         """The command that makes the kernels compiled in this run the baseline."""
         return self.accept_command
-
-    def properties(self, result: TestResult) -> list[tuple[str, object]]:
-        """Return the properties of a test in JUnit files."""
-        from pytest_gpuperf.report.junit import properties
-
-        return list(properties(result))
 
     def finish(self, *, complete: bool) -> None:
         """Write the run file, if this way to run keeps one."""
@@ -310,8 +304,8 @@ class Runner:
         update = "pytest --gpuperf --gpuperf-update=new"
         makes_one = self.accept_command if self.replayed_from is not None else update
         return Hints(
-            accept=f"where this is meant: {self.accept_command}",
-            accept_pin="where this is meant: gpuperf baseline pin",
+            accept=f"if this is intended: {self.accept_command}",
+            accept_pin="if this is intended: gpuperf baseline pin",
             no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
             closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
             more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",

@@ -226,7 +226,7 @@ def test_slower_time_fails_with_certainty_and_next_command(project: Project) -> 
             "more, 3 sessions, hot)",
             "*the kernels did the same work: look at the machine, too",
             "*to look closer: pytest --gpuperf --gpuperf-against=REF test_k.py::test_k",
-            "*where this is meant: gpuperf baseline accept*",
+            "*if this is intended: gpuperf baseline accept*",
         ]
     )
 
@@ -268,7 +268,7 @@ def test_faster_time_is_improved_with_the_command_to_accept(project: Project) ->
     result.stdout.fnmatch_lines(
         [
             "*time_us 95 is 5.0 % faster than the baseline 100*",
-            "*where this is meant: gpuperf baseline accept*",
+            "*if this is intended: gpuperf baseline accept*",
         ]
     )
 

@@ -76,7 +76,7 @@ def test_static_facts_are_accepted_and_compared_exactly(
     result.stdout.fnmatch_lines(
         [
             "gpuperf: sm_90: registers_per_thread 25 is worse than the baseline 24 (no tolerance)",
-            "*where this is meant: gpuperf baseline accept",
+            "*if this is intended: gpuperf baseline accept",
         ]
     )
 
@@ -196,7 +196,7 @@ def test_replayed_static_regression_names_the_accept_command(
     add_recording(run(record("test_k.py::test_time", main=measured())))
     compiler["spills"] = 4
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
-        ["*where this is meant: pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"]
+        ["*if this is intended: pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"]
     )
     pytester.runpytest("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=changed").assert_outcomes(
         failed=1

@@ -1,4 +1,4 @@
-"""Start the two workers: one in the checkout, one in the old tree, otherwise alike."""
+"""The two sides of a comparison: one worker in the checkout, one in the old tree, otherwise alike."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOLDERS = re.compile(r"(?<![\w./])(/[^/\s'\"()]+)+/")
 """The folders of an absolute path."""
 
 
-class Launch:
+class Sides:
     """Command, working directory and environment of the workers.
 
     Args:
