@@ -118,7 +118,7 @@ class Gpuperf:
             kwargs: Keyword arguments of `fn`.
 
         Returns:
-            The largest differences and where they are.
+            The largest differences and their places.
         """
         __tracebackhide__ = True
         source, call = self._begin("correctness", label, fn, args, kwargs)

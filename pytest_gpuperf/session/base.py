@@ -66,7 +66,7 @@ class Source(Protocol):
         """Read the counters of the selected launches of the call."""
 
     def trace(self, call: Call) -> Trace:
-        """Record what one call runs on the GPU."""
+        """Record the kernels that one call runs."""
 
 
 class Runner:

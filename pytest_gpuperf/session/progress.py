@@ -1,4 +1,4 @@
-"""Lines that show what a run waits for and does, on terminals and in logs."""
+"""Lines about waiting and progress, on terminals and in logs."""
 
 from __future__ import annotations
 

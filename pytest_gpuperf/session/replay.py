@@ -209,7 +209,7 @@ def recorded_runs(settings: Settings, reason: str) -> list[Run]:
     if not runs:
         raise NoGpuError(
             f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
-            next_step="type `pytest --gpuperf` and `gpuperf recording add` where there is a GPU, then commit "
+            next_step="type `pytest --gpuperf` and `gpuperf recording add` on a machine with a GPU, then commit "
             f"{settings.baselines.name}/",
         )
     slug = runs[0].environment.gpu.slug
