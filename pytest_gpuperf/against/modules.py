@@ -97,13 +97,13 @@ def _misplaced(name: str, below: str, *, old: bool) -> GpuperfError:
         f"module {name} was imported from {below} of {found}",
         expected=f"that of {expected}",
         next_step="something leads there by its full path: leave that to PYTHONPATH, to pytest's pythonpath, "
-        "or to pip install -e (with --config-settings editable_mode=compat where it uses an import hook)",
+        "or to pip install -e (with --config-settings editable_mode=compat if it uses an import hook)",
     )
 
 
 def _installed(name: str) -> GpuperfError:
     return GpuperfError(
-        f"package {name} was imported from where it is installed, which is neither the old code nor the new",
+        f"package {name} was imported from its installed copy, which is neither the old code nor the new",
         expected=f"the {name} of the checkout",
         next_step="pip install -e . or put its folder on PYTHONPATH",
     )

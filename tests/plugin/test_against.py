@@ -108,7 +108,7 @@ def test_a_command_from_outside_the_checkout_is_a_usage_error(project: Project) 
     arguments = ("--gpuperf-against=main", f"--rootdir={project.root}", str(project.root))
     done = project.session(*arguments, cwd=project.temporary)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--gpuperf-against was given outside the checkout, whose old code is to run the same command" in (
+    assert "--gpuperf-against was given outside the checkout, but old code has to run the same command" in (
         done.stderr
     )
     assert project.leftovers() == []

@@ -224,7 +224,7 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
     project.commit({})
     record = compared(project)
     assert record.broken
-    assert "package msgspec was imported from where it is installed" in record.reason
+    assert "package msgspec was imported from its installed copy" in record.reason
 
 
 def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:
