@@ -209,8 +209,8 @@ def recorded_runs(settings: Settings, reason: str) -> list[Run]:
     if not runs:
         raise NoGpuError(
             f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
-            next_step="type `pytest --gpuperf` and `gpuperf recording add` on a machine with a GPU, then commit "
-            f"{settings.baselines.name}/",
+            next_step="type `pytest --gpuperf` and `gpuperf recording add` on a machine with a GPU, then "
+            f"commit {settings.baselines.name}/",
         )
     slug = runs[0].environment.gpu.slug
     return [classify_again(run) for run in runs if run.environment.gpu.slug == slug]
