@@ -1,4 +1,4 @@
-"""A verdict on one test, with what a session adds to it."""
+"""Verdict on one test, with the parts that a session adds."""
 
 from __future__ import annotations
 

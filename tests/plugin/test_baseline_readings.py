@@ -1,4 +1,4 @@
-"""How many sessions have read the counters of a baseline, and how far counts of work moved between them."""
+"""Number of sessions that have read the counters of a baseline, and the ranges of counts of work."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def in_file(store: BaselineStore) -> dict[str, Any]:
 
 
 def test_sessions_that_agree_are_counted_and_have_no_range(store: BaselineStore) -> None:
-    # As far as a file's six digits tell; that a state counter is never the same is no matter.
+    # As far as a file's six digits tell; that a state counter is never the same does not matter.
     accepted(store, read(1, 12345678.0), read(2, 12345682.0))
     assert in_file(store)["counters_sessions"] == 2
     assert "counters_range" not in in_file(store)
@@ -167,7 +167,7 @@ def test_counter_read_by_one_session_keeps_its_tolerance(
     few: dict[str, Any] = {"combined": {"instructions": 1001.0}, "preset": "instructions"}
     accepted(store, read(1, 1000.0))
     accepted(store, read(2, 0.0, **few))
-    # The range is known of what both have read.
+    # Only counters that both have read have a range.
     assert stored(store) == (1, {"instructions": (1000, 1001)})
     assert known_of(store).counters["flops.fp32"] == 64
 

@@ -1,4 +1,4 @@
-"""What holds of the sessions of a baseline whatever runs were accepted, and in whatever order."""
+"""Properties of the sessions of a baseline, whatever runs were accepted, and in whatever order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a test beside its sessions: from the gate to pytest's verdict."""
+"""Time of a test compared with its sessions: from the gate to pytest's verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODEL = ClockModel(cycles=180_000, fixed_us=10, reference_mhz=2000)
 
 
 def at_clock(mhz: float, slower: float = 1.0) -> Timing:
-    """What a kernel of the model takes at a clock, times a factor."""
+    """Return the time of a kernel of the model at a clock, times a factor."""
     time_us = slower * MODEL.time_us(mhz)
     return replace(timing(time_us), blocks_us=(time_us,) * 20, blocks_mhz=(mhz,) * 20, clock_model=MODEL)
 

@@ -174,7 +174,7 @@ def test_plan_lists_changes_and_writes_nothing(store: BaselineStore) -> None:
     (entry,) = result.entries
     assert entry.kind == "changed"
     assert entry.lines == ("time 5.30 -> 5.84 µs (+10.2 %)", "registers_per_thread 32 -> 40 (+25.0 %)")
-    # The run has the id of the one that is stored, so it is no session more.
+    # The run has the id of the one that is stored, so no session is added.
     assert entry.sessions == ""
     assert list(result.files) == [path]
     assert path.read_bytes() == before
@@ -344,5 +344,5 @@ def test_counters_of_other_launches_are_new(store: BaselineStore, which: Which) 
     content = accepted(store, of("", {"registers_per_thread": 64.0}), which)
     known = content["tests"][NODEID]["measurements"]["main"]
     assert (known["launches"], known["regex"]) == ("all", "gemm")
-    # What is of the first launch is not mixed with what is of all.
+    # Counters of the first launch are not mixed with those of all.
     assert known["counters"] == {"registers_per_thread": 64}

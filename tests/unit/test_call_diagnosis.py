@@ -1,4 +1,4 @@
-"""What the rules say of the kernel table of a call."""
+"""Diagnoses of the kernel table of a call."""
 
 from __future__ import annotations
 

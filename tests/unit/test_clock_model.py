@@ -1,4 +1,4 @@
-"""The line of time over SM clock: what it predicts, and when there is none."""
+"""The line of time over SM clock: its predictions, and samples without one."""
 
 from __future__ import annotations
 

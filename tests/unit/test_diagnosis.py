@@ -1,4 +1,4 @@
-"""What the rules say of kernels that were profiled on an H200, and of made-up ones."""
+"""Diagnoses of kernels that were profiled on an H200, and of made-up ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of the diagnoses below a failed test."""
+"""Diagnoses shown below a failed test."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_occupancy_limit_that_does_not_limit_is_only_shown() -> None:
         ("stall.barrier", 0, 1.1, True),
         ("dram_bytes", 1e6, 1.019e6, False),
         ("dram_bytes", 1e6, 1.021e6, True),
-        ("duration_us", 0.5, 0.52, True),  # points are for per cent only
+        ("duration_us", 0.5, 0.52, True),  # points are for values in % only
         ("some__raw.metric", 100, 103.0, True),
     ],
 )
@@ -139,7 +139,7 @@ def read_by_sessions(
     baseline: float = 100_000,
     name: str = "instructions",
 ) -> Comparison:
-    """A count of work beside a baseline of so many sessions, and what these saw where they differ."""
+    """Compare a count of work with a baseline of so many sessions, and their range if they differ."""
     known = msgspec.structs.replace(
         expected(counters={name: baseline}),
         counters_sessions=number,
@@ -173,10 +173,10 @@ def test_tiny_change_is_not_shown_as_zero() -> None:
         ((99_800, 100_000), 99_401.0, False),
         ((99_800, 100_000), 100_601.0, True),
         ((100_000, 99_800), 100_599.0, False),
-        # A range of 0.01 % is no reason to show less than 0.1 %.
+        # A range of 0.01 % does not lower the tolerance of 0.1 %.
         ((99_990, 100_000), 100_099.0, False),
         ((99_990, 100_000), 100_101.0, True),
-        # However far they were apart, a count may not move by more than what hangs on the GPU's state.
+        # However large the range, a count may not move by more than a counter that depends on clocks.
         ((60_000, 100_000), 101_999.0, False),
         ((60_000, 100_000), 102_001.0, True),
     ],
@@ -272,7 +272,7 @@ def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, 
     comparison = compare(Measurement(profile=now), of_first)
     assert comparison.counters.chosen_otherwise.startswith(said)
     assert comparison.moved == comparison.counters.compared == (not said)
-    # It is not known of what a file of before is.
+    # The launches of such a baseline are not known.
     assert compare(Measurement(profile=now), known).moved
 
 

@@ -125,7 +125,7 @@ def test_a_second_card_is_judged_with_the_spread_between_cards() -> None:
 
 
 def red_runs(rng: np.random.Generator, runs: int, stored: int, *, uneven: bool = False) -> int:
-    """How many runs of 200 unchanged tests have a red one; sessions vary by 0.5 %, of some tests by more."""
+    """Count the runs of 200 unchanged tests with a red one; sessions vary by 0.5 %, of some tests by more."""
     red = 0
     for _ in range(runs):
         sd = 0.005 * (np.sqrt(6 / rng.chisquare(8, (200, 1))) if uneven else 1.0)

@@ -1,4 +1,4 @@
-"""Blocks of calls under CUPTI: from what ran to the time of one call."""
+"""Blocks of calls under CUPTI: the time of one call from its records."""
 
 from __future__ import annotations
 

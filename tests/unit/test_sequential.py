@@ -112,7 +112,7 @@ def test_slowdown_of_one_percent_is_found(sd_pct: float, least: float) -> None:
 
 
 def test_speed_up_of_one_percent_is_found() -> None:
-    """And not ended as a pass at the first look, where no slowdown is already clear."""
+    """And not ended as a pass at the first look, if no slowdown is clear yet."""
     assert share(Outcome.IMPROVED, -1.0, 0.3, 200) >= 0.95
 
 
@@ -182,7 +182,7 @@ def test_code_that_lowers_the_clock_is_slower_at_equal_cycles() -> None:
     decision = decide_restarts(at_one_clock, T, raw=raw)
     assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, True)
     assert decision.change_pct == pytest.approx(3.1, abs=0.1)
-    # Not yet sure of what was measured, it goes on, and is no pass.
+    # An uncertain result goes on and does not pass.
     assert (
         decide_restarts(at_one_clock[:4], T, 100, raw=[0.01, 0.012, 0.014, 0.016]).outcome
         is Outcome.INCONCLUSIVE

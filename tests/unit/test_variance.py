@@ -81,7 +81,7 @@ def test_many_sessions_of_a_test_outweigh_the_guess() -> None:
 def test_the_suite_weighs_two_to_six_degrees_of_freedom(
     sds_pct: tuple[float, float], prior_df: float
 ) -> None:
-    """Six where all tests vary alike, two where they have little in common."""
+    """Return six if all tests vary alike, two if they have little in common."""
     baselines = suite(np.random.default_rng(2), np.geomspace(*sds_pct, 200), 4)
     assert moderate(baselines, T)[0].df == pytest.approx(3 + prior_df + 3)
 
