@@ -12,8 +12,8 @@ SLOW = ("torch", "triton", "scipy")
 NEED_THEM = {
     "test_correctness.py",
     "test_correctness_comparison.py",
+    "test_cupti_counters.py",
     "test_gpu_info.py",
-    "test_in_process_counters.py",
     "test_interpreted_kernels.py",
     "test_kept_counters.py",
     "test_launch_facts.py",
@@ -27,6 +27,7 @@ NEED_THEM = {
     "test_suite_products.py",
     "test_timing.py",
     "test_trace_capture.py",
+    "test_variance.py",
 }
 """Tests of modules that import torch, Triton or SciPy."""
 
