@@ -17,7 +17,6 @@ NEED_THEM = {
     "test_interpreted_kernels.py",
     "test_kept_counters.py",
     "test_launch_facts.py",
-    "test_variance.py",
     "test_profiling_pass.py",
     "test_range_profiler.py",
     "test_recorded_blocks.py",
