@@ -227,6 +227,18 @@ def pretend(target: Any) -> Iterator[None]:
         _TARGET.reset(token)
 
 
+def _warm_up(function: Any, arguments: Mapping[str, Any]) -> Any:
+    """Compile for the target of this thread.
+
+    Threads that parse source at the same time can break a counter of CPython 3.11, which then raises
+    SystemError ("AST constructor recursion depth mismatch"). The source is right, so parse it again.
+    """
+    try:
+        return function.warmup(grid=(1,), **arguments)
+    except SystemError:
+        return function.warmup(grid=(1,), **arguments)
+
+
 def _compile(
     function: Any, arch: str, values: Mapping[str, Any], options: Mapping[str, Any], state: Path
 ) -> StaticKernel:
@@ -243,7 +255,7 @@ def _compile(
     name = function.__name__
     try:
         with pretend(target_of(arch)):
-            compiled = function.warmup(grid=(1,), **values, **options)
+            compiled = _warm_up(function, {**values, **options})
     except Exception as error:
         reason = shortened(str(error)) or type(error).__name__
         raise GpuperfError(f"{name} does not compile for {arch}: {reason}") from error
