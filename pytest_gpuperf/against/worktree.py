@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PREFIX = "gpuperf-against-"
+MARK = "made-by-pytest-gpuperf"
+"""File in the temporary folder of a worktree: only a folder that holds it is ever removed."""
 IMPORTABLE = (".py", ".so")
 
 
@@ -47,6 +49,7 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
     """
     _drop_abandoned(repository)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    (folder / MARK).touch()
     tree = OldTree(folder / repository.root.name)
     # While this process lives, the lock tells other runs that the worktree is not abandoned.
     lock = FileLock(folder / "lock")
@@ -68,18 +71,25 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
 
 
 def _drop_abandoned(repository: Repository) -> None:
-    """Remove worktrees of processes that were killed."""
+    """Remove worktrees of processes that were killed; leave every folder that this tool did not make."""
     with suppress(GitError):
-        for line in repository.git("worktree", "list", "--porcelain").splitlines():
-            kind, _, path = line.partition(" ")
+        listed = repository.git("worktree", "list", "--porcelain").splitlines()
+        paths = [line.partition(" ")[2] for line in listed if line.startswith("worktree ")]
+        for path in paths[1:]:  # the first is the main checkout
             tree = OldTree(Path(path))
-            if kind != "worktree" or not tree.folder.name.startswith(PREFIX):
+            if not _is_made_here(tree.folder):
                 continue
             with suppress(Timeout), signals_held_off():
                 if tree.folder.exists():
                     with FileLock(tree.folder / "lock", timeout=0):
                         pass
                 _remove(repository, tree)
+
+
+def _is_made_here(folder: Path) -> bool:
+    """Return True for a marked folder of this tool in the temporary folder, and for one that is gone."""
+    named = folder.parent == Path(tempfile.gettempdir()).resolve() and folder.name.startswith(PREFIX)
+    return named and ((folder / MARK).is_file() or not folder.exists())
 
 
 def _remove(repository: Repository, tree: OldTree) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +15,6 @@ from against_project import Project
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.worktree import PREFIX, old_tree
 from pytest_gpuperf.errors import GpuperfError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -101,6 +100,31 @@ def test_other_worktrees_stay(project: Project) -> None:
     with old_tree(repository(project), head(project)):
         pass
     assert (project.root.parent / "mine" / "kernel.py").exists()
+
+
+@pytest.mark.parametrize("name", ["gpuperf-against-notes", "gpuperf-against-x1y2z3"])
+def test_worktree_in_a_folder_with_our_prefix_stays(project: Project, name: str) -> None:
+    mine = Path(tempfile.gettempdir()) / name / "repo"
+    project.git("worktree", "add", "--quiet", "--detach", str(mine))
+    (mine / "uncommitted").write_text("x")
+    try:
+        with old_tree(repository(project), head(project)):
+            pass
+        assert (mine / "uncommitted").read_text() == "x"
+    finally:
+        shutil.rmtree(mine.parent)
+
+
+def test_checkout_in_a_folder_with_our_prefix_stays(project: Project, tmp_path: Path) -> None:
+    notes = tmp_path / "gpuperf-against-notes"
+    notes.mkdir()
+    (notes / "uncommitted").write_text("x")
+    project.root.rename(notes / "repo")
+    main = Repository.around(notes / "repo")
+    with old_tree(main, main.commit("HEAD")):
+        pass
+    assert (notes / "uncommitted").read_text() == "x"
+    assert (notes / "repo" / ".git").exists()
 
 
 def test_generated_modules_and_compiled_extensions_are_linked(project: Project) -> None:
