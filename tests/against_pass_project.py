@@ -1,4 +1,4 @@
-"""A project with one kernel and one test, and the results of the pass of `--gpuperf-against`."""
+"""A project with one kernel and one test, and the results of `--gpuperf-against`."""
 
 from __future__ import annotations
 

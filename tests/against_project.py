@@ -1,4 +1,4 @@
-"""A project in git whose kernels return their times, and runs in it with a fake GPU."""
+"""A git project whose kernels return their times; its runs use a fake GPU."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Project:
         }
 
     def leftovers(self) -> list[str]:
-        """Return worktrees besides the checkout, and the content of the temporary folder."""
+        """Return extra worktrees, and the content of the temporary folder."""
         trees = self.git("worktree", "list").splitlines()[1:]
         return [*trees, *(path.name for path in self.temporary.iterdir() if path.name.startswith("gpuperf"))]
 

@@ -1,4 +1,4 @@
-"""`gpuperf compare` in a project of its own."""
+"""`gpuperf compare` in a new project."""
 
 from __future__ import annotations
 

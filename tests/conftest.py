@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest_plugins = ["pytester"]  # pytest accepts it only here, and has imported the module already
+pytest_plugins = ["pytester"]  # pytest accepts it only in this file, and has already imported the module
 
 # A shell starts background jobs with these signals ignored, and so does nohup. Children would inherit that,
 # and a test that interrupts a child would wait forever.
@@ -22,7 +22,7 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make tests the same in CI and out of it."""
+    """Give tests the same environment in CI and outside it."""
     for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_SHA"):
         monkeypatch.delenv(name, raising=False)
 
@@ -32,7 +32,7 @@ def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Hide the GPU from tests that are not marked `gpu`."""
     if request.node.get_closest_marker("gpu") is None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-        if "torch" in sys.modules:  # a torch that is imported later sees the variable
+        if "torch" in sys.modules:  # also for a later import of torch
             monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
@@ -49,7 +49,7 @@ def cupti_host_library() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The root of an empty project, which is the working directory."""
+    """Create an empty project and make it the working directory."""
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,4 +1,4 @@
-"""A fake CUPTI that counts nothing, and checks the order of calls."""
+"""A fake CUPTI: it counts nothing, and checks the order of calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSES = 3
 
 
 def activity(name: str, launch: int = 1, start_ns: int = 0, **facts: Any) -> Activity:
-    """The launch of 8192 blocks of 256 threads."""
+    """Return the launch of 8192 blocks of 256 threads."""
     known = {"grid": (8192, 1, 1), "block": (256, 1, 1), "registers_per_thread": 28, **facts}
     return Activity(start_ns, start_ns + 100, name, launch=launch, **known)
 
@@ -30,7 +30,7 @@ class FakeCupti(Cupti):
     """Fake libcupti behind `Cupti.call`.
 
     Args:
-        kernels: Kernels of a call: a row of values by raw name for each. The chip counts the metrics that the
+        kernels: Kernels of a call: for each, its values by raw name. The chip counts the metrics that the
             rows have.
         refusals: Results to return instead, by function.
     """
@@ -41,9 +41,9 @@ class FakeCupti(Cupti):
         self.kernels = kernels
         self.refusals = dict(refusals or {})
         self.bad = bad
-        """A metric with a suffix that does not exist."""
+        """Metric with a suffix that does not exist."""
         self.state = "away"
-        """`away`, `initialised`, `enabled`, `counting`, `counted`."""
+        """One of `away`, `initialised`, `enabled`, `counting` and `counted`."""
         self.called: list[str] = []
         self.attached = False
         self.finalised = 0
@@ -81,7 +81,7 @@ class FakeCupti(Cupti):
         return 0
 
     def _ProfilerInitialize(self, asked: params.Params) -> int:
-        # As the real one does after cuptiFinalize.
+        # The real CUPTI does the same after cuptiFinalize.
         return self._move("away", "initialised") if self.attached else 15
 
     def _ProfilerDeInitialize(self, asked: params.Params) -> int:
@@ -168,7 +168,7 @@ class FakeCupti(Cupti):
 
 
 def recording(*activities: Activity) -> Any:
-    """Replace `activity.recorded`."""
+    """Return a replacement of `activity.recorded`."""
 
     @contextmanager
     def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:

@@ -1,6 +1,6 @@
-"""A fake GPU, as a pytest plugin (`-p fake_gpu`): a call takes the microseconds that it returns.
+"""A fake GPU, as a pytest plugin (`-p fake_gpu`): a call takes as many microseconds as it returns.
 
-The session and its workers are real pytests with the real plugin, but for what touches torch and CUDA.
+The run and its workers are real pytest processes with the real plugin, except for torch and CUDA.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ stand_in("torch", cuda=FakeCuda, device=lambda *_: "cuda", manual_seed=numbers.s
 
 @dataclass(frozen=True)
 class FakeBlock:
-    """One block."""
+    """A block with its time and clock."""
 
     time_us: float
     sm_clock_mhz: float = CLOCK_MHZ
@@ -52,7 +52,7 @@ class FakePrepared:
 
     @property
     def mode(self) -> str:
-        """Its timing mode."""
+        """Timing mode of the call."""
         return "hot" if self.wanted == "auto" else self.wanted
 
     def warm_up(self) -> None:

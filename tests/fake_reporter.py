@@ -4,14 +4,14 @@ from __future__ import annotations
 
 
 class Reporter:
-    """What of pytest's terminal reporter the line needs."""
+    """The parts of pytest's terminal reporter that the status line uses."""
 
     def __init__(self, isatty: bool) -> None:
         self.isatty = isatty
         self.lines: list[str] = []
         self.rewritten: list[str] = []
         self.unseen = 0
-        """Lines that are in a buffer."""
+        """Number of lines in the buffer."""
 
     def ensure_newline(self) -> None:
         pass

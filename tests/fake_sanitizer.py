@@ -1,7 +1,7 @@
 """A fake compute-sanitizer, and fake kernels with errors.
 
-The stand-in runs the program; a project under test gets a module `kernels` whose functions write into the log
-what the real tool would.
+The fake tool runs the program. A project under test gets a module `kernels`: its functions write the same log
+as the real tool.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def install(folder: Path, behaviour: Behaviour = "reports") -> Path:
 
 
 def make_project(folder: Path) -> None:
-    """Write the module `kernels`, and use its marks instead of real ones."""
+    """Write the module `kernels`, and replace the real marks with its own."""
     (folder / "kernels.py").write_text(KERNELS)
     with (folder / "conftest.py").open("a") as stream:
         stream.write(CONFTEST)

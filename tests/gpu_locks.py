@@ -1,4 +1,4 @@
-"""A GPU that another process has locked, and a project that believes to have one."""
+"""A GPU that another process has locked, and a project with a fake GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_gpuperf.records import GpuInfo
 pytest_gpuperf.session.live.why_not_live = lambda: ""
 pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(name="A GPU", slug="a-gpu", uuid={uuid!r})
 """
-"""A conftest.py: a live run without a GPU."""
+"""conftest.py for a live run without a GPU."""
 HOLD = """
 import sys
 from pathlib import Path
@@ -36,7 +36,7 @@ lock.release()
 
 @contextmanager
 def held_elsewhere(*folders: Path, gpu: str = UUID, **env: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process has the GPU locked, until its standard input is closed."""
+    """Lock the GPU in another process, until its standard input is closed."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, gpu, *map(str, folders)],
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""Runs the suites' matrix products in Triton's interpreter and prints how far off each is, as JSON.
+"""Runs the suites' matrix products in Triton's interpreter and prints their errors as JSON.
 
-A process of its own, because Triton decides when a kernel is defined whether it is interpreted. float16 is
-for bfloat16, which the interpreter cannot multiply; nvfp4 is left out: it reads its scales as powers of two.
+It is a separate process because Triton chooses its interpreter when a kernel is defined. float16 replaces
+bfloat16, which the interpreter cannot multiply; nvfp4 is left out: it reads its scales as powers of two.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from suites.kernels.stream_k_gemm import matmul_stream_k
 TILE = Tile(32, 32, 16, num_warps=4, num_stages=2)
 DEEP_TILE = Tile(32, 32, 64, num_warps=4, num_stages=2)
 PROGRAMS = (1, 3, 7, 100)
-"""One, some that share tiles unevenly, and more than there is work for."""
+"""Numbers of programs: one, some that share tiles unevenly, and one above the number of tiles."""
 
 MARGIN = 64
-"""Elements; a multiple of what TMA aligns rows to."""
+"""Elements around a matrix; a multiple of the row alignment of TMA."""
 
 
 def difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest, by the largest value; not a number where the output has one that is not."""
+    """Return the largest difference over the largest value; NaN if the output has a NaN."""
     return float((actual.double() - expected).abs().max() / expected.abs().max())
 
 
 def amid_nan(matrix: torch.Tensor) -> torch.Tensor:
-    """The same, where what is read beyond its edges is no number."""
+    """Return a copy of the matrix with NaN around its edges."""
     rows, columns = matrix.shape
     space = torch.full((rows + 2 * MARGIN, columns + 2 * MARGIN), torch.nan, dtype=matrix.dtype)
     inside = space[MARGIN : MARGIN + rows, MARGIN : MARGIN + columns]
@@ -44,7 +44,7 @@ def amid_nan(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def of_halves(m: int, n: int, k: int) -> dict[str, float]:
-    """Of every product that multiplies plain floats."""
+    """Return the difference of each product of plain floats."""
     a, b = (amid_nan(torch.randn(shape).half()) for shape in ((m, k), (k, n)))
     expected = a.double() @ b.double()
     found = {"tiled": difference(matmul_triton(a, b, TILE), expected)}
@@ -59,7 +59,7 @@ def of_halves(m: int, n: int, k: int) -> dict[str, float]:
 
 
 def of_bytes(form: Format, m: int, n: int, k: int) -> float:
-    """Of the block-scaled product."""
+    """Return the difference of the block-scaled product."""
     a, a_scales = random_matrix(form, m, k, torch.device("cpu"))
     b, b_scales = random_matrix(form, n, k, torch.device("cpu"))
     product = matmul_block_scaled(a, b, a_scales, b_scales, form, DEEP_TILE)

@@ -1,4 +1,4 @@
-"""Modules that a process can load only once: pytester unloads what a run in its own process has imported."""
+"""Modules that a process can load only once: pytester unloads the imports of a run in its own process."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ def load() -> None:
     """Import the modules before the first run."""
     for name in MODULES:
         import_module(name)
-    gc.freeze()  # pytest collects garbage at the end of each run: half a second among the objects of torch
+    gc.freeze()  # garbage collection at the end of each run takes half a second with torch's objects

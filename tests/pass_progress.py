@@ -1,4 +1,4 @@
-"""Progress of a pass that nobody watches."""
+"""Progress of a pass without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of several days, and the sessions that a baseline makes of them."""
+"""Runs of several days, and their sessions in a baseline."""
 
 from __future__ import annotations
 

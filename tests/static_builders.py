@@ -1,4 +1,4 @@
-"""A test that compiles, beside a compiler that makes what it is told."""
+"""A test that compiles a kernel, and a fake compiler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODEID = "test_k.py::test_k"
 
 
 def kernel(arch: str = "sm_90", **changed: Any) -> StaticKernel:
-    """As the fake compiler below makes it."""
+    """Return a kernel of the fake compiler."""
     made = StaticKernel(
         name="copy",
         arch=arch,
@@ -43,7 +43,7 @@ def kernel(arch: str = "sm_90", **changed: Any) -> StaticKernel:
 
 
 def fake_compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A compiler that makes what these fields say."""
+    """Install the fake compiler; its kernels have the returned fields."""
     fields: dict[str, Any] = {}
 
     def compile_triton(_: Any, archs: Any, **__: Any) -> dict[str, StaticKernel]:

@@ -1,4 +1,4 @@
-"""Chrome traces in the form that Kineto writes, made event by event."""
+"""Chrome traces in Kineto's form, built event by event."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOST = 4711
 
 
 class TraceBuilder:
-    """Launches on the host and what they run on the GPU, with correlations."""
+    """Builds a trace of launches on the host and activities on the GPU, with correlations."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = [
@@ -60,7 +60,7 @@ class TraceBuilder:
         self._correlations = itertools.count(100)
 
     def call(self, name: str, at: float, cat: str = "cuda_runtime") -> int:
-        """A call of the host into CUDA; its correlation."""
+        """Add a call of the host into CUDA and return its correlation."""
         number = next(self._correlations)
         self.events.append(
             {
@@ -91,7 +91,7 @@ class TraceBuilder:
         stream: int = 7,
         device: int = 0,
     ) -> None:
-        """A kernel, launched right before it runs unless said otherwise."""
+        """Add a kernel; by default its launch is right before it."""
         if not correlation:
             at = start - 5 if launched is None else launched
             correlation = self.call("cudaLaunchKernel", at)
@@ -108,14 +108,14 @@ class TraceBuilder:
         })  # fmt: skip
 
     def copy(self, start: float, dur: float, bytes: int, kind: str = "HtoD (Pageable -> Device)") -> None:
-        """A memcpy, or a memset where `kind` is one."""
+        """Add a memcpy, or a memset if `kind` is `memset`."""
         number = self.call("cudaMemcpyAsync", start - 5)
         fill = kind == "memset"
         cat, name = "gpu_memset" if fill else "gpu_memcpy", "Memset (Device)" if fill else f"Memcpy {kind}"
         self._gpu(cat, name, start, dur, 0, 7, number, {"bytes": bytes, "memory bandwidth (GB/s)": 1.5})
 
     def annotation(self, name: str, start: float, dur: float) -> None:
-        """A `record_function`."""
+        """Add a `record_function`."""
         self.events.append(
             {"ph": "X", "cat": "user_annotation", "name": name, "pid": HOST, "tid": HOST, "ts": start,
              "dur": dur, "args": {"External id": 2, "Record function id": 0, "Ev Idx": 1}}
@@ -133,7 +133,7 @@ class TraceBuilder:
         ]  # fmt: skip
 
     def content(self, **head: Any) -> dict[str, Any]:
-        """What Kineto writes around the events."""
+        """Return the events with the fields that Kineto writes around them."""
         return {
             "schemaVersion": 1,
             "deviceProperties": [H200_PROPERTIES],
@@ -145,16 +145,16 @@ class TraceBuilder:
         }
 
     def data(self, **head: Any) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         return json.dumps(self.content(**head)).encode()
 
     def read(self, **head: Any) -> ChromeTrace:
-        """What the reader makes of it."""
+        """Return the result of the reader."""
         return parse_chrome_trace(self.data(**head), "trace.json")
 
 
 def attention_block() -> TraceBuilder:
-    """A naive attention block: a long GEMM, many short ones of its heads, one of medium size, softmax."""
+    """Return a naive attention block: a long GEMM, many short GEMMs of its heads, a medium one, softmax."""
     trace = TraceBuilder()
     at = 100.0
 
@@ -174,4 +174,4 @@ def attention_block() -> TraceBuilder:
 
 
 BLOCK = replace(summarise(attention_block().read()), file="traces/block.json.gz")
-"""202 launches, 90.4 % busy, gaps of 2 µs."""
+"""Kernel table of the attention block: 202 launches, 90.4 % busy, gaps of 2 µs."""

@@ -1,4 +1,4 @@
-"""Make noise_sessions.json: the time of each session of a noise study, in microseconds by process and kernel.
+"""Make noise_sessions.json: the time of each session of a noise study, in µs by process and kernel.
 
     python tests/data/noise_sessions.py FOLDER > tests/data/noise_sessions.json
 

@@ -1,4 +1,4 @@
-"""`--gpuperf-against` on a real GPU: a kernel whose work is a loop, with more or fewer turns."""
+"""`--gpuperf-against` on a real GPU: a kernel with a loop of more or fewer steps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_steps(gpuperf):
 
 
 def compared(tmp_path: Path, steps: int) -> AgainstTiming:
-    """Compare a kernel of so many steps with one of 4000."""
+    """Compare a kernel of this many steps with one of 4000."""
     project = Project(tmp_path / "repo")
     project.commit({"kernels.py": KERNEL.format(steps=4000), "test_steps.py": TEST})
     project.write({"kernels.py": KERNEL.format(steps=steps)})

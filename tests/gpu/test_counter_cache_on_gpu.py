@@ -1,4 +1,4 @@
-"""Kept counters, one launch of several, and weights, read by ncu on a real GPU."""
+"""Kept counters, one of several launches, and weights, read by ncu on a real GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters of CUPTI compared with those of ncu for the same kernels, on a real GPU."""
+"""CUPTI counters compared with ncu counters of the same kernels, on a real GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACTS = [
     if name not in ("duration_us", "occupancy_limit.barriers")
 ]
 STREAMED = ("square_torch", "square_triton", "softmax", "entropy")
-"""Kernels that read 134 MB once and write as much: more than twice the size of L2."""
+"""Kernels that read 134 MB once and write 134 MB: more than twice the size of L2."""
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    """Return the results of both for the kernels of the benchmark."""
+    """Return the results of CUPTI and ncu for the kernels of the benchmark."""
     return measure()
 
 

@@ -69,7 +69,7 @@ def test_kernels_after_the_first_cost_little(
 def test_call_runs_once_for_each_pass(counters: CuptiCounters, x: torch.Tensor) -> None:
     y = torch.zeros_like(x)
     counters.lookup(call_of(lambda: y.add_(1)), Selection(), PRESETS["one-pass"])
-    # Two calls to warm up, one that is recorded, one that is counted.
+    # Two calls to warm up, one to record, one to count.
     assert torch.equal(y, torch.full_like(y, 4))
 
 
@@ -100,7 +100,7 @@ def test_backward_kernels_are_counted(counters: CuptiCounters) -> None:
         (w @ w).sum().backward()  # type: ignore[no-untyped-call]
 
     found = counters.lookup(call_of(backward), Selection("gemm|nvjet|cutlass"), PRESETS["sol"])
-    # One product forward and two back, each of one kernel or more.
+    # One product forward and two backward, each with one kernel or more.
     assert float(found.combined["kernels"]) >= 3
 
 

@@ -15,7 +15,7 @@ pytestmark = [
 
 
 def round_us(x: torch.Tensor, calls: int) -> float:
-    """Microseconds a call of the fastest of some rounds."""
+    """Return the microseconds per call of the fastest round."""
     rounds = []
     for _ in range(20):
         start = gpu_clock()
@@ -36,7 +36,7 @@ def test_a_long_kernel_reads_as_in_a_graph() -> None:
 
 
 def test_a_short_kernel_is_not_read_at_the_rate_of_its_launches() -> None:
-    # Between kernels of a stream is a gap of the order of the kernel; the host's launches are far apart.
+    # The gap between kernels of a stream is about as long as the kernel; gaps of the host are much longer.
     x = torch.randn(64, 64, device="cuda")
     assert round_us(x, 50) < graph_us(x) + 1.5
 

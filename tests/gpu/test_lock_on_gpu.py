@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
 ]
 
-# Longer than the second after which a wait is said.
+# A run reports its wait after one second.
 TWO_SECONDS = """
 import time
 import torch

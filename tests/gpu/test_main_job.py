@@ -186,7 +186,7 @@ for action in report[0]:
 
 
 def check_against_ncu_report(pytester: pytest.Pytester, profile: Any) -> None:
-    """The values of the run are those that ncu_report itself reads from the same report."""
+    """Compare the values of the run with those that ncu_report reads from the same report."""
     ncu = find_ncu()
     assert ncu is not None
     report = run_json(pytester).parent / "ncu" / "report.ncu-rep"

@@ -1,4 +1,4 @@
-"""Planted errors under compute-sanitizer on a real GPU: each belongs to its test, and to no other."""
+"""Planted errors under compute-sanitizer on a real GPU: each belongs to its test only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def why_not() -> str:
 WHY_NOT = why_not()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 
-# torch comes with NVRTC, so that no compiler is needed.
+# torch includes NVRTC, so the test needs no compiler.
 needs_nvrtc = pytest.mark.skipif(
     not hasattr(torch.cuda, "_compile_kernel"), reason="needs torch.cuda._compile_kernel (torch 2.8)"
 )
@@ -94,7 +94,7 @@ def test_trap(gpuperf):
 def run(
     pytester: pytest.Pytester, tool: str, project: str, planted: str
 ) -> dict[str, SanitizerResult | None]:
-    """Return the errors of planted tests; the clean tests of the project stand around them."""
+    """Return the errors of planted tests, which are between clean tests."""
     before, after, rest = project.partition("def test_after")
     pytester.makepyfile(test_k=f"{before}{planted}\n{after}{rest}")
     result = pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-sanitize={tool}", "-rA", timeout=240)

@@ -1,4 +1,4 @@
-"""Facts of kernels compiled without a GPU, compared with those of the driver for the loaded kernels."""
+"""Facts of kernels compiled without a GPU, compared with the driver's facts of the loaded kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CUDA graph of the suites has the result of the callable, without the delay of the host."""
+"""The CUDA graph of the suites gives the result of the callable without host delays."""
 
 from __future__ import annotations
 

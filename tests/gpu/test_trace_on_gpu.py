@@ -1,4 +1,4 @@
-"""The kernel table of calls whose kernels are known, on a real GPU."""
+"""The kernel table of calls with known kernels, on a real GPU."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_two_streams_are_one_call(traced: Traced) -> None:
 
     found = traced(call)
     assert (found.launches, found.streams) == (2, 2)
-    # Of other calls than those whose kernels are in the table.
+    # `busy_us` comes from other calls than the kernels in the table.
     assert found.busy_us <= 1.05 * found.gpu_time_us
 
 

@@ -24,7 +24,7 @@ loaded_once.load()
 
 @pytest.fixture(autouse=True)
 def _only_this_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep other plugins out of the runs of a test: importing them takes half a second each time."""
+    """Disable other plugins in the runs of a test: their import takes half a second each time."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_gpuperf.plugin.entry")
 
@@ -59,5 +59,5 @@ def add_recording(pytester: pytest.Pytester) -> Callable[[Run], None]:
 
 @pytest.fixture
 def replay(add_recording: Callable[[Run], None]) -> None:
-    """A recording of `test_k.py::test_k`, so that a run without a GPU has something to replay."""
+    """Store a recording of `test_k.py::test_k` for a run without a GPU to replay."""
     add_recording(run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0}))))

@@ -30,7 +30,7 @@ def test_k(gpuperf):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A project whose kernel takes 10 µs on main, and 12 in the checkout."""
+    """Create a project whose kernel takes 10 µs on main, and 12 µs in the checkout."""
     made = Project(tmp_path / "repo")
     made.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
     made.write({"kernels.py": "def kernel(): return 12.0\n"})
@@ -153,12 +153,12 @@ def test_lost_worker_is_reported_once_and_tests_still_run(project: Project) -> N
     done = project.session("--gpuperf-against=main", "-s")
     assert "1 failed" in done.stdout
     assert done.stdout.count("gpuperf: error: the worker with the code of main (") == 1
-    assert "    : :error::no such driver\n" in done.stdout  # on GitHub, a line of its own would be a command
+    assert "    : :error::no such driver\n" in done.stdout  # GitHub would read a separate line as a command
     assert project.compared()["test_k"].broken
 
 
 def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
-    """A run whose worker has begun a test, and the id of the worker's process."""
+    """Return a run whose worker has begun a test, and the id of the worker's process."""
     pid_file = project.root.parent / "pid"
     note = f"open({str(pid_file)!r}, 'w').write(str(__import__('os').getpid()) + '.')"
     project.commit({"test_k.py": f"def test_k(gpuperf):\n    {note}\n    {test}\n"})
@@ -175,7 +175,7 @@ def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.05)
-    assert len(project.leftovers()) == 2  # for git, and in the temporary folder
+    assert len(project.leftovers()) == 2  # one in git, one in the temporary folder
     return process, int(pid_file.read_text().rstrip("."))
 
 

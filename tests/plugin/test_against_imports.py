@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def site(project: Project) -> Path:
-    """A folder whose .pth files Python reads at its start, in runs and their workers."""
+    """Create a folder whose .pth files Python reads at the start of runs and their workers."""
     site = project.root.parent / "site"
     site.mkdir()
     custom = project.root.parent / "custom"
@@ -44,7 +44,7 @@ def site(project: Project) -> Path:
 
 
 def two_versions(project: Project, package: str, files: Mapping[str, str] | None = None) -> None:
-    """Commit a kernel of 10 µs, and leave one of 8 µs in the checkout."""
+    """Commit a kernel of 10 µs, and write one of 8 µs to the checkout."""
     project.commit({f"{package}/__init__.py": kernel(10.0), "tests/test_k.py": TEST, **(files or {})})
     project.write({f"{package}/__init__.py": kernel(8.0)})
 
@@ -94,7 +94,7 @@ def test_editable_install_with_a_finder(project: Project, site: Path, layout: st
     """
     two_versions(project, layout, {"pyproject.toml": pyproject, ".gitignore": "*.egg-info\nbuild\n"})
     install_editable(project, site)
-    # `python -m pytest` would have the working directory on the path.
+    # `python -m pytest` would add the working directory to the path.
     program = project.root.parent / "program.py"
     program.write_text("import pytest\nraise SystemExit(pytest.main())\n")
     assert times(compared(project, program=(str(program),))) == (10.0, 8.0)
@@ -218,7 +218,7 @@ def test_finder_bound_to_the_checkout_is_refused(project: Project, site: Path, l
 
 
 def test_a_package_that_is_installed_is_refused(project: Project) -> None:
-    """After `pip install .` both sides would run the installed copy."""
+    """Refuse the copy of `pip install .`, which both sides would run."""
     two_versions(project, "src/msgspec")
     project.write({"tests/test_k.py": "import msgspec\ndef test_k(gpuperf): gpuperf.time(lambda: 10.0)\n"})
     project.commit({})
@@ -228,7 +228,7 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
 
 
 def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:
-    """If the plugin itself is the project, its old commit does not measure."""
+    """Measure with the plugin of the run, even if the plugin is the project under test."""
     shutil.copytree(PLUGIN / "pytest_gpuperf", project.root / "pytest_gpuperf")
     old = {
         "pytest_gpuperf/__init__.py": "raise ImportError",

@@ -1,4 +1,4 @@
-"""Old and new code in turn: real git, real worker processes, a fake GPU."""
+"""Old and new code in turn, with real git, real worker processes and a fake GPU."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_restless(gpuperf):
     gpuperf.time(other)
 """
     project.commit({"test_k.py": TEST + calls, "kernels.py": kernel(10.0) + "def other(): return 10.0\n"})
-    # A single restart can detect a factor of 33: t with 2 degrees of freedom, at the first of three looks.
+    # A single restart can detect a factor of 33: t has 2 degrees of freedom, at the first of three looks.
     counting = f"""
 def kernel(): return 1000.0
 with open({str(project.root.parent / "restarts")!r}, "a+") as restarts:
@@ -69,7 +69,7 @@ def other(): return time_us
 
 
 def test_each_side_goes_first_in_every_other_restart(project: Project) -> None:
-    """The side that allocates first changes a time."""
+    """Check the order of sides: times depend on the side that allocates first."""
     order = project.root.parent / "order"
     test = f"""
 from kernels import SIDE, kernel

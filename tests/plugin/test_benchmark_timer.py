@@ -1,4 +1,4 @@
-"""pytest-benchmark timed by the GPU."""
+"""pytest-benchmark with GPU times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENT_US = 1.0
 
 @dataclass
 class FakeGpu:
-    """The time line of one stream; every event takes a microsecond."""
+    """Timeline of one stream; each event takes a microsecond."""
 
     now_us: float = 0.0
     device: int = 0
@@ -105,7 +105,7 @@ MARKED = """
 
 
 class Suite:
-    """Runs tests with pytest-benchmark and the marker applied."""
+    """Return a function that runs tests with pytest-benchmark and the marker."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self._pytester = pytester
@@ -123,7 +123,7 @@ class Suite:
 @pytest.fixture
 def suite(pytester: pytest.Pytester, replay: None, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> Suite:
     pytest.importorskip("pytest_benchmark")
-    # Under pytest-xdist, pytest-benchmark would switch itself off in the inner run.
+    # In the inner run of a pytest-xdist worker, pytest-benchmark would disable itself.
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", lambda: "")
     return Suite(pytester)
@@ -132,7 +132,7 @@ def suite(pytester: pytest.Pytester, replay: None, gpu: FakeGpu, monkeypatch: py
 def test_a_marked_test_is_timed_by_the_gpu(suite: Suite) -> None:
     one = suite.benchmark(MARKED)
     assert one["options"]["timer"] == "gpu_clock"
-    # 10,000 cycles are 5 us; a round of 0.1 ms shares one event.
+    # 10,000 cycles are 5 µs; a round of 0.1 ms shares one event.
     assert one["stats"]["median"] == pytest.approx(5e-6, rel=0.02)
 
 

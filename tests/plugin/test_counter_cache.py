@@ -60,7 +60,7 @@ def test_k(gpuperf, n):
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests in other processes have this GPU too."""
+    """Return the GPU that the test processes have too."""
     monkeypatch.setenv(HELD_ENV, "GPU-counter-cache")
 
 
@@ -212,7 +212,7 @@ def test_new_call_has_counters_in_the_second_run(
         """
     )
     assert run(project, "test_other.py")[1]
-    # ncu is not started for tests that only time, if nothing has changed.
+    # Without a change, tests that only time do not start ncu.
     assert run(project, "test_other.py")[1] == []
     (project.path / "asks.txt").write_text("yes")
     result, _ = run(project, "test_other.py")

@@ -1,4 +1,4 @@
-"""Who reads the counters of a session: ncu, CUPTI in the process, or nobody."""
+"""Source of the counters of a run: ncu, CUPTI in the process, or none."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NO_CUPTI = "libcupti was not found"
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests in other processes have this GPU too."""
+    """Return the GPU that the test processes have too."""
     monkeypatch.setenv(HELD_ENV, "GPU-counter-sources")
 
 
@@ -59,7 +59,7 @@ def run(
     refusals: dict[str, int] | None = None,
     **marker: object,
 ) -> pytest.RunResult:
-    """Run a test with more in its marker, where CUPTI is missing or refuses something."""
+    """Run a test with extra marker arguments, with a CUPTI that is missing or refuses calls."""
     tests = str(Path(__file__).parents[1])
     pytester.makeconftest(GPU.format(tests=tests, refusals=refusals or {}, missing=missing))
     more = "".join(f", {name}={value!r}" for name, value in marker.items())

@@ -9,7 +9,7 @@ import pytest
 
 import pytest_gpuperf
 
-# pytester unloads the imports of a run; Triton can be loaded only once.
+# pytester unloads the imports of a run, and Triton can be loaded only once.
 import suites.kernels.square  # noqa: F401
 from docs.states import FIRST_TEST_CODE
 from docs.update_output import Block, blocks, contents, pages

@@ -28,11 +28,11 @@ NEED_THEM = {
     "test_trace_capture.py",
     "test_variance.py",
 }
-"""Tests of modules that import torch, Triton or SciPy."""
+"""Tests that import torch, Triton or SciPy."""
 
 
 def slow_imports(*arguments: str) -> list[str]:
-    """Run pytest in a new process; return the slow modules that it has imported."""
+    """Run pytest in a new process and return its slow imports."""
     code = (
         f"import json, sys, pytest; code = pytest.main(sys.argv[1:]); "
         f"print(json.dumps([name for name in {SLOW} if name in sys.modules])); sys.exit(code)"

@@ -1,4 +1,4 @@
-"""Names of metrics are checked before anything runs."""
+"""Metric names are checked before the tests run."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def saved_trace() -> str:
 
 
 def block(command: str) -> Block:
-    # Measured tests are replayed by other tests; here it counts that there are any.
+    # Other tests replay the measurements; this one only needs the list of tests.
     whole = f"{command} --collect-only -q" if command.startswith("pytest") else command
     files = {"worker0.pt.trace.json": saved_trace()}
     return Block(ROOT, "docs/explanation/notes.md", "", "", whole, "nothing_measured", "", files)

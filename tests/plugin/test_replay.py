@@ -233,7 +233,7 @@ def test_ten_thousand_tests_cost_under_a_millisecond_each(
     pytester.makepyfile(test_plain=body.format(count=count, fixture="plain", statement="pass"))
 
     def seconds(file: str, *arguments: str) -> float:
-        """Return seconds of processor time: the machine may be busy otherwise."""
+        """Return seconds of processor time, which do not depend on other processes."""
         begin = resource.getrusage(resource.RUSAGE_CHILDREN)
         result = pytester.runpytest_subprocess("-q", "--tb=no", "-p", "no:cacheprovider", file, *arguments)
         result.assert_outcomes(passed=count)

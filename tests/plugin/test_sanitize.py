@@ -1,4 +1,4 @@
-"""`--gpuperf-sanitize` as a user sees it, with stand-ins for the GPU and for compute-sanitizer."""
+"""`--gpuperf-sanitize` as a user sees it, with a fake GPU and a fake compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_wrong(gpuperf):
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project that believes to be on a GPU, with a compute-sanitizer on PATH."""
+    """Create a project with a fake GPU, and a fake compute-sanitizer on PATH."""
     name = f"GPU-{uuid.uuid4()}"
     pytester.makeconftest(GPU.format(uuid=name))
     fake_sanitizer.make_project(pytester.path)

@@ -1,4 +1,4 @@
-"""What a run that compiled kernels leaves behind: baselines of their own, and no recording."""
+"""Files of a run that compiled kernels: separate baselines, and no recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpuperf.static` in a run: without a GPU, judged by limits and its own baselines."""
+"""`gpuperf.static` in a run without a GPU, with limits and its own baselines."""
 
 from __future__ import annotations
 

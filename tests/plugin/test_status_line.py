@@ -1,4 +1,4 @@
-"""The line that shows the present measurement."""
+"""The line that shows the current measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_gpuperf.session.progress import StatusLine
 
 
 def reporter(isatty: bool) -> Any:
-    """A terminal reporter that is 20 columns wide."""
+    """A terminal reporter with 20 columns."""
     stream = io.StringIO()
     return SimpleNamespace(
         isatty=isatty,

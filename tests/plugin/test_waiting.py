@@ -1,4 +1,4 @@
-"""A run waits until the GPU is free, and names the other run."""
+"""The wait for a GPU that another run has locked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUN = ("--gpuperf", "--gpuperf-counters=off")
 
 @pytest.fixture
 def gpu(pytester: pytest.Pytester) -> Iterator[str]:
-    """UUID of the GPU of a project with a fake GPU; its tests measure nothing."""
+    """Create a project with a fake GPU and a test that measures nothing; yield the GPU's UUID."""
     name = f"GPU-{uuid.uuid4()}"
     pytester.makeconftest(GPU.format(uuid=name))
     pytester.makepyfile(test_k="def test_k(gpuperf): pass\n")
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_the_wait(pytester: pytest.Pytester, gpu: str) -> None:
 
 
 def until_waiting(stream) -> list[str]:  # type: ignore[no-untyped-def]
-    """Return the lines up to the one about the wait."""
+    """Return the lines up to the message about the wait."""
     lines: list[str] = []
     while not lines or "waiting" not in lines[-1]:
         lines.append(next(stream).decode())

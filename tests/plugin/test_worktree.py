@@ -82,7 +82,7 @@ def test_next_run_removes_the_worktree_of_a_killed_one(project: Project) -> None
     )
     killed = subprocess.run([sys.executable, "-c", program], cwd=project.root, env=project.environment())
     assert killed.returncode == -signal.SIGKILL
-    assert len(project.leftovers()) == 2  # for git, and in the temporary folder
+    assert len(project.leftovers()) == 2  # one in git, one in the temporary folder
     with old_tree(repository(project), head(project)):
         assert len(project.leftovers()) == 2
     assert project.leftovers() == []

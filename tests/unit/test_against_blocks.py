@@ -25,7 +25,7 @@ def restart(
     noise: float = 1e-4,
     seed: int = 5,
 ) -> tuple[SideBlock, ...]:
-    """Blocks whose time depends on the clock by a share, while the clock varies around that of the side."""
+    """Return blocks whose time depends on the clock by `share`; the clock varies around the side's clock."""
     rng = Random(seed)
 
     def block(side: Side) -> SideBlock:
@@ -37,7 +37,7 @@ def restart(
 
 
 def ratios(blocks: tuple[SideBlock, ...]) -> tuple[float, float]:
-    """Return the ratio as measured, and at one clock."""
+    """Return the measured ratio, and the ratio at one clock."""
     logs = log_times(blocks)
     assert logs is not None
     return ratio(blocks, logs), ratio(blocks, at_one_clock(blocks, logs))
@@ -76,7 +76,7 @@ def test_without_a_clock_times_are_as_measured() -> None:
 
 
 def test_noise_does_not_shrink_a_memory_bound_slowdown() -> None:
-    """A slope of pure noise would shrink it if the clocks of the sides differ."""
+    """Check two clocks: a slope of pure noise would shrink the slowdown."""
     slower, clocks = {"A": CYCLES, "B": 1.01 * CYCLES}, {"A": 1900.0, "B": 1843.0}
     found = [
         ratios(restart(slower, clocks, share=0.0, wander=0.001, noise=0.003, seed=seed))[1]

@@ -1,4 +1,4 @@
-"""The order of blocks of two sides that answer from a script."""
+"""The order of blocks of two scripted sides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAIN = Commit("main", "1a2b3c4d5e")
 
 
 class ScriptedSide:
-    """Reaches the labels of a script, and takes block times from a generator."""
+    """A side with the labels of a script and the block times of a generator."""
 
     def __init__(
         self, side: Side, stage: list[str], calls: Sequence[Ready], times: Iterator[float], failure: str = ""
@@ -140,7 +140,7 @@ def test_removed_label_hides_later_ones_for_one_restart() -> None:
     test = candidate(first)
     assert not test.is_settled
     assert test.settled == ["gone"]
-    second, _ = play(hot("a"), hot("a"))  # what is settled is not announced
+    second, _ = play(hot("a"), hot("a"))  # a settled label is not announced
     test.take(second, MAIN)
     assert len(test.series["a"].log_ratios) == 1
 

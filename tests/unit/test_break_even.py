@@ -26,7 +26,7 @@ def test_token_reduction_pays_above_the_cost_of_500_launches() -> None:
     found = break_even([224, 448], [1000, 7000], launches_added=500, launch_us=8)
     assert found.cost_us == (4000, 4000)
     assert found.net_us == (-3000, 3000)
-    assert found.size == 336  # half of the way from 224 to 448
+    assert found.size == 336  # halfway from 224 to 448
     assert found.affordable_launches == (125, 875)
     assert not found.always
     assert str(found) == "pays above 336, interpolated between 224 and 448"

@@ -1,4 +1,4 @@
-"""From the kernels that were read to the profile of a call."""
+"""The profile of a call, from the kernels that were read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_launches_combine_as_in_an_ncu_file(tmp_path: Path) -> None:
 
 
 def test_share_is_weighted_as_by_hand() -> None:
-    # 500 of 1000 active cycles and 300 of 3000; by duration it would be 30 %.
+    # 500 of 1000 active cycles and 300 of 3000; a mean weighted by duration would be 30 %.
     kernels = [
         RawKernel(
             name="kernel",

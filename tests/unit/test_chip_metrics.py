@@ -1,4 +1,4 @@
-"""CUPTI's host library, if one that needs no GPU is installed: Triton brings one."""
+"""CUPTI's host library, if one is installed; Triton includes one, and it needs no GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KNOWN_TO_ALL_LIBRARIES = ["tu102", "ga100", "ga102", "ad102", "gh100", "gb100", "gb202"]
-"""A library that is older than a chip may know it with fewer metrics."""
+"""Chips with the same metrics in all libraries; one older than a chip may list fewer."""
 
 
 def passes(chip: str, names: Sequence[str]) -> int | None:

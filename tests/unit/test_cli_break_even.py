@@ -1,4 +1,4 @@
-"""`gpuperf break-even`, on runs whose numbers are worked by hand."""
+"""`gpuperf break-even`, on runs with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def eager(project: Path) -> None:
 
 def test_host_cost_is_the_least_time_per_launch(project: Path) -> None:
     eager(project)
-    # 8 µs of test_reduced[224]; 10, 60 and 20 elsewhere. 50 launches are 400 µs, 100 and 3000 are saved.
+    # 8 µs in test_reduced[224]; 10, 60 and 20 in the others. 50 launches take 400 µs; 100 and 3000 are saved.
     # Net -300 and 2600: 224 + 224 * 300 / 2900 = 247.17. Measured -200 and 3000: 224 + 224 * 200 / 3200.
     assert shown() == snapshot(
         [
@@ -156,7 +156,7 @@ def test_graphs_timed_by_the_host_count_nodes_and_traced_gap(
     graphs(project)
     found = as_json(*arguments)
     assert (found["launch"], found["launch_us"]) == ("graph", 0.5)
-    # 50 nodes of 0.5 µs are 25 µs; 100 and 3000 are saved, as the times say too.
+    # 50 nodes of 0.5 µs take 25 µs; 100 and 3000 are saved, and the measured times agree.
     assert [(size["launches_with"], size["net_us"]) for size in found["series"][0]["sizes"]] == [
         (150, 75.0),
         (150, 2975.0),
@@ -193,7 +193,7 @@ def test_other_parameters_make_series_of_their_own(project: Path) -> None:
     ]
     store(project, *tests)
     assert "choose one: --x 1 (2, 4), --x 2 (1, 8)" in refused()
-    # 10 launches of 10 µs (200 µs over 20) are 100 µs; 50 and 150 are saved, so it pays above 3.
+    # 10 launches of 10 µs (200 µs over 20) take 100 µs; 50 and 150 are saved, so the change pays above 3.
     lines = shown("--x", "1")
     assert "1: calculated: pays above 3, interpolated between 2 and 4" in lines
     assert "8: calculated: never pays in the measured range (4)" in lines
@@ -207,7 +207,7 @@ def test_full_profile_counts_launches_without_a_trace(project: Path) -> None:
 
     sizes = [counted("full[1]", 10.0, 2), counted("full[2]", 40.0, 2)]
     store(project, *sizes, counted("reduced[1]", 9.0, 4), counted("reduced[2]", 20.0, 4))
-    # 2 launches of 5 µs are 10 µs; 1 and 20 are saved: 1 + 9 / 19.
+    # 2 launches of 5 µs take 10 µs; 1 and 20 are saved: 1 + 9 / 19.
     assert as_json("--launch", "5")["series"][0]["pays_above"] == pytest.approx(1 + 9 / 19)
     for some in (counted("reduced[1]", 9.0, 4, regex="top"), counted("reduced[1]", 9.0, 1, only="first")):
         store(project, *sizes, some, counted("reduced[2]", 20.0, 4))

@@ -1,4 +1,4 @@
-"""`gpuperf init` in repositories of many kinds."""
+"""`gpuperf init` in many kinds of repositories."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_wide_and_long_csv_give_the_same_table(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COLUMNS", "160")
     of_raw, of_details = (shown(path, "--rules=none")[:29] for path in (WIDE, LONG))
     assert len(of_raw[-1]) > len(of_details[-1])
-    # The details page has no stalls, the last column.
+    # The details page has no stalls, which are the last column.
     assert [line[: len(of_details[0])].rstrip() for line in of_raw] == of_details
 
 
@@ -83,7 +83,7 @@ def test_no_line_is_wider_than_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for line in shown(WIDE, "--kernel=square|nvjet|Digit", *arguments):
-        # Numbers are never cut, nor is a word of a sentence.
+        # Numbers and words are never cut.
         assert len(line) <= max(columns, 82), line
 
 

@@ -1,4 +1,4 @@
-"""`gpuperf baseline record`, with a pytest that leaves prepared runs instead of measuring."""
+"""`gpuperf baseline record`, with a fake pytest that writes prepared runs."""
 
 from __future__ import annotations
 

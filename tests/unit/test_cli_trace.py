@@ -1,4 +1,4 @@
-"""`gpuperf trace`: the kernel tables of a run, or of a saved trace."""
+"""`gpuperf trace`: the kernel tables of a run or of a saved trace."""
 
 from __future__ import annotations
 

@@ -58,12 +58,12 @@ def test_counts_and_durations_add() -> None:
 
 
 def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]]) -> list[KernelProfile]:
-    """Launches of metrics and of the raw values that weigh them."""
+    """Return launches with metrics and the raw values that weight them."""
     return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]
 
 
 def test_percentages_of_a_peak_are_weighted_by_cycles() -> None:
-    # Both ran for as long, the second at a higher clock: 500 of 1000 cycles and 300 of 3000.
+    # Both took the same time, the second at a higher clock: 500 of 1000 cycles and 300 of 3000.
     kernels = weighted(
         (
             {"duration_us": 1.0, "achieved_occupancy": 50.0, "sm_throughput": 40.0},
@@ -173,7 +173,7 @@ def test_issue_cycles_replace_issued_instructions() -> None:
 
 
 def test_rates_are_weighted_by_time() -> None:
-    # 10 us at 100 bytes and 30 us at 20 bytes in each: 1600 bytes in 40 us.
+    # 10 µs with 100 bytes per µs and 30 µs with 20 bytes per µs: 1600 bytes in 40 µs.
     name = "dram__bytes.sum.per_second"
     kernels = weighted(({"duration_us": 10.0, name: 100.0}, {}), ({"duration_us": 30.0, name: 20.0}, {}))
     assert combine(kernels)[name] == 40.0
@@ -279,7 +279,7 @@ def test_weights_are_short_names_of_metrics_that_every_launch_has() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMBINED))
 def test_captures_combine_to_known_values(name: str) -> None:
-    """The values were computed with the weights that commit c3abdf6 kept apart from the metrics."""
+    """Check values that commit c3abdf6 computed, which kept the weights apart from the metrics."""
     if ".ncu-rep" in name:
         pytest.importorskip("ncu_report")
     assert combine(read_report(CAPTURES / name)) == COMBINED[name]
@@ -324,7 +324,7 @@ def test_equal_launches_combine_to_their_own_percentages(times: list[float]) -> 
 
 
 def launches_of(least: int, most: int | None = None) -> st.SearchStrategy[list[KernelProfile]]:
-    """Launches of one file: all have the same metrics and weights, and ncu's are never negative."""
+    """Draw launches of one file: all have the same metrics and weights, none of them negative."""
     names = [name for name in METRICS if name not in ("kernels", "occupancy_limiter")]
     names += [
         "dram__bytes_read.sum",

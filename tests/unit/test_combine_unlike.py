@@ -1,4 +1,4 @@
-"""Several launches as one row: words, missing metrics, and metrics known only by their raw names."""
+"""Several launches as one row: words, missing metrics, and metrics with only a raw name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_unknown_numbers_that_differ_are_left_out() -> None:
 
 
 def test_means_with_different_weights_are_not_compared() -> None:
-    """A CSV may lack the cycles that an ncu report has; then its mean is weighted by the duration."""
+    """Check a CSV without the cycles of the ncu report: its mean is weighted by duration."""
 
     def of(**weights: float) -> list[KernelProfile]:
         return [

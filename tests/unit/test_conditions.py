@@ -1,4 +1,4 @@
-"""The state of the GPU where NVML does not tell all of it, with a stand-in for NVML."""
+"""The state of the GPU, with a fake NVML that may lack values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def not_supported(*_: object) -> Any:
 
 
 def nvml(**replaced: Callable[..., Any] | None) -> SimpleNamespace:
-    """NVML of a GPU that tells all, less what is replaced; None for a function that is not there."""
+    """Return a fake NVML with all values; an argument replaces a function, None removes it."""
     functions: dict[str, Any] = {
         "nvmlInit": lambda: None,
         "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,

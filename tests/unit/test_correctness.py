@@ -275,7 +275,7 @@ def test_sparse_output_is_refused(layout: str) -> None:
 
 
 class LiveCopies:
-    """Counts the most copies of outputs that are alive at once."""
+    """Counts the largest number of output copies alive at once."""
 
     def __init__(self) -> None:
         self.most = 0

@@ -23,7 +23,7 @@ def data(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def allowed(actual: torch.Tensor, expected: torch.Tensor) -> bool:
-    """What torch.testing.assert_close says, whose rules are ours."""
+    """Return the verdict of torch.testing.assert_close, which has the same rules."""
     try:
         torch.testing.assert_close(actual, expected)
     except AssertionError:
@@ -69,7 +69,7 @@ def test_verdict_agrees_with_assert_close(dtype: torch.dtype, expected: list[flo
     rtol, atol = Tolerance().between(dtype, dtype)
     actual = (right.double() + nudge * (atol + rtol * right.double().abs())).to(dtype)
     limit = atol + rtol * right.double().abs()
-    # torch rounds the limit to the type at hand, so right beside it the two may differ.
+    # torch rounds the limit to the type of the tensors, so the two may differ right next to it.
     assume(not (((actual.double() - right.double()).abs() - limit).abs() < 0.02 * limit).any())
     assert compare(actual, right, Tolerance()).passed == allowed(actual, right)
 

@@ -1,4 +1,4 @@
-"""Counters by CUPTI in the process: launches, values and names put together."""
+"""Counters from CUPTI in the process: launches, values and names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def row(duration_ns: float, occupancy: float) -> dict[str, float]:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeCupti]:
-    """Have a fake CUPTI record these launches."""
+    """Let the fake CUPTI record these launches."""
 
     def put(cupti: FakeCupti, *launches: Activity) -> FakeCupti:
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

@@ -19,7 +19,7 @@ ALL = tuple(disturber.entry for disturber in DISTURBERS)
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of plugins; a test adds to them."""
+    """Return the names of the installed plugins; a test adds more."""
     names = ["gpuperf", "benchmark"]
     monkeypatch.setattr(
         "pytest_gpuperf.cli.doctor.plugins.entry_points",

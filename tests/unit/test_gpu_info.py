@@ -1,4 +1,4 @@
-"""Who the GPU is, with stand-ins for torch's properties and for NVML."""
+"""The identity of the GPU, with fake torch properties and a fake NVML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock that keeps a GPU to one run at a time."""
+"""The lock that allows one run at a time on a GPU."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_users_with_own_tmpdir_share_the_lock(tmp_path: Path) -> None:
 
 @contextmanager
 def refused(monkeypatch: pytest.MonkeyPatch, flags_of_refused: Callable[[int], bool]) -> Iterator[None]:
-    """The file is there and another user's, who lets others do less than they would like."""
+    """Imitate an existing file of another user that refuses some open flags."""
     really = os.open
 
     def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
@@ -181,7 +181,7 @@ def test_file_of_another_user_can_be_locked(mode: int) -> None:
         the_file(folder).chmod(mode)
         child = os.fork()
         if not child:
-            # As in a session of another user: no way back, and no way round the rights of files.
+            # Become another user for good, without the right to ignore file permissions.
             try:
                 os.setgid(65534)
                 os.setuid(65534)

@@ -1,4 +1,4 @@
-"""The suites' memory-bound Triton kernels compute what they should: on the CPU, by Triton's interpreter."""
+"""Results of the suites' memory-bound Triton kernels, on the CPU with Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ dtypes = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=s
 
 @pytest.fixture(scope="module")
 def interpret() -> Iterator[Interpret]:
-    """Calls a function of this module in a process that interprets: Triton decides so at the import."""
+    """Yield a function that calls another in a process where Triton interprets, as chosen at its import."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TRITON_INTERPRET", "1")
@@ -101,7 +101,7 @@ def test_softmax_of_rows_of_any_length(interpret: Interpret, dtype: torch.dtype)
 
 
 def softmax(dtype: torch.dtype) -> None:
-    # Far from zero, where exp overflows float32 unless the largest is taken off.
+    # Values far from zero: exp overflows float32 unless the kernel subtracts the largest value first.
     x = normal(3, 333, dtype=dtype) + 100
     expected = x.double().softmax(dim=1)
     torch.testing.assert_close(softmax_triton(x).double(), expected, rtol=rounding(dtype), atol=1e-6)
@@ -113,7 +113,7 @@ def test_layer_norm_of_rows_of_any_length(interpret: Interpret, dtype: torch.dty
 
 
 def layer_norm(dtype: torch.dtype) -> None:
-    # A mean of ten times the deviation: what lies beyond the row must not count as zeros.
+    # The mean is ten times the deviation: elements beyond the row must not count as zeros.
     x = normal(3, 333, dtype=dtype) + 10
     weight, bias = normal(2, 333, dtype=dtype)
     expected = torch.nn.functional.layer_norm(x.double(), (333,), weight.double(), bias.double())

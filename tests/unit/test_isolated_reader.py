@@ -1,4 +1,4 @@
-"""Reading a report in a process of its own, whatever NVIDIA's library does there."""
+"""Reading a report in a separate process, which NVIDIA's library may crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ["launch__registers_per_thread"]
 
 
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Put something in front of the real ncu_report."""
+    """Put a module before the real ncu_report on the path."""
     folder = tmp_path / "library"
     folder.mkdir()
     (folder / "ncu_report.py").write_text(text)
@@ -40,8 +40,8 @@ def test_rules_are_read_on_request(tmp_path: Path) -> None:
     packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
     report.write_bytes(gzip.decompress(packed.read_bytes()))
     kernels = read_report_isolated(report, None, rules=True)
-    # Where CUPTI's host library is loaded in the process, ncu_report calls the unit of derived counts `inst`
-    # that is `thread` elsewhere.
+    # If the process has loaded CUPTI's host library, ncu_report names the unit of derived counts `inst`
+    # instead of `thread`.
     here = read_report(report, None, rules=True)
     assert [replace(kernel, units={}) for kernel in kernels] == [replace(kernel, units={}) for kernel in here]
     assert all(kernel.rules for kernel in kernels)

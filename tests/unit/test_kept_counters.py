@@ -1,4 +1,4 @@
-"""Kept counters: tests of an unchanged project are not run under ncu again."""
+"""Kept counters: an unchanged project needs no second run under ncu."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ CHAIN = SelectedTest("suites/test_chain.py::test_chain", None, ("duration_us", "
 CALL = Call(CHAIN.nodeid, "both", print)
 SHAPE: dict[str, Any] = {"grid": (1823, 1, 1), "block": (128, 1, 1)}
 TWO = [activity("square_kernel", launch, **SHAPE) for launch in (1, 2)]
-"""The launches of the report that the fake ncu writes."""
+"""Launches of the report that the fake ncu writes."""
 DATES = ("2026-11-20T10:00:00Z", "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z")
 
 
 @dataclass(frozen=True)
 class Project:
-    """A project in which one run after another reads the counters of one test."""
+    """A project whose runs read the counters of one test, one run after the other."""
 
     root: Path
     wanted: SelectedTest = CHAIN
@@ -145,7 +145,7 @@ def test_other_launches_drop_kept_counters(project: Project, launched: list[Acti
     assert (ran, profile.kernels, profile.read_at) == (False, (), DATES[0])
     assert re.match(rf"its counters, kept on 2026-11-20, do not fit this run: .*{why}", profile.unavailable)
     assert changed.session()[0].combined
-    # Something that is not known here decides its launches.
+    # The launches of the test depend on something outside the hash of the project.
     assert changed.session()[1]
     (project.root / "suites" / "test_chain.py").write_text("def test_chain(gpuperf): pass\n")
     assert project.session(DATES[1])[1]

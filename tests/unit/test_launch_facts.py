@@ -1,4 +1,4 @@
-"""Facts of launches, compared with those of ncu for the same launches on an H200."""
+"""Facts of launches, compared with ncu's facts of the same launches on an H200."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_launch_facts_equal_those_of_ncu(kernel: RawKernel) -> None:
         cluster=tuple(int(of_ncu[f"launch__cluster_dim_{axis}"]) for axis in "xyz"),
     )
     facts = launch_facts(launch, H200)
-    # The CSV rounds to two decimals.
+    # ncu rounds to two decimals in CSV.
     assert facts == pytest.approx({name: of_ncu[name] for name in facts}, abs=0.006)
     assert len(facts) == 15

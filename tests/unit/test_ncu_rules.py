@@ -51,7 +51,7 @@ def test_report_and_csv_give_the_same_rule() -> None:
 
 
 def test_message_of_a_report_equals_that_in_csv(tmp_path: Path) -> None:
-    # The same rule says the same in two captures, once with links and once as ncu prints it.
+    # Two captures have the same text of the rule, one with links and one as printed by ncu.
     pytest.importorskip("ncu_report")
     path = tmp_path / "full.ncu-rep"
     path.write_bytes(gzip.decompress((CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz").read_bytes()))

@@ -1,4 +1,4 @@
-"""Theoretical occupancy, against Nsight Compute's captures and NVIDIA's own calculator."""
+"""Theoretical occupancy, compared with ncu captures and with NVIDIA's calculator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_occupancy_agrees_with_ncu_on_captures(name: str, tmp_path: Path) -> Non
         result = occupancy((9, 0), **asked, shared_memory_per_sm=configured)
         assert result.limits == {name: facts[f"launch__occupancy_limit_{name}"] for name in result.limits}
         assert result.limiter == short_metrics(kernel.metrics, kernel.units)["occupancy_limiter"]
-        # The driver has not given L1 so much that fewer blocks fit.
+        # L1 did not get so much memory from the driver that fewer blocks fit.
         for found in (result, occupancy((9, 0), **asked)):
             assert found.theoretical_occupancy_pct == facts["sm__maximum_warps_per_active_cycle_pct"]
     assert len(kernels) >= 3
@@ -67,7 +67,7 @@ def test_the_example_of_the_documentation() -> None:
     assert pytest_gpuperf.occupancy((9, 0), block_size=256, registers_per_thread=32) == Occupancy(
         theoretical_occupancy_pct=100.0,
         blocks_per_sm=8,
-        # 233,472 bytes of an SM over the 1,024 that the driver takes of each block.
+        # 233,472 bytes of an SM over the 1,024 that the driver uses in each block.
         limits={"warps": 8, "blocks": 32, "registers": 8, "shared_mem": 228, "barriers": 32},
     )
 
@@ -75,13 +75,13 @@ def test_the_example_of_the_documentation() -> None:
 @pytest.mark.parametrize(
     ("capability", "blocks", "pct", "limiter"),
     [
-        # 96 KiB of shared memory over 30, no more than that before Ampere.
+        # 96 KiB of shared memory over 30; before Ampere, the driver uses none of it.
         ((7, 0), 3, 37.5, "shared_mem"),
         ((7, 5), 2, 50.0, "shared_mem"),
-        # 41 registers take 1,536 of a warp: 10 warps in a partition, 40 on the SM, 5 blocks of 8. So many
-        # blocks of 31 KiB fit into 164 KiB too; of two limits alike the first is named.
+        # 41 registers a thread are 1,536 a warp: 10 warps in a partition, 40 on the SM, 5 blocks of 8 warps.
+        # 5 blocks of 31 KiB also fit into 164 KiB; of two equal limits, the first is named.
         ((8, 0), 5, 62.5, "registers"),
-        # 100 KiB over 31, with room for 48 warps.
+        # 100 KiB over 31; the SM has room for 48 warps.
         ((8, 6), 3, 50.0, "shared_mem"),
         ((12, 0), 3, 50.0, "shared_mem"),
     ],
@@ -97,7 +97,7 @@ def test_capabilities_differ(capability: tuple[int, int], blocks: int, pct: floa
         ({"block_size": 1056}, r"a block of 1,056 threads fits on no SM .* 9\.0; expected at most 1,024"),
         ({"block_size": 0}, "a block of 0 threads; expected 1 or more"),
         ({"registers_per_thread": 256}, "256 registers a thread .* expected at most 255"),
-        # 128 registers of 17 warps are counted as those of 20.
+        # 17 warps of 128 registers count as 20 warps.
         ({"block_size": 544, "registers_per_thread": 128}, "81,920 registers .* expected at most 65,536"),
         ({"shared_memory_per_block": 232_449}, "232,449 bytes of shared memory .* expected at most 232,448"),
         ({"barriers": 17}, "17 barriers .* expected at most 16"),
@@ -178,7 +178,7 @@ UNLIMITED = 2**31 - 1
 
 @pytest.fixture(scope="module")
 def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """NVIDIA's calculator, from the header that Triton brings."""
+    """Compile NVIDIA's calculator from the header that Triton includes."""
     triton = pytest.importorskip("triton")
     header = Path(triton.__file__).parent / "backends" / "nvidia" / "include" / "cuda_occupancy.h"
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -225,7 +225,7 @@ def test_occupancy_agrees_with_cuda_header(capability: tuple[int, int], calculat
         except GpuperfError:
             assert blocks == 0, launch
             continue
-        # What a kernel does not use allows as many blocks as there can be; ncu never shows more barriers.
+        # An unused resource allows the largest number of blocks of an SM; ncu never shows more barriers.
         expected = [sm.blocks if limit == UNLIMITED else limit for limit in limits]
         expected[-1] = min(expected[-1], sm.blocks)
         assert (result.blocks_per_sm, list(result.limits.values())) == (blocks, expected), launch

@@ -1,4 +1,4 @@
-"""Pairs of launches from two files, and the changes between them."""
+"""Pairs of launches from two files, and their changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def kernels(*names: str) -> list[ReportKernel]:
-    """Launches by name; `gemm<64>` is the demangled name of a `gemm`."""
+    """Return launches with these names; `gemm<64>` is the demangled name of a `gemm`."""
     return [
         ReportKernel(launch=i, name=name.partition("<")[0], demangled=name if "<" in name else "")
         for i, name in enumerate(names)
@@ -26,7 +26,7 @@ def kernels(*names: str) -> list[ReportKernel]:
 
 
 def rows(old: list[ReportKernel], new: list[ReportKernel]) -> list[tuple[int | None, int | None]]:
-    """Pairs of launch numbers; None for a side without the launch."""
+    """Return pairs of launch numbers; None for a side without the launch."""
     found = pair_up([old, new], lambda kernel: kernel.demangled or kernel.name, lambda kernel: kernel.name)
     return [(row.get(0), row.get(1)) for row in found]
 
@@ -106,7 +106,7 @@ def test_change_has_a_size_and_a_direction(
         ("local_spill_instructions", 0.0, 1.0, True),
         ("l2_hit_rate", 1.0, 1.04, None),
         ("l2_hit_rate", 1.0, 1.06, False),
-        ("l2_hit_rate", 50.0, 49.9, True),  # 0.2 % of it, and 0.1 points
+        ("l2_hit_rate", 50.0, 49.9, True),  # 0.2 % of the value, and 0.1 points
         ("occupancy_limiter", "warps", "registers", None),
     ],
 )
@@ -126,7 +126,7 @@ def test_percentages_are_sorted_by_points() -> None:
         "grid_size": 64.0,
     }
     new: dict[str, float | str] = {
-        "l1_hit_rate": 1.1,  # by 1 point, though eleven times as much
+        "l1_hit_rate": 1.1,  # 1 point more, but eleven times as much
         "duration_us": 120.0,
         "registers_per_thread": 64.0,
         "local_spill_instructions": 8.0,

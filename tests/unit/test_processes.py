@@ -87,6 +87,6 @@ time.sleep(60)
     begin = time.monotonic()
     end_group(process, grace_s=0.1)
     assert process.returncode == -signal.SIGKILL
-    # `read` returns when the last process has closed the pipe.
+    # `read` returns after the last process has closed the pipe.
     assert process.stdout.read() == b""
     assert time.monotonic() - begin < 30

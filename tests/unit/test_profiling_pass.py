@@ -1,4 +1,4 @@
-"""The profiling pass, on a report that it recorded on an H200."""
+"""The profiling pass, with a report recorded on an H200."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
 
 
 def test_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
-    # The report holds the kernel, as where the marker of another test has widened the filter.
+    # The report holds the kernel, as if the marker of another test had widened the filter.
     done = run(tmp_path, wanted=[SelectedTest(SQUARE, "gemm", ()), SelectedTest(GEMM)])
     with pytest.raises(
         GpuperfError,
@@ -208,7 +208,7 @@ def test_missing_report_means_no_kernel_matched(tmp_path: Path) -> None:
 def test_unreadable_report_is_read_as_csv(tmp_path: Path) -> None:
     done = run(tmp_path, "writes no report it can read")
     assert "CSV" in done.notices[0]
-    # Rounded by ncu: 42.946054… in the report.
+    # ncu rounds it: the report has 42.946054….
     assert lookup(done, SQUARE).combined["memory_throughput"] == 42.95
 
 

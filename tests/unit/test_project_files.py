@@ -1,4 +1,4 @@
-"""Files of the repository that repeat each other."""
+"""Repeated facts in the files of the repository agree."""
 
 from __future__ import annotations
 

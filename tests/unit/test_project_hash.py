@@ -1,4 +1,4 @@
-"""The hash of a project: which changes it notices."""
+"""Changes that the hash of a project notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The range profiler, against a CUPTI that insists on the order of its calls."""
+"""The range profiler, with a fake CUPTI that checks the order of calls."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
-    """Fake the CUPTI of a process that uses CUDA."""
+    """Install the fake CUPTI of a process that uses CUDA."""
     made = FakeCupti(SQUARE)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(activity, "cupti", lambda: made)

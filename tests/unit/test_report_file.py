@@ -44,7 +44,7 @@ def unpacked(packed: Path, folder: Path, name: str = "plain") -> Path:
 
 
 def assert_alike(one: list[ReportKernel], other: list[ReportKernel]) -> None:
-    """The same launches, and of each metric that both have the same value up to CSV's rounding."""
+    """Check for the same launches, and equal values of shared metrics up to the rounding of CSV."""
     assert len(one) == len(other)
     for first, second in zip(one, other, strict=True):
         for field in ("launch", "name", "demangled", "grid", "block", "ranges"):
@@ -55,7 +55,7 @@ def assert_alike(one: list[ReportKernel], other: list[ReportKernel]) -> None:
             if isinstance(expected, str):
                 assert value == expected
             else:
-                # Shares of stalls are 100 times a quotient of two rounded numbers.
+                # The share of a stall is 100 times the quotient of two rounded numbers.
                 whole = float(first.metrics.get("warp_cycles_per_instruction", 100))
                 step = 2 * 100 / whole if name.startswith("stall.") else 1
                 assert value == pytest.approx(expected, rel=0.005, abs=0.00501 * step), name

@@ -93,14 +93,14 @@ NOT_ON_GH100 = {name for name, metric in METRICS.items() if "gh100" not in metri
 def test_full_report_fills_all_metrics(report: Path) -> None:
     for kernel in read_report(report):
         metrics = kernel.profile().metrics
-        # Loads of global memory that go past the registers have no bytes in them.
+        # ncu counts no bytes of global loads that bypass the registers.
         lacking = set(METRICS) - set(metrics) - {"kernels", "global_load_bytes_per_sector", *COMPILED_ONLY}
         assert lacking == NOT_IN_SET_FULL | NOT_ON_GH100
 
 
 def test_operations_of_a_full_report_match_the_work(report: Path) -> None:
     square, *products = (kernel.profile().metrics for kernel in read_report(report))
-    # Blocks of 1,024 columns: each of the 1,823 rows squares as many, the masked ones too.
+    # Blocks of 1,024 columns: each of the 1,823 rows squares 1,024 elements, including the masked ones.
     assert square["flops.fp32"] == 1823 * 1024
     assert square["flops.tensor_fp16"] == 0
     for product in products:
@@ -125,7 +125,7 @@ def test_coalescing_is_read_from_a_full_report(report: Path) -> None:
 
 
 def test_stalls_and_selected_add_up_to_all_cycles(report: Path) -> None:
-    # Reasons and their whole are counted in different passes, so they meet within 2 % only.
+    # ncu counts reasons and their whole in different passes, so they agree only within 2 %.
     for kernel in read_report(report):
         shares = kernel.profile().metrics
         selected = float(kernel.metrics["smsp__average_warps_issue_stalled_selected_per_issue_active.ratio"])

@@ -1,4 +1,4 @@
-"""Whose an error is, by the marks around it."""
+"""Assignment of errors to tests by the marks around them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ A, B, C = "t.py::a", "t.py::b", "t.py::c"
 
 
 def marks(*nodeids: str) -> list[Event]:
-    """Two for each test, and one of the end."""
+    """Return two marks for each test, and one for the end."""
     owners = [nodeid for nodeid in nodeids for _ in range(2)]
     return [Event(nodeid, "", marker_name(n)) for n, nodeid in enumerate([*owners, ""], start=1)]
 
 
 def log(*entries: int | str) -> list[Report | Said]:
-    """Marks by their numbers, errors by their kernels."""
+    """Return a log: a number stands for a mark, a text for the kernel of an error."""
     names = (marker_name(entry) if isinstance(entry, int) else entry for entry in entries)
     return [Report("error", kernel=name) for name in names]
 
@@ -89,7 +89,7 @@ def test_equal_errors_at_other_addresses_are_counted() -> None:
     lost=st.sets(st.integers(1, 7)),
 )
 def test_lost_marks_never_move_errors_between_tests(errors: list[int], lost: set[int]) -> None:
-    """And a settled one has all of its own."""
+    """Check also that a settled test keeps all of its errors."""
     told = marks(A, B, C)
     entries: list[int | str] = []
     for number, mark in enumerate(told, start=1):

@@ -1,4 +1,4 @@
-"""What is made of compute-sanitizer's own logs of planted errors on an H200."""
+"""compute-sanitizer's logs of planted errors on an H200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compute-sanitizer writes, in the spellings of its releases since 2021."""
+"""Logs of compute-sanitizer in the formats of its releases since 2021."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding compute-sanitizer and calling it; what its marks are made of, and what it says when it fails."""
+"""Search and command of compute-sanitizer, PTX of its marks, and explanations of its failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG = Path("/tmp/50%/sanitizer.log")
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without it."""
+    """Imitate a machine without compute-sanitizer, and return its root."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

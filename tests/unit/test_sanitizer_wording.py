@@ -1,4 +1,4 @@
-"""What a test says of the errors found in it."""
+"""Messages about the sanitizer errors of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA source: nvcc and NVRTC where they are installed, and an nvcc of files that a real one has made."""
+"""CUDA source: nvcc and NVRTC if installed, and a fake nvcc with the files of a real one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compiled(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of an nvcc that answers everything with the files in `data/static`."""
+    """Create a fake nvcc that always writes the files in `data/static`, and return its folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
     script = folder / "nvcc"

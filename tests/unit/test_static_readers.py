@@ -1,4 +1,4 @@
-"""What PTX, ptxas's log and a cubin say of a kernel."""
+"""Facts of a kernel from PTX, from the log of ptxas and from a cubin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton kernels, compiled for real for GPUs that are not there."""
+"""Triton kernels, really compiled for GPUs that the machine lacks."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_arguments_and_their_types_make_the_same_kernel(compiled: Any) -> None:
     ("args", "bits"),
     [
         ((torch.empty(1024, device="meta"), 0.5, 1024), 128),
-        # A view that begins behind the first element begins at no multiple of 16 bytes.
+        # A view without the first element does not begin at a multiple of 16 bytes.
         ((torch.empty(1025, device="meta")[1:], 0.5, 1024), 32),
         ((torch.empty(1024, device="meta"), 0.5, 1023), 32),
         ((torch.empty(1024, device="meta", dtype=torch.float16), 0.5, 1024), 128),
@@ -210,6 +210,6 @@ def test_second_compilation_uses_the_cache(compiled: Any, monkeypatch: pytest.Mo
         raise AssertionError("a program was started")
 
     monkeypatch.setattr(subprocess, "run", nothing)
-    # As in another process: nothing compiled is in memory any more.
+    # Like another process: no compiled kernel is in memory.
     matmul_kernel.device_caches.clear()
     assert compiled(matmul_kernel, signature=MATMUL, constexprs=TILE) == first

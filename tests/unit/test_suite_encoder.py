@@ -1,4 +1,4 @@
-"""The suites' encoder blocks compute what they should, on a CPU and small."""
+"""Results of the suites' encoder blocks, with small shapes on a CPU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def encoder(reducing: tuple[int, ...] = REDUCING, dtype: torch.dtype = torch.flo
 
 
 def flops_counted(fn: Callable[..., object], *args: object) -> int:
-    # Of the CPU's attention in one kernel torch does not know how much that is.
+    # torch cannot count the operations of the CPU's fused attention.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         fn(*args)
     return int(counter.get_total_flops())

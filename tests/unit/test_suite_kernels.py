@@ -1,4 +1,4 @@
-"""What can be said of the suites' Triton kernels without a GPU."""
+"""Facts of the suites' Triton kernels without a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from suites.kernels.square import (  # noqa: E402
 FLOATS = {"output_ptr": "*fp32", "input_ptr": "*fp32"}
 HOPPER = triton.backends.compiler.GPUTarget("cuda", 90, 32)
 HOPPER_SHARED_BYTES = 227 * 1024
-"""What a block may have, from the table of compute capabilities in the CUDA programming guide."""
+"""Maximum for a block, from the table of compute capabilities in the CUDA programming guide."""
 
 
 def compiled(kernel: Any, pointers: dict[str, str], constants: dict[str, int], **options: int) -> Any:
@@ -49,7 +49,7 @@ def test_square_ptx_moves_four_floats_under_predicate(kernel: Any) -> None:
     ptx = compiled(kernel, FLOATS, {"BLOCK": FIXED_BLOCK}, num_warps=4).asm["ptx"]
     assert re.findall(r"\.(?:max|req)ntid (\d+)", ptx) == ["128"]
     accesses = re.findall(r"^\s*(.*\b(?:ld|st)\.global\S*)", ptx, re.MULTILINE)
-    # Two a thread, for 1024 elements; one predicate serves a load and the store behind it.
+    # Two loads a thread for 1024 elements; a load and its store share a predicate.
     loads = [f"@%p{number} ld.global.v4.b32" for number in (1, 2)]
     assert accesses == [*loads, *(load.replace("ld", "st") for load in loads)]
 

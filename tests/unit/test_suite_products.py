@@ -1,4 +1,4 @@
-"""What the suites' matrix products compute, and what their formats mean, without a GPU."""
+"""Results of the suites' matrix products, and values of their formats, without a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suites.kernels.microscaling import E8M0_BIAS, MXFP4, MXFP8, NVFP4, dequanti
 from suites.kernels.stream_k_gemm import slots_of
 
 FLOAT16_ERROR = 2**-10
-"""Rounding is off by up to 2^-11 of a value; twice that."""
+"""Twice the largest relative error of rounding, which is 2^-11."""
 
 
 @pytest.fixture(scope="module")

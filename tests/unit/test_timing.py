@@ -1,4 +1,4 @@
-"""What of the timing can be tested without a GPU: when it ends, and what blocks come to."""
+"""Timing without a GPU: its end, and the time from its blocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
 
 class Blocks:
-    """A batch whose blocks take what a function of time says, on a clock of its own."""
+    """A batch with its own clock; a function of that clock gives the time of a block."""
 
     calls = 10
 
@@ -125,7 +125,7 @@ def test_standard_error_equals_scipy() -> None:
 
 
 class Burner:
-    """Drives the clock of a batch down for the next blocks."""
+    """Lowers the SM clock of a batch for the next blocks."""
 
     def __init__(self) -> None:
         self.burns = 0
@@ -135,7 +135,7 @@ class Burner:
 
 
 class Bench:
-    """A timer on blocks that take what is given, with a launch gap of 0.5 µs."""
+    """A timer with given blocks and a launch gap of 0.5 µs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -204,7 +204,7 @@ def test_a_precise_time_ends_before_the_budget(bench: Bench) -> None:
 
 
 def test_a_restless_time_takes_half_the_budget(bench: Bench) -> None:
-    """The other half is for CUPTI and for other clocks."""
+    """Leave the other half for CUPTI and for other clocks."""
     assert len(bench.time(repeating([1.0, 1.2]), budget_s=0.4).blocks_us) == pytest.approx(40, abs=1)
 
 
@@ -253,7 +253,7 @@ def test_host_time_never_comes_from_cupti(bench: Bench) -> None:
 
 
 def with_clock(bench: Bench, low_mhz: float) -> Blocks:
-    """100 µs at 2000 MHz, three quarters of it SM cycles; after a burn the clock is low."""
+    """Return blocks of 100 µs at 2000 MHz, three quarters of it SM cycles; a burn lowers the clock."""
 
     def mhz(_: float) -> float:
         return low_mhz if bench.burn.burns else 2000.0

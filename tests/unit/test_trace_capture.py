@@ -1,4 +1,4 @@
-"""What of the live capture needs no GPU."""
+"""The parts of the live capture that need no GPU."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def test_a_call_is_recorded_by_all_three_and_its_trace_is_kept(
     monkeypatch.setattr("pytest_gpuperf.measure.cupti.activity.recorded", by_cupti)
     monkeypatch.setattr(capture, "_profile", profile)
     found = capture.capture(lambda: calls.append(doing[-1]), tmp_path / "traces" / "x.json.gz")
-    # What was compiled and tuned in the warm-up is in none of the three, and the profiler comes last.
+    # The warm-up compiles and tunes before the measured calls, and the profiler comes last.
     assert calls == ["warm-up"] * 3 + ["events", "profiler"]
     assert (found.file, found.launches) == ("traces/x.json.gz", 3)
     assert (found.span_source, found.span_us) == ("events", 30.0)
 
 
 class CompiledKernel:
-    """As Triton has it."""
+    """Triton's class of the same name."""
 
     def __init__(self, name: str, ptx: str, shared: int = 0) -> None:
         self.metadata = SimpleNamespace(name=name, shared=shared)

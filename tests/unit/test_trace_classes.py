@@ -1,4 +1,4 @@
-"""What names and launch facts say of a kernel, and which kernels could be one."""
+"""Classes of kernels by name and launch facts, and candidates for fusion."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_small_kernels_of_many_names_are_frequent_together() -> None:
 def test_short_kernels_below_one_wave_are_small() -> None:
     rows = [row("gemm", 8), row("gemm_of_a_head", 36, 9.0, blocks_per_sm=1.94, waves=0.48)]
     assert classify(rows) == ["large_core", "small_frequent"]
-    # Without waves it is not known how many places there are.
+    # Without waves, the number of blocks that fit on the GPU is unknown.
     rows[1] = row("gemm_of_a_head", 36, 9.0, blocks_per_sm=1.94, waves=None)
     assert classify(rows) == ["large_core", "other"]
 
@@ -162,7 +162,7 @@ def small(name: str, duration_us: float = 3.0) -> Launch:
 def test_row_of_k_kernels_saves_k_minus_one_launches() -> None:
     [found] = fusion_candidates([[small("a"), small("b", 5.0), small("c")]], 2.0)
     assert (found.kernels, found.times, found.saved_launches) == (("a", "b", "c"), 1, 2)
-    # Two gaps; at most the time of a and c too.
+    # Two gaps; at most also the time of a and c.
     assert (found.saved_us, found.at_most_us) == (4.0, 10.0)
 
 

@@ -1,4 +1,4 @@
-"""Reading what torch.profiler has saved."""
+"""Reading the files of torch.profiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From events to the kernel table of a region."""
+"""The kernel table of a region, from events."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_kernel_launched_with_another_grid_is_another_row() -> None:
 
 def test_occupancy_is_computed_if_kineto_reads_zero() -> None:
     trace = TraceBuilder()
-    # 168 registers and 1 block of 384 threads: the form of a warp-specialised GEMM on Hopper.
+    # 168 registers and 1 block of 384 threads are typical of a warp-specialised GEMM on Hopper.
     trace.kernel("nvjet_tst_128x256_64x4", 100.0, 50.0, grid=(132, 1, 1), block=(384, 1, 1), registers=168,
                  shared=213000)  # fmt: skip
     [row] = table(trace).kernels
@@ -104,7 +104,7 @@ def test_table_shows_the_median_call() -> None:
     trace = TraceBuilder()
     for call, dur in enumerate((30.0, 5.0, 7.0)):
         trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
-        # The kernel runs long after the host has left the annotation.
+        # The kernel runs long after the host's annotation has ended.
         trace.kernel("k", 1000.0 * call + 400, dur, launched=1000.0 * call + 10)
     found = table(trace)
     assert (found.gpu_time_us, found.occurrences, found.region) == (7.0, 3, CALL_MARK)
