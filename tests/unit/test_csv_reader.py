@@ -72,7 +72,7 @@ def test_wide_and_long_csv_agree_up_to_rounding() -> None:
             if isinstance(expected, str):
                 assert value == expected
             else:
-                # ncu prints two decimals of a number that is 1 or more in its unit: an error of at most 0.5 %.
+                # ncu prints two decimals of a number of 1 or more in its unit: an error of at most 0.5 %.
                 assert value == pytest.approx(expected, rel=0.005, abs=0.00501), name
 
 
