@@ -72,7 +72,9 @@ def compared(tmp_path: Path, steps: int) -> AgainstTiming:
 @pytest.mark.parametrize(
     ("steps", "outcome"), [(4000, Outcome.PASS), (4080, Outcome.REGRESSED), (3920, Outcome.IMPROVED)]
 )
-def test_two_percent_is_found_and_unchanged_code_passes(tmp_path: Path, steps: int, outcome: Outcome) -> None:
+def test_two_percent_is_detected_and_unchanged_code_passes(
+    tmp_path: Path, steps: int, outcome: Outcome
+) -> None:
     found = compared(tmp_path, steps)
     decision = decide_restarts(found.log_ratios, Thresholds(), final=True)
     assert decision.outcome is outcome

@@ -101,7 +101,7 @@ def test_second_run_reuses_counters_without_ncu(project: pytest.Pytester) -> Non
     assert not any(profile.read_at for profile in third.values())
 
 
-def test_other_launches_of_the_same_code_are_noticed(project: pytest.Pytester) -> None:
+def test_other_launches_of_the_same_code_are_detected(project: pytest.Pytester) -> None:
     run(project, passed=2)
     (project.path / "rows.txt").write_text("2048")
     found, ran = run(project, passed=2)

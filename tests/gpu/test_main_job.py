@@ -207,7 +207,7 @@ def test_steps(gpuperf, x):
 """
 
 
-def test_ten_per_cent_slower_fails_against_the_baseline(
+def test_ten_percent_slower_fails_against_the_baseline(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CI", raising=False)

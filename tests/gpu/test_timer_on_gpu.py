@@ -61,7 +61,7 @@ def test_hot_time_is_the_kernels_own_duration(timer: Timer, size: int) -> None:
     assert abs(timing.time_us - true_us) < max(0.1, 0.02 * true_us)
 
 
-def test_a_short_kernel_is_timed_by_cupti_and_a_long_one_by_events(timer: Timer) -> None:
+def test_cupti_times_short_kernels_and_events_long_ones(timer: Timer) -> None:
     x = torch.randn(64, 64, device="cuda")
     short = timer.time(lambda: torch.square(x), mode="hot")
     assert short.source == "cupti"
@@ -118,7 +118,7 @@ for what in sys.argv[1]:
 
 
 @pytest.mark.parametrize("order", ["p", "rp", "prp", "pd", "rpd", "pdpd", "rprp"])
-def test_a_process_that_was_profiled_ends(order: str) -> None:
+def test_a_profiled_process_ends(order: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ENDING, order], timeout=60, capture_output=True, text=True, check=False
     )
@@ -185,9 +185,7 @@ def test_very_short_cold_time_is_positive_or_refused(timer: Timer) -> None:
         assert timing.time_us > 0
 
 
-def test_work_on_a_stream_that_is_joined_is_in_the_time(
-    timer: Timer, square: Callable[[], torch.Tensor]
-) -> None:
+def test_work_on_a_joined_stream_counts(timer: Timer, square: Callable[[], torch.Tensor]) -> None:
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def beside() -> None:
@@ -200,14 +198,14 @@ def test_work_on_a_stream_that_is_joined_is_in_the_time(
     assert timing.time_us > 0.8 * timer.time(square, mode="hot").time_us
 
 
-def test_a_callable_that_synchronises_is_queued_and_says_why(timer: Timer) -> None:
+def test_a_callable_that_synchronises_is_queued_with_a_reason(timer: Timer) -> None:
     x = torch.randn(1024, 1024, device="cuda")
     timing = timer.time(lambda: torch.square(x).sum().item(), mode="auto")
     assert timing.mode == "queued"
     assert "captur" in timing.not_captured
 
 
-def test_a_failed_capture_leaves_later_captures_whole(
+def test_a_failed_capture_does_not_affect_later_ones(
     timer: Timer, square: Callable[[], torch.Tensor]
 ) -> None:
     x = torch.randn(1024, 1024, device="cuda")
@@ -216,14 +214,14 @@ def test_a_failed_capture_leaves_later_captures_whole(
     assert timer.time(square, mode="auto").mode == "hot"
 
 
-def test_random_numbers_are_there_after_a_failed_capture() -> None:
+def test_random_numbers_work_after_a_failed_capture() -> None:
     x = torch.randn(1024, 1024, device="cuda")
     with pytest.raises(NotCapturableError, match="captur"):
         capture(lambda: x.sum().item())
     assert torch.randn(10, device="cuda").isfinite().all()
 
 
-def test_cold_refuses_what_cannot_be_captured(timer: Timer) -> None:
+def test_cold_refuses_calls_that_cannot_be_captured(timer: Timer) -> None:
     x = torch.randn(1024, 1024, device="cuda")
     with pytest.raises(GpuperfError, match="mode='queued'"):
         timer.time(lambda: x.sum().item(), mode="cold")

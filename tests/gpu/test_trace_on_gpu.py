@@ -186,7 +186,7 @@ def test_two_streams_are_one_call(traced: Traced) -> None:
     assert found.busy_us <= 1.05 * found.gpu_time_us
 
 
-def test_a_backward_pass_is_part_of_the_call_that_started_it(traced: Traced) -> None:
+def test_a_backward_pass_belongs_to_its_call(traced: Traced) -> None:
     x = torch.randn(1024, 1024, device="cuda", requires_grad=True)
 
     def call() -> None:

@@ -114,7 +114,7 @@ def test_sides_of_a_restart_share_random_numbers(project: Project) -> None:
         assert len(set.union(*numbers)) == 3
 
 
-def test_only_one_side_works_at_a_time(project: Project) -> None:
+def test_only_one_side_runs_at_a_time(project: Project) -> None:
     witness = project.root.parent / "witness"
     project.commit(
         {

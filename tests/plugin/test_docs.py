@@ -56,7 +56,7 @@ def key(block: Block) -> str:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=key)
-def test_block_shows_present_output(block: Block, wanted: dict[str, str]) -> None:
+def test_block_shows_current_output(block: Block, wanted: dict[str, str]) -> None:
     if ".ncu-rep" in block.command:
         pytest.importorskip("ncu_report")
     assert block.shown == wanted[key(block)], f"python -m docs.update_output {block.page}"

@@ -40,13 +40,13 @@ def test_newest_recording_is_judged_and_marked_as_replayed(pytester: pytest.Pyte
     result.stdout.fnmatch_lines(["test_k*5.30 µs*replayed*"])
 
 
-def test_rates_come_from_the_present_test(pytester: pytest.Pytester, replay: None) -> None:
+def test_rates_come_from_the_current_test(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k=SQUARE)
     # 2 * 12,000 bytes in 5.3 µs
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*4.53 GB/s*"])
 
 
-def test_the_newer_of_two_recordings_counts(
+def test_the_newer_of_two_recordings_is_replayed(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     for day, time_us in (("20", 9.9), ("21", 5.3), ("19", 7.7)):
@@ -145,7 +145,7 @@ def test_limits_are_judged_again(pytester: pytest.Pytester, replay: None) -> Non
     result.stdout.fnmatch_lines(["*memory_throughput 77 is below the limit >= 80 of the test*"])
 
 
-def test_an_error_of_the_recorded_profile_is_an_error_again(
+def test_replay_repeats_an_error_of_the_recorded_profile(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     measurement = measured()

@@ -63,7 +63,7 @@ def last_run(project: Path) -> Run:
     return load_run(max((project / ".gpuperf" / "runs").glob("*/run.json")))
 
 
-def test_a_test_with_errors_fails_with_them_and_is_not_run(pytester: pytest.Pytester, project: Path) -> None:
+def test_a_test_with_errors_fails_without_a_second_run(pytester: pytest.Pytester, project: Path) -> None:
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck", "-rA")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
@@ -183,7 +183,7 @@ def test_sanitize_without_a_gpu_is_refused(pytester: pytest.Pytester, replay: No
     )
 
 
-def test_newer_recording_counts(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
+def test_newer_recording_is_replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     clean = record("test_k.py::test_k", main=measured())
     hit = SanitizerHit(kind="Invalid __global__ write of size 4 bytes", kernel="scale", label="main")
     wrong = replace(clean, sanitizer=SanitizerResult(tool="memcheck", hits=(hit,), count=1))

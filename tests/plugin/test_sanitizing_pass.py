@@ -168,16 +168,16 @@ def test_kernel_that_ends_the_context_is_reported_once(pytester: pytest.Pytester
         def test_wrong_at_its_end(gpuperf):
             wrong()
 
-        def test_ends_without_a_word(gpuperf):
+        def test_ends_silently(gpuperf):
             gpuperf.time(end_context)
 
         def test_last(gpuperf):
             gpuperf.time(print)
         """,
-        *("test_wrong", "test_wrong_at_its_end", "test_ends_without_a_word", "test_last"),
+        *("test_wrong", "test_wrong_at_its_end", "test_ends_silently", "test_last"),
     )
     assert counts(done) == {"test_wrong": 1, "test_wrong_at_its_end": 1, "test_last": 0}
-    assert unchecked(done, "test_ends_without_a_word").startswith(
+    assert unchecked(done, "test_ends_silently").startswith(
         "it ended the CUDA context: CUDA error: an illegal memory access was encountered; see"
     )
     assert processes(pytester.path) == 4

@@ -22,7 +22,7 @@ def reporter(isatty: bool) -> Any:
     )
 
 
-def test_terminal_shows_it_below_the_present_line(
+def test_terminal_shows_status_below_the_current_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

@@ -58,7 +58,7 @@ def test_every_trace_value_can_be_limited(limit: str) -> None:
     assert judged(BLOCK, limit).status is Status.PASS
 
 
-def test_a_broken_limit_says_what_was_found() -> None:
+def test_a_broken_limit_shows_the_actual_value() -> None:
     verdict = judged(BLOCK, "launches <= 40", baseline=BLOCK.exact)
     assert verdict.status is Status.LIMIT
     assert "launches 202 is above the limit <= 40 of the test (baseline 202)" in verdict.message()
@@ -119,7 +119,7 @@ def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
     }
 
 
-def test_recorded_trace_gets_present_classes(tmp_path: Path) -> None:
+def test_recorded_trace_gets_current_classes(tmp_path: Path) -> None:
     kernels = tuple(replace(kernel, kernel_class="other") for kernel in BLOCK.kernels)
     older = replace(BLOCK, kernels=kernels, class_shares_pct={"other": 100.0})
     file = tmp_path / "run.json"

@@ -145,7 +145,7 @@ def test_run_without_lock_continues_with_a_notice(pytester: pytest.Pytester, gpu
     )
 
 
-def test_a_replay_does_not_lock(pytester: pytest.Pytester, replay: None) -> None:
+def test_a_replay_takes_no_lock(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
         import os

@@ -48,7 +48,7 @@ def test_change_that_never_saves_enough_never_pays() -> None:
     assert str(found) == "never pays in the measured range (224 to 448)"
 
 
-def test_change_paying_only_at_small_sizes_never_breaks_even() -> None:
+def test_change_paying_only_at_small_sizes_has_no_break_even() -> None:
     found = break_even([224, 448], [900, 100], launches_added=[100, 100], launch_us=8)
     assert found.size is None
     assert str(found) == "does not pay at 448, the largest measured"

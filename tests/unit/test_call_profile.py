@@ -50,7 +50,7 @@ def test_launches_combine_as_in_an_ncu_file(tmp_path: Path) -> None:
     assert weights_used(found.kernels, found.combined) == weights_used(of_file, found.combined)
 
 
-def test_share_is_weighted_as_by_hand() -> None:
+def test_share_equals_the_value_computed_by_hand() -> None:
     # 500 of 1000 active cycles and 300 of 3000; a mean weighted by duration would be 30 %.
     kernels = [
         RawKernel(

@@ -76,13 +76,13 @@ def test_recording_is_not_accepted_unnamed(project: Path, newest: tuple[str, ...
     assert "there is no run in .gpuperf/runs" in result.output
 
 
-def test_accept_writes_where_it_is_told(project: Path) -> None:
+def test_accept_writes_to_the_named_folder(project: Path) -> None:
     store(project, one_test())
     assert gpuperf("baseline", "accept", "--baselines", "other").exit_code == 0
     assert (project / "other" / "nvidia-h200" / "test_square.json").is_file()
 
 
-def test_accept_of_the_same_run_says_that_nothing_changed(project: Path) -> None:
+def test_accept_of_the_same_run_reports_no_change(project: Path) -> None:
     store(project, one_test())
     gpuperf("baseline", "accept")
     assert gpuperf("baseline", "accept").output.splitlines()[-2:] == [

@@ -162,7 +162,7 @@ def test_run_without_times_is_refused(project: Path) -> None:
     assert "has no time of a test that passed" in result.stderr
 
 
-def test_neither_host_nor_user_is_named(project: Path) -> None:
+def test_export_names_no_host_or_user(project: Path) -> None:
     pytest.importorskip("pytest_benchmark")
     machine = json.loads(export(project, one_test(), "--format", "pytest-benchmark").stdout)["machine_info"]
     assert machine["node"] == ""

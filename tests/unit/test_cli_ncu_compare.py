@@ -87,7 +87,7 @@ def test_file_compared_with_itself_has_not_moved() -> None:
 
 
 @pytest.mark.parametrize(("file", "other"), [(LONG, WIDE), (WIDE, LONG)])
-def test_rounding_of_ncu_is_neither_better_nor_worse(file: str, other: str) -> None:
+def test_rounding_of_ncu_has_no_effect(file: str, other: str) -> None:
     lines = shown(file, "--compare", other, "--preset=all")  # two pages of one report
     moved = [line.split() for line in lines if line.split()[:1] == ["shared_memory.driver"]]
     assert {line[-2] for line in moved} == {"-0.4" if file == LONG else "+0.4"}

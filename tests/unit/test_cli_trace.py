@@ -144,7 +144,7 @@ def test_short_names_keep_the_tile_size() -> None:
     assert short_name("std::enable_if<!(false), void>::type gemvx::kernel<int>(P)") == "gemvx::kernel<int>(P)"
 
 
-def test_command_shows_what_could_be_fused(project: Path) -> None:
+def test_command_shows_fusion_candidates(project: Path) -> None:
     chain = TraceBuilder()
     for start in range(100, 140, 10):
         chain.kernel("void at::native::vectorized_elementwise_kernel<4, Add>(int)", start, 4.0)

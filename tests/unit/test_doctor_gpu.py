@@ -36,7 +36,7 @@ def test_one_of_several_gpus_is_counted(tmp_path: Path) -> None:
     assert found.text.endswith("GPU-c410…, one of 4")
 
 
-def test_machine_without_a_gpu_learns_what_works(tmp_path: Path) -> None:
+def test_machine_without_a_gpu_gets_the_working_commands(tmp_path: Path) -> None:
     assert said(gpu.gpu(without_gpu(tmp_path))) == (
         "warning",
         f"none (there is no NVIDIA GPU): {NEEDS_NONE}",

@@ -52,7 +52,7 @@ def test_one_command_disables_all(tmp_path: Path, installed: list[str]) -> None:
     )
 
 
-def test_what_gpuperf_refuses_is_a_problem(tmp_path: Path, installed: list[str]) -> None:
+def test_plugin_that_gpuperf_refuses_is_a_problem(tmp_path: Path, installed: list[str]) -> None:
     installed += ["xdist", "pytest_cov"]
     assert said(plugins(machine(tmp_path, ini={"addopts": "-n auto"}))) == (
         "problem",
@@ -87,7 +87,7 @@ def test_what_gpuperf_refuses_is_a_problem(tmp_path: Path, installed: list[str])
         ("-p no:randomly --durations 5 --no-header", ""),
     ],
 )
-def test_options_decide_which_are_active(
+def test_options_decide_which_plugins_are_active(
     tmp_path: Path, installed: list[str], addopts: str, fix: str
 ) -> None:
     installed += ALL

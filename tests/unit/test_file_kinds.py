@@ -72,7 +72,7 @@ def test_trace_is_refused_by_other_commands(
     assert result.stderr.endswith(f"; gpuperf trace {file.name}\n")
 
 
-def test_other_json_is_taken_for_a_broken_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_json_is_read_as_a_broken_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "package.json").write_bytes(b'{"name": "x"}')
     result = CliRunner().invoke(main, ["explain", "package.json"])

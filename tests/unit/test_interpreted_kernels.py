@@ -56,7 +56,7 @@ def rounding(dtype: torch.dtype) -> float:
 
 
 @pytest.mark.parametrize("columns", [5, 1024, 2049])
-def test_a_square_is_right_in_both_ways_of_blocks(interpret: Interpret, columns: int) -> None:
+def test_square_is_right_with_both_block_forms(interpret: Interpret, columns: int) -> None:
     interpret(square, columns)
 
 
@@ -67,7 +67,7 @@ def square(columns: int) -> None:
         assert result.passed, result.failure
 
 
-def test_a_fixed_block_a_row_leaves_the_rest_of_the_row_unwritten(interpret: Interpret) -> None:
+def test_one_fixed_block_per_row_leaves_the_rest_unwritten(interpret: Interpret) -> None:
     interpret(square_of_one_block_a_row)
 
 
@@ -86,7 +86,7 @@ def square_of_one_block_a_row() -> None:
 
 
 @dtypes
-def test_a_copy_is_the_same(interpret: Interpret, dtype: torch.dtype) -> None:
+def test_copy_equals_its_input(interpret: Interpret, dtype: torch.dtype) -> None:
     interpret(copy, dtype)
 
 
@@ -96,7 +96,7 @@ def copy(dtype: torch.dtype) -> None:
 
 
 @dtypes
-def test_softmax_of_rows_of_any_length(interpret: Interpret, dtype: torch.dtype) -> None:
+def test_softmax_is_right_for_rows_of_any_length(interpret: Interpret, dtype: torch.dtype) -> None:
     interpret(softmax, dtype)
 
 
@@ -108,7 +108,7 @@ def softmax(dtype: torch.dtype) -> None:
 
 
 @dtypes
-def test_layer_norm_of_rows_of_any_length(interpret: Interpret, dtype: torch.dtype) -> None:
+def test_layer_norm_is_right_for_rows_of_any_length(interpret: Interpret, dtype: torch.dtype) -> None:
     interpret(layer_norm, dtype)
 
 
@@ -123,7 +123,7 @@ def layer_norm(dtype: torch.dtype) -> None:
 
 @dtypes
 @pytest.mark.parametrize("columns", [32, 333])
-def test_top_k_are_in_order_and_the_first_of_equals_comes_first(
+def test_top_k_is_sorted_with_the_first_of_equals_first(
     interpret: Interpret, dtype: torch.dtype, columns: int
 ) -> None:
     interpret(top_k, dtype, columns)
@@ -141,14 +141,14 @@ def top_k(dtype: torch.dtype, columns: int) -> None:
     assert torch.equal(indices, first[:, :32])
 
 
-def test_top_k_refuses_what_its_keys_cannot_hold() -> None:
+def test_top_k_refuses_values_that_its_keys_cannot_hold() -> None:
     for refused in (torch.empty(2, 64), torch.empty(2, 16).half(), torch.empty(2, 1 << 17).half()):
         with pytest.raises(ValueError, match="16-bit floats"):
             top_k_triton(refused, 32)
 
 
 @dtypes
-def test_gathered_rows_are_those_of_the_table(interpret: Interpret, dtype: torch.dtype) -> None:
+def test_gathered_rows_equal_the_rows_of_the_table(interpret: Interpret, dtype: torch.dtype) -> None:
     interpret(gather, dtype)
 
 
@@ -159,7 +159,7 @@ def gather(dtype: torch.dtype) -> None:
 
 
 @dtypes
-def test_column_sums_of_any_shape(interpret: Interpret, dtype: torch.dtype) -> None:
+def test_column_sums_are_right_for_any_shape(interpret: Interpret, dtype: torch.dtype) -> None:
     interpret(column_sum, dtype)
 
 

@@ -63,7 +63,7 @@ def test_occupancy_agrees_with_ncu_on_captures(name: str, tmp_path: Path) -> Non
     assert len(kernels) >= 3
 
 
-def test_the_example_of_the_documentation() -> None:
+def test_occupancy_agrees_with_the_example_of_the_documentation() -> None:
     assert pytest_gpuperf.occupancy((9, 0), block_size=256, registers_per_thread=32) == Occupancy(
         theoretical_occupancy_pct=100.0,
         blocks_per_sm=8,
@@ -86,7 +86,9 @@ def test_the_example_of_the_documentation() -> None:
         ((12, 0), 3, 50.0, "shared_mem"),
     ],
 )
-def test_capabilities_differ(capability: tuple[int, int], blocks: int, pct: float, limiter: str) -> None:
+def test_occupancy_depends_on_the_capability(
+    capability: tuple[int, int], blocks: int, pct: float, limiter: str
+) -> None:
     result = occupancy(capability, block_size=256, registers_per_thread=41, shared_memory_per_block=30 * 1024)
     assert (result.blocks_per_sm, result.theoretical_occupancy_pct, result.limiter) == (blocks, pct, limiter)
 

@@ -100,7 +100,7 @@ def test_project_that_an_outer_repository_ignores_is_read(tmp_path: Path) -> Non
     assert project_hash(tmp_path / "inner") != before
 
 
-def test_link_that_leads_nowhere_is_passed_over(project: Path) -> None:
+def test_broken_link_is_skipped(project: Path) -> None:
     before = project_hash(project)
     (project / ".#square.cu").symlink_to("someone@somewhere.4711")
     assert project_hash(project) == before

@@ -120,7 +120,7 @@ def test_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
     assert cupti.state == "away"
 
 
-def test_gpu_is_not_asked_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_is_not_queried_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     cupti = FakeCupti(SQUARE)
     profiler = RangeProfiler(cupti)
     monkeypatch.setattr(torch.autograd, "_profiler_enabled", lambda: True)

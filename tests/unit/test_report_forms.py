@@ -105,7 +105,7 @@ def test_wide_table_is_split_between_columns() -> None:
 
 
 @pytest.mark.parametrize("colour", [False, True])
-def test_prose_is_wrapped_beside_its_row(colour: bool) -> None:
+def test_prose_is_wrapped_next_to_its_row(colour: bool) -> None:
     columns = [
         Column("", ["disk"], "name"),
         Column("", ["ok"], "outcome", tones=["pass"]),

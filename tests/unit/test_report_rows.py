@@ -103,7 +103,7 @@ def test_replayed_row_is_labelled() -> None:
     assert row_of(result(replayed=True)).verdict == "pass (replayed)"
 
 
-def test_only_the_regressed_label_is_blamed() -> None:
+def test_only_the_regressed_label_is_named() -> None:
     measured = {label: Measurement(timing=timing()) for label in ("main", "cold")}
     verdict = TestVerdict(Status.REGRESSED, (Finding(Status.REGRESSED, "slower", "cold"),))
     [[main, cold]] = build_rows([TestResult(result(measurements=measured).record, verdict)])

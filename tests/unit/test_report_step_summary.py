@@ -60,7 +60,7 @@ def test_failure_messages_are_folded_below() -> None:
     assert "gpuperf: stall.barrier 30 &gt; 25</pre>" in text
 
 
-def test_nothing_is_folded_where_nothing_failed() -> None:
+def test_nothing_is_folded_without_failures() -> None:
     assert "<details>" not in markdown_of([result()])
 
 

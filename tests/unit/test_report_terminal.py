@@ -105,7 +105,7 @@ def test_long_name_keeps_its_beginning_and_its_end() -> None:
     assert "-8192]" in line
 
 
-def test_row_is_one_line_where_it_fits() -> None:
+def test_row_is_one_line_if_it_fits() -> None:
     [line] = [line for line in lines_of([result()], width=110) if line.startswith("test_square ")]
     assert [number for number in NUMBERS if number not in line] == []
 

@@ -91,7 +91,7 @@ def test_kernel_is_the_outermost_function(frame: str) -> None:
     assert (found.kernel, found.places) == ("out_of_bounds_kernel", ("matmul.py:43",))
 
 
-def test_a_race_has_both_threads_and_the_offset_in_shared_memory() -> None:
+def test_a_race_has_both_threads_and_the_offset() -> None:
     assert report(RACE) == Report(
         kind="Potential WAW hazard in __shared__ memory",
         kernel="sum(int *, int *)",

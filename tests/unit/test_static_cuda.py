@@ -106,7 +106,7 @@ def test_exactly_one_kernel_is_chosen(compiled: Any, fake_nvcc: Path, entry: str
         compiled(SOURCE, entry=entry, block_size=64)
 
 
-def test_nvcc_runs_once_for_each_source_architecture_and_set_of_flags(compiled: Any, fake_nvcc: Path) -> None:
+def test_nvcc_runs_once_per_source_architecture_and_flags(compiled: Any, fake_nvcc: Path) -> None:
     for _ in range(2):
         compiled(SOURCE, ("sm_90", "sm_120"), entry="staged")
         compiled(SOURCE, ("sm_90",), entry="spilling", block_size=32)

@@ -84,7 +84,7 @@ def test_each_architecture_uses_its_tensor_instructions(compiled: Any) -> None:
         assert re.fullmatch(rf"triton {re.escape(triton.__version__)}, PTX \d+\.\d", kernel.compiler)
 
 
-def test_arguments_and_their_types_make_the_same_kernel(compiled: Any) -> None:
+def test_arguments_and_types_give_the_same_kernel(compiled: Any) -> None:
     x = torch.empty(1024, device="meta")
     of_arguments = compiled(scale, args=(x, 0.5, 1024), constexprs={"BLOCK": 1024})
     by_name = compiled(scale, args={"n": 1024, "x_ptr": x, "factor": 0.5}, constexprs={"BLOCK": 1024})

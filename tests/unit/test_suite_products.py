@@ -38,14 +38,14 @@ def test_products_of_even_and_odd_shapes_are_right(errors: dict[str, float], pro
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
 @pytest.mark.parametrize("share", range(1, 20))
-def test_a_share_has_a_slot_for_every_tile_that_it_touches(share: int, steps: int) -> None:
+def test_a_share_has_a_slot_for_each_touched_tile(share: int, steps: int) -> None:
     touched = [
         (begin + share - 1) // steps - begin // steps + 1 for begin in range(0, share * steps * 3, share)
     ]
     assert max(touched) <= slots_of(share, steps)
 
 
-def test_bytes_mean_what_the_specifications_say() -> None:
+def test_bytes_have_the_values_of_the_specifications() -> None:
     every_code = torch.tensor([[0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]], dtype=torch.uint8)
     positive = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
     values = torch.tensor([[*positive, *(-value for value in positive)]], dtype=torch.float64)

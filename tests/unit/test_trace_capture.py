@@ -78,9 +78,7 @@ def test_calls_with_different_kernels_give_no_span() -> None:
     assert median_call(calls(*[5000] * (CALLS - 1)) + calls(5000, name="other")) is None
 
 
-def test_a_call_is_recorded_by_all_three_and_its_trace_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_three_record_a_call_and_its_trace_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     doing = ["warm-up"]
 

@@ -40,7 +40,7 @@ def test_overlap_of_streams_is_busy_once() -> None:
     assert (found.streams, found.launch_gap_us) == (2, 0.0)
 
 
-def test_one_kernel_alone_keeps_the_gpu_busy_and_leaves_no_gap() -> None:
+def test_one_kernel_alone_leaves_no_gap() -> None:
     trace = TraceBuilder()
     trace.kernel("k", 100.0, 6.0)
     found = table(trace)
@@ -128,7 +128,7 @@ def test_unrecorded_launch_belongs_to_the_call_around_it() -> None:
     assert table(trace).launches == 1
 
 
-def test_steps_of_the_profiler_can_be_asked_for() -> None:
+def test_steps_of_the_profiler_can_be_selected() -> None:
     trace = TraceBuilder()
     for step in range(3):
         trace.annotation(f"ProfilerStep#{step}", 1000.0 * step, 900.0)
@@ -214,7 +214,7 @@ def test_shares_sum_to_whole_and_busy_within_span(
     assert 0 <= found.gpu_busy_pct <= 100
 
 
-def test_the_block_of_the_notes_has_its_three_classes() -> None:
+def test_block_of_the_notes_has_three_classes() -> None:
     found = table(attention_block())
     classes = {row.name.partition("<")[0].rpartition(":")[2]: row.kernel_class for row in found.kernels}
     assert classes == {
