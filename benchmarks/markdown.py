@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format a Markdown table, with the first column left-aligned and the others right-aligned."""
-    lines = [titles, ("---", *("---:",) * (len(titles) - 1)), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    lines = [f"| {' | '.join(line)} |\n" for line in (titles, *rows)]
+    return "".join((lines[0], f"|---|{'---:|' * (len(titles) - 1)}\n", *lines[1:]))
 
 
 def provenance(environment: Environment | None, date: str) -> str:

@@ -20,7 +20,7 @@ from pytest_gpuperf.measure.sanitizer.assignment import assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.sanitizing_pass import HITS_KEPT
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
-from pytest_gpuperf.metrics import METRICS, ncu_metric_names
+from pytest_gpuperf.metrics import METRICS, Combining, Tier, ncu_metric_names
 from pytest_gpuperf.metrics.chips import CHIPS
 from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult
@@ -63,7 +63,10 @@ def metrics(_: Path) -> str:
 
 def _item(alike: list[Metric]) -> str:
     metric = alike[0]
-    facts = (metric.unit.replace("us", "µs"), metric.better, metric.tier.value, metric.combining.value)
+    # The page names the usual tier and weighting once.
+    tier = "" if metric.tier is Tier.STATE else metric.tier.value
+    combining = "" if metric.combining is Combining.MEAN else metric.combining.value
+    facts = (metric.unit.replace("us", "µs"), metric.better, tier, combining)
     shown = f"- {', '.join(f'`{one.name}`' for one in alike)} ({', '.join(filter(None, facts))})"
     if len(alike) > 1:
         return f"{shown}\n"
@@ -205,5 +208,5 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     titles = tuple(titles)
-    lines = [titles, ("---",) * len(titles), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+    lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in (titles, *rows)]
+    return "".join((lines[0], f"|{'---|' * len(titles)}\n", *lines[1:]))
