@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NODEID = "suites/test_square.py::test_triton[1823x781]"
 BUSY = {"sm_throughput": 30.0, "memory_throughput": 40.0, "waves": 8.0, "duration_us": 50.0}
-"""Latency-bound, with blocks enough."""
+"""Counters of a latency-bound kernel with enough blocks."""
 H200 = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", uuid="GPU-1")
 
 
@@ -102,7 +102,7 @@ def run(
 
 
 def gate_of(tests: Mapping[str, TestBaseline], *, card: str = H200.uuid, comparisons: int = 1) -> Gate:
-    """A gate with one baseline file, whose sessions are all of one card."""
+    """Return a gate with one baseline file and sessions of one card."""
     runs = {
         session.run: RunNote(gpu_uuid=H200.uuid)
         for test in tests.values()
@@ -115,5 +115,5 @@ def gate_of(tests: Mapping[str, TestBaseline], *, card: str = H200.uuid, compari
 
 
 def one_test(**kwargs: Any) -> Run:
-    """A run of the one test `NODEID`, measured as `kwargs` say."""
+    """Return a run of the test `NODEID`; `kwargs` are the arguments of `measured`."""
     return run(record(main=measured(**kwargs)))

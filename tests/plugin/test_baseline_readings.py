@@ -26,14 +26,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> BaselineStore:
 
 
 def read(day: int, instructions: float, *, time_us: float | None = 5.3, **how: Any) -> Run:
-    """A run that has read counters; `how` are fields of its profile."""
+    """Return a run that has read counters; `how` has fields of its profile."""
     main = measured(time_us, {"instructions": instructions, "flops.fp32": 64.0, "l2_hit_rate": float(day)})
     assert main.profile is not None
     return on_day(day, msgspec.structs.replace(main, profile=msgspec.structs.replace(main.profile, **how)))
 
 
 def stored(store: BaselineStore) -> tuple[int, dict[str, tuple[float, float]]]:
-    """As it is read from the file."""
+    """Return the stored number of sessions and ranges."""
     known = known_of(store)
     return known.counters_sessions, known.counters_range
 
@@ -50,7 +50,7 @@ def in_file(store: BaselineStore) -> dict[str, Any]:
 
 
 def test_sessions_that_agree_are_counted_and_have_no_range(store: BaselineStore) -> None:
-    # As far as a file's six digits tell; that a state counter is never the same does not matter.
+    # The values agree in the six digits of a file; a state counter always differs, which does not matter.
     accepted(store, read(1, 12345678.0), read(2, 12345682.0))
     assert in_file(store)["counters_sessions"] == 2
     assert "counters_range" not in in_file(store)
@@ -62,13 +62,13 @@ def test_differing_sessions_leave_a_range(store: BaselineStore) -> None:
     assert (in_file(store)["counters_sessions"], in_file(store)["counters"]["instructions"]) == (3, 1001)
 
 
-def test_one_session_needs_no_word_of_it(store: BaselineStore) -> None:
+def test_one_session_stores_no_count_or_range(store: BaselineStore) -> None:
     accepted(store, read(1, 1000.0))
     assert not in_file(store).keys() & {"counters_sessions", "counters_range"}
     assert stored(store) == (1, {})
 
 
-def test_files_of_before_are_of_one_session_and_take_more(store: BaselineStore) -> None:
+def test_baseline_of_one_session_takes_more(store: BaselineStore) -> None:
     accepted(store, read(1, 1000.0))
     accepted(store, read(2, 1000.0))
     assert stored(store) == (2, {})
@@ -134,7 +134,7 @@ def test_readings_taken_in_another_way_do_not_count(store: BaselineStore, how: d
     ],
     ids=["cupti", "regex", "launches", "kernels"],
 )
-def test_stored_sessions_count_only_if_read_alike(store: BaselineStore, how: dict[str, Any]) -> None:
+def test_stored_sessions_count_only_if_read_the_same_way(store: BaselineStore, how: dict[str, Any]) -> None:
     accepted(store, read(1, 1000.0), read(2, 1001.0))
     accepted(store, read(3, 1000.0, **how), sessions="append")
     assert stored(store) == (1, {})

@@ -1,4 +1,4 @@
-"""Properties of the sessions of a baseline, whatever runs were accepted, and in whatever order."""
+"""Properties of the sessions of a baseline after any runs in any order."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ HAND_MADE = st.dictionaries(st.sampled_from(["mine", "checked_by"]), st.text(), 
 
 
 @given(HAND_MADE, HAND_MADE, st.lists(DAYS, min_size=1, max_size=25, unique=True))
-def test_keys_of_a_person_stay_in_times_and_sessions(
+def test_keys_added_by_hand_stay_in_times_and_sessions(
     of_time: dict[str, str], of_session: dict[str, str], numbers: list[int]
 ) -> None:
     runs = [on_day(day) for day in numbers]

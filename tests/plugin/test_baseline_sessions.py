@@ -25,7 +25,7 @@ def with_clock(time_us: float, mhz: float, cycles: float, reference_mhz: float =
     return Measurement(timing=timed)
 
 
-def test_the_same_code_again_is_a_session_more(store: BaselineStore) -> None:
+def test_unchanged_code_adds_a_session(store: BaselineStore) -> None:
     accepted(store, on_day(1, measured(5.3, COUNTERS)))
     result = accepted(store, on_day(2, measured(5.4, COUNTERS)))
     assert [(entry.kind, entry.sessions) for entry in result.entries] == [
@@ -113,7 +113,7 @@ def test_sessions_of_another_mode_cannot_be_appended_to(store: BaselineStore) ->
 
 def test_oldest_of_several_runs_shows_the_changes(store: BaselineStore) -> None:
     accepted(store, on_day(1), on_day(2))
-    # Given in any order; the one of the third day is within the tolerance, so the old ones stay.
+    # The order of the runs does not count; the run of day 3 is within the tolerance, so old ones stay.
     (entry,) = accepted(store, on_day(5, measured(9.9)), on_day(3), on_day(4, measured(9.9))).entries
     assert (entry.sessions, days(store)) == ("3 sessions added to 2", [1, 2, 3, 4, 5])
     (entry,) = accepted(store, on_day(6, measured(99.0)), on_day(7)).entries
@@ -161,7 +161,7 @@ def test_test_failed_in_one_run_is_taken_from_others(store: BaselineStore) -> No
     assert days(store) == [1]
 
 
-def test_a_time_that_one_process_took_otherwise_is_left_out(store: BaselineStore) -> None:
+def test_time_in_another_mode_is_left_out(store: BaselineStore) -> None:
     result = accepted(store, on_day(1), on_day(2, queued("it synchronises")), on_day(3))
     assert [entry.lines for entry in result.entries if entry.kind == "refused"] == [
         ("the time was taken queued by events, not hot by events in 1 of 3 runs",)
@@ -183,7 +183,7 @@ def test_one_interrupted_run_of_several_refuses_all(store: BaselineStore) -> Non
     assert not store.root.exists()
 
 
-def test_of_more_than_twenty_the_oldest_go(store: BaselineStore) -> None:
+def test_only_the_newest_twenty_sessions_stay(store: BaselineStore) -> None:
     accepted(store, *[on_day(day) for day in range(2, 22)])
     (entry,) = accepted(store, on_day(22)).entries
     assert (entry.sessions, days(store)) == ("session 20 of 20 added, the oldest dropped", [*range(3, 23)])
@@ -200,7 +200,7 @@ def test_an_older_run_takes_its_place_by_date(store: BaselineStore) -> None:
 
 
 def test_session_keeps_its_clock_model(store: BaselineStore) -> None:
-    # 10 µs at 1500 MHz, half of them cycles: 7500 / 1980 + 5.
+    # 10 µs at 1500 MHz, half of it cycles: 7500 / 1980 + 5.
     accepted(store, on_day(1, with_clock(10.0, 1500, 7500.0)))
     time = time_of(store)
     assert time["reference_mhz"] == 1980
@@ -217,7 +217,7 @@ def test_session_keeps_its_clock_model(store: BaselineStore) -> None:
 
 
 def test_blocks_at_many_clocks_are_normalised_one_by_one(store: BaselineStore) -> None:
-    # A hundred kilocycles and nothing else: 50 µs at 2000 MHz, whatever each block had.
+    # Only 100,000 cycles: 50 µs at 2000 MHz, for blocks of any clock.
     clocks = (*(1000.0,) * 2, *(1250.0,) * 6)
     blocks = tuple(100_000 / mhz for mhz in clocks)
     model = ClockModel(cycles=100_000.0, fixed_us=0.0, reference_mhz=2000.0)
@@ -236,7 +236,7 @@ def test_first_clock_model_sets_the_reference(store: BaselineStore) -> None:
     time = time_of(store)
     assert time["reference_mhz"] == 1600
     assert [session.get("normalised_us") for session in time["sessions"]] == [None, 9.6875, 9.6875]
-    # Sessions that come in their place stay comparable with those that may be pinned.
+    # New sessions stay comparable with sessions that may be pinned.
     accepted(store, on_day(4, with_clock(20.0, 1500, 7500.0)), sessions="replace")
     assert time_of(store)["reference_mhz"] == 1600
 

@@ -124,7 +124,7 @@ def said(result: pytest.RunResult) -> str:
     return " ".join(result.stdout.str().split())
 
 
-def test_auto_uses_cupti_without_ncu_and_says_so(pytester: pytest.Pytester) -> None:
+def test_auto_uses_cupti_without_ncu_with_a_notice(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto")
     result.assert_outcomes(passed=1)
     assert (profile(pytester)["source"], profile(pytester)["cache_control"]) == ("cupti", "none")
@@ -133,7 +133,7 @@ def test_auto_uses_cupti_without_ncu_and_says_so(pytester: pytest.Pytester) -> N
     assert "no counters" not in text
 
 
-def test_auto_goes_on_without_either_and_says_why(pytester: pytest.Pytester) -> None:
+def test_auto_continues_without_either_and_names_the_reason(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto", missing=NO_CUPTI)
     result.assert_outcomes(passed=1)
     assert "combined" not in profile(pytester)
@@ -146,7 +146,7 @@ def test_auto_goes_on_without_either_and_says_why(pytester: pytest.Pytester) -> 
     assert "achieved_occupancy was not measured, so the limit >= 75 of the test is not judged" in text
 
 
-def test_auto_and_replay_go_on_if_cupti_refuses(pytester: pytest.Pytester) -> None:
+def test_auto_and_replay_continue_if_cupti_refuses(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto", refusals={"RangeProfilerEnable": 35})
     result.assert_outcomes(passed=1)
     assert "no counters for test_k: the driver denies hardware counters to this user" in said(result)
@@ -156,7 +156,7 @@ def test_auto_and_replay_go_on_if_cupti_refuses(pytester: pytest.Pytester) -> No
     assert "no counters for test_k: the driver denies" in said(replayed)
 
 
-def test_auto_goes_on_without_a_metric_that_only_ncu_has(pytester: pytest.Pytester) -> None:
+def test_auto_continues_without_a_metric_of_ncu(pytester: pytest.Pytester) -> None:
     result = run(pytester, "auto", metrics=["launch__uses_cdp"])
     result.assert_outcomes(passed=1)
     assert "no counters for test_k: CUPTI has no value for the metric 'launch__uses_cdp'" in said(result)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.gate import TimeComparison
     from pytest_gpuperf.records import MetricValue
 
-# 100 µs at 2000 MHz, all but 10 % of it cycles.
+# 100 µs at 2000 MHz, 90 % of it cycles.
 MODEL = ClockModel(cycles=180_000, fixed_us=10, reference_mhz=2000)
 
 
@@ -68,14 +68,14 @@ def test_a_slowdown_is_found_through_another_clock() -> None:
 
 
 def over_clocks(*mhz: float, slower: float = 1.0) -> Timing:
-    """Blocks of one timing, each at a clock of its own."""
+    """Return a timing with one block at each clock."""
     blocks = tuple(slower * MODEL.time_us(clock) for clock in mhz)
     time_us = trimmed_mean(blocks)
     return replace(timing(time_us), blocks_us=blocks, blocks_mhz=mhz, clock_model=MODEL)
 
 
 def test_the_value_of_another_source_is_compared_as_measured() -> None:
-    # CUPTI's blocks came when the clock had recovered.
+    # The clock had recovered before CUPTI's blocks.
     now = replace(at_clock(1400), cupti_us=MODEL.time_us(2000))
     stored = tuple(replace(one, clock_model=None, normalised_us=0.0) for one in FIVE)
     times = TimeBaseline(mode="hot", source="cupti", sessions=stored)
@@ -86,11 +86,11 @@ def test_the_value_of_another_source_is_compared_as_measured() -> None:
     assert found.decision.change_pct == pytest.approx(0, abs=0.01)
 
 
-# The slow blocks are trimmed off the time, and are a quarter of the clocks.
+# The slow blocks are a quarter of the clocks, but the time leaves them out.
 WANDERING = (*(1000.0,) * 5, *(1320.0,) * 15)
 
 
-def test_blocks_at_many_clocks_are_brought_to_one_each() -> None:
+def test_blocks_at_many_clocks_are_each_normalised() -> None:
     found = compared(over_clocks(*WANDERING), FIVE)
     assert found.decision.change_pct == pytest.approx(0, abs=0.01)
     found = compared(over_clocks(*WANDERING, slower=1.02), FIVE)
@@ -155,7 +155,7 @@ def test_labels_and_pins_count_as_comparisons() -> None:
     times = TimeBaseline(mode="hot", reference_mhz=2000, sessions=FIVE)
     many = TestBaseline(measurements={f"l{n}": MeasurementBaseline(time=times) for n in range(200)})
     one = TestBaseline(measurements={"l0": MeasurementBaseline(time=times)})
-    # Alone it takes 0.79 %, among 200 that are as quiet 0.98 %.
+    # One test needs 0.79 % for a regression; among 200 equally quiet ones it needs 0.98 %.
     now = at_clock(2000, slower=1.0088)
     alone, among = (gate_of({"t": known}).compare(("t", "l0"), now) for known in (one, many))
     assert alone is not None
@@ -174,7 +174,7 @@ TEST = "def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.profile(print
 
 
 class Project:
-    """A suite of one test, with baselines and recordings."""
+    """A suite with one test, baselines and recordings."""
 
     def __init__(self, pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
         self._pytester = pytester
@@ -315,7 +315,7 @@ def test_changed_machine_is_distinguished_from_changed_kernel(
 
 
 def test_measured_values_of_the_same_kind_share_their_noise() -> None:
-    """A test with one session knows from the others how much sessions differ."""
+    """Check a test with one session: it gets the spread between sessions from the other tests."""
     noisy = tuple(Session(run=f"r{n}", time_us=100.0 * (1 + 0.03 * (n % 2))) for n in range(6))
     quiet = TestBaseline(
         measurements={"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=(noisy[0],)))}

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> BaselineStore:
 
 
 def accepted(store: BaselineStore, measured_run: Run, which: Which = "all", **kwargs: Any) -> dict[str, Any]:
-    """The one file after accepting a run."""
+    """Accept a run and return the content of the file."""
     accept(measured_run, store, which, 5.0, environ=NO_CI, **kwargs)
     found = store.load_for_update("nvidia-h200", "test_square")
     assert found is not None
@@ -174,7 +174,7 @@ def test_plan_lists_changes_and_writes_nothing(store: BaselineStore) -> None:
     (entry,) = result.entries
     assert entry.kind == "changed"
     assert entry.lines == ("time 5.30 -> 5.84 µs (+10.2 %)", "registers_per_thread 32 -> 40 (+25.0 %)")
-    # The run has the id of the one that is stored, so no session is added.
+    # The run has the id of the stored one, so accepting it adds no session.
     assert entry.sessions == ""
     assert list(result.files) == [path]
     assert path.read_bytes() == before
@@ -183,7 +183,7 @@ def test_plan_lists_changes_and_writes_nothing(store: BaselineStore) -> None:
 def test_values_of_a_run_that_no_longer_serves_are_forgotten(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3, counters={"sm_throughput": 50.0}))
     content = accepted(store, run(record(main=measured(6.0)), id="second"))
-    # The second run had no counters, so those of the first stay, and with them its note.
+    # The second run had no counters, so the counters of the first run and its note stay.
     assert sorted(content["runs"]) == ["20261120-173012-3f9a", "second"]
     assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"sm_throughput": 50}
     content = accepted(store, run(record(main=measured(7.0, {"sm_throughput": 50.0})), id="third"))
@@ -219,7 +219,7 @@ def test_ci_is_refused_with_the_next_step(store: BaselineStore, value: str) -> N
 
 
 @pytest.mark.parametrize("value", ["", "false", "0"])
-def test_ci_that_is_off_is_no_ci(store: BaselineStore, value: str) -> None:
+def test_ci_variable_set_to_false_is_ignored(store: BaselineStore, value: str) -> None:
     assert accept(one_test(), store, "all", 5.0, environ={"CI": value}).files
 
 
@@ -282,7 +282,7 @@ def test_nothing_has_changed_against_the_run_that_was_accepted(
     ),
     st.floats(1, 100),
 )
-def test_keys_of_a_person_survive_an_update(
+def test_keys_added_by_hand_survive_an_update(
     tmp_path_factory: pytest.TempPathFactory, hand_made: dict[str, Any], time_us: float
 ) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
@@ -344,5 +344,5 @@ def test_counters_of_other_launches_are_new(store: BaselineStore, which: Which) 
     content = accepted(store, of("", {"registers_per_thread": 64.0}), which)
     known = content["tests"][NODEID]["measurements"]["main"]
     assert (known["launches"], known["regex"]) == ("all", "gemm")
-    # Counters of the first launch are not mixed with those of all.
+    # Counters of the first launch do not mix with counters of all launches.
     assert known["counters"] == {"registers_per_thread": 64}

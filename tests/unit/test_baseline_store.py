@@ -209,7 +209,7 @@ def test_ctrl_c_between_two_files_waits_for_the_second(
     }
 
 
-def test_second_writer_is_told_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_writer_is_refused_during_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.01)
     store = BaselineStore(tmp_path / "baselines")
     with (

@@ -32,7 +32,7 @@ IDLE = Trace(
     gpu_busy_pct=30.0,
     launch_gap_us=7.05,
 )
-"""Launched one by one by a host that cannot keep up."""
+"""Eager launches by a host that cannot keep up."""
 
 
 def changed(trace: Trace, **values: object) -> Trace:
@@ -40,7 +40,7 @@ def changed(trace: Trace, **values: object) -> Trace:
 
 
 def kernels(**shares: float) -> Trace:
-    """A call with a busy GPU, by share of its time of a product on no tensor cores, on them, and of a sum."""
+    """Return a call of kernels with these shares: `sgemm` without tensor cores, `nvjet` with them, `add`."""
     names = {"sgemm": (SGEMM, False), "nvjet": (NVJET, True), "add": (ADD, False)}
     table = [
         TracedKernel(

@@ -1,4 +1,4 @@
-"""The line of time over SM clock: its predictions, and samples without one."""
+"""The line of time over SM clock: its predictions, and samples without a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pytest_gpuperf.records import ClockModel
 from pytest_gpuperf.statistics.clock_model import MOST_SHARE_ERROR, fit, normalisation_error, normalise
 
-# Measured on an H200 with the batch's own SM clock: (µs, MHz) after idling, back to back, and right after
+# Measured on an H200 with the SM clock of the batch: (µs, MHz) after idling, back to back, and right after
 # 0.25 s of a heavy matrix product.
 MEASURED = {
     "gemm 8192": ((1403.0, 1578.0), (1633.0, 1350.0), (1653.0, 1333.0)),
@@ -38,7 +38,7 @@ def noisy(
 @pytest.mark.parametrize("kernel", MEASURED)
 def test_clocks_after_idling_and_burn_predict_the_time(kernel: str) -> None:
     idle, (time_us, mhz), burn = MEASURED[kernel]
-    # The figures are rounded by up to 0.3 % themselves.
+    # The values themselves are rounded by up to 0.3 %.
     assert fitted(idle, burn).time_us(mhz) == pytest.approx(time_us, rel=0.008)
 
 
@@ -49,7 +49,7 @@ def test_one_line_fits_all_three_clocks(kernel: str) -> None:
         assert model.time_us(mhz) == pytest.approx(time_us, rel=0.005)
 
 
-def test_share_tells_the_bound_of_a_kernel() -> None:
+def test_share_shows_the_bound_of_a_kernel() -> None:
     shares = {kernel: fitted(*MEASURED[kernel]).sm_clock_share for kernel in MEASURED}
     assert shares["gemm 8192"] > 0.95
     assert 0.7 < shares["softmax 8192"] < 0.85
@@ -57,8 +57,8 @@ def test_share_tells_the_bound_of_a_kernel() -> None:
 
 
 @pytest.mark.parametrize("kernel", MEASURED)
-def test_times_taken_at_different_clocks_agree_once_they_are_normalised(kernel: str) -> None:
-    """Raw times differ by up to 28 %, cycles by up to 33 %."""
+def test_normalised_times_at_different_clocks_agree(kernel: str) -> None:
+    """Check normalised times; raw times differ by up to 28 %, cycles by up to 33 %."""
     model = fitted(*MEASURED[kernel])
     normalised = [normalise(time_us, mhz, model) for time_us, mhz in MEASURED[kernel]]
     assert max(normalised) / min(normalised) < 1.009
@@ -75,7 +75,7 @@ def test_the_line_is_found_through_noise() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.02])
-def test_the_share_is_no_further_off_than_its_error_says(noise: float) -> None:
+def test_error_of_the_share_is_within_its_estimate(noise: float) -> None:
     rng = np.random.default_rng(2)
     true_share = 300_000 / 1700 / (300_000 / 1700 + 60)
     off = []
@@ -94,7 +94,7 @@ def test_more_blocks_of_two_bursts_leave_the_share_uncertain() -> None:
 
 
 def test_neither_part_is_below_zero() -> None:
-    """More cycles at a higher clock, and a time that grows with the clock, are noise."""
+    """Treat more cycles at a higher clock, and a time that grows with the clock, as noise."""
     latency_bound = fitted((100.0, 2000.0), (101.0, 1990.0), (136.0, 1500.0))
     memory_bound = fitted((100.3, 1980.0), (100.0, 1500.0))
     assert (latency_bound.fixed_us, latency_bound.sm_clock_share) == (0.0, 1.0)
@@ -131,12 +131,12 @@ def test_a_block_of_little_weight_counts_little() -> None:
         ([100.0, 125.0] * 2 + [100.0], [1980.0, 1500.0] * 2 + [1980.0]),  # five blocks
         ([100.0, 100.1] * 10, [1980.0] * 20),
         ([100.0, 100.1] * 10, [1980.0, 1980.0001] * 10),
-        ([100.0, 100.4] * 50, [1980.0, 1972.0] * 50),  # moved no more than times do by themselves
+        ([100.0, 100.4] * 50, [1980.0, 1972.0] * 50),  # the times vary as much at one clock
         ([100.0, 120.0, 130.0, 110.0] * 5, [1980.0, 1700.0, 1980.0, 1500.0] * 5),
     ],
     ids=["few blocks", "constant clock", "all but constant clock", "jitter of the clock", "noise"],
 )
-def test_clocks_that_do_not_tell_give_no_model(times_us: list[float], mhz: list[float]) -> None:
+def test_uninformative_clocks_give_no_model(times_us: list[float], mhz: list[float]) -> None:
     assert fit(times_us, mhz) is None
 
 

@@ -94,7 +94,7 @@ def test_parameter_that_groups_do_not_share_is_compared() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (["test_a[1]", "test_b[1]"], ["test_c[1]"]),  # which of the two?
+        (["test_a[1]", "test_b[1]"], ["test_c[1]"]),  # ambiguous
         (["test_a[1-x]"], ["test_b[1-y]"]),  # two parts differ
         (["test_a[1]"], ["test_b"]),
         (["test_a[1]", "test_a[2]"], ["test_b[3]"]),

@@ -1,4 +1,4 @@
-"""Diagnoses of kernels that were profiled on an H200, and of made-up ones."""
+"""Diagnoses of kernels profiled on an H200, and of invented kernels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def captured() -> dict[str, KernelProfile]:
     [
         ("square_kernel", ["memory-bound: DRAM is at 79 % of its peak"]),
         ("vectorized_elementwise_kernel", ["memory-bound: DRAM is at 83 % of its peak"]),
-        # Its producer warps wait at barriers and for memory, while the tensor cores have all they can do.
+        # Its producer warps wait at barriers and for memory, while the tensor cores are saturated.
         (
             "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",
             ["compute-bound: the SMs are at 90 % of their peak, by the tensor pipe (90 %)"],
@@ -159,7 +159,7 @@ def test_any_metrics_may_be_missing(metrics: dict[str, float]) -> None:
         assert "None" not in diagnosis.line
 
 
-def test_nothing_measured_says_nothing() -> None:
+def test_missing_metrics_give_no_diagnosis() -> None:
     assert diagnose({}) == ()
 
 
@@ -246,7 +246,7 @@ def test_a_small_grid_that_keeps_the_gpu_busy_is_fine() -> None:
         ("shared_mem", "fit on it, by their shared memory"),
     ],
 )
-def test_occupancy_is_limited_by_something(limiter: str, said: str) -> None:
+def test_low_occupancy_names_its_limiter(limiter: str, said: str) -> None:
     occupancy = {"theoretical_occupancy": 25.0, "achieved_occupancy": 24.0, "registers_per_thread": 128.0}
     assert said in line("occupancy-limited", **BUSY, **occupancy, occupancy_limiter=limiter)
 
@@ -256,13 +256,13 @@ def test_low_occupancy_of_a_kernel_near_a_roof_is_fine() -> None:
     assert codes(**busy, theoretical_occupancy=6.0, achieved_occupancy=6.0) == ["compute-bound"]
 
 
-def test_warps_that_fit_and_are_not_there_are_uneven_work() -> None:
+def test_missing_warps_are_uneven_work() -> None:
     assert "only 30 %" in line(
         "occupancy-limited", **BUSY, theoretical_occupancy=100.0, achieved_occupancy=30.0
     )
 
 
-def test_a_few_spills_are_no_matter() -> None:
+def test_few_spills_are_ignored() -> None:
     assert codes(instructions=1000.0, local_spill_instructions=49.0) == []
     assert codes(instructions=1000.0, local_spill_instructions=50.0) == ["spilling"]
     assert "255" in line(
@@ -300,7 +300,7 @@ def test_tensor_cores_are_not_missed_without_evidence(name: str, chip: str) -> N
     assert codes(name, chip, tensor_active=0.0) == []
 
 
-def test_uncoalesced_accesses_are_told_by_bytes_used_or_by_sectors() -> None:
+def test_uncoalesced_accesses_are_detected_by_bytes_or_sectors() -> None:
     assert codes(global_load_bytes_per_sector=26.1, global_store_bytes_per_sector=32.0) == []
     assert (
         line("uncoalesced", global_load_bytes_per_sector=4.0) == "loads use 4 of each 32 bytes that they move"
@@ -309,7 +309,7 @@ def test_uncoalesced_accesses_are_told_by_bytes_used_or_by_sectors() -> None:
     assert "store touches 32 sectors" in line("uncoalesced", global_store_sectors_per_request=32.0)
 
 
-def test_accesses_that_are_few_are_no_matter() -> None:
+def test_few_accesses_are_ignored() -> None:
     few = {"instructions": 1e6, "global_load_requests": 9e3}
     assert codes(global_load_bytes_per_sector=4.0, **few) == []
 

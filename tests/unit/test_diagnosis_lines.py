@@ -72,6 +72,6 @@ def test_limited_time_shows_the_clock_of_its_blocks() -> None:
     assert "power-limited: the GPU held its clock back to 1385 MHz (sw_power_cap)" in found
 
 
-def test_names_of_kernels_steer_no_terminal() -> None:
+def test_names_of_kernels_cannot_control_the_terminal() -> None:
     bad = kernel("\x1b[2Jk", **BUSY)
     assert all(text.isprintable() for text in explain_lines(measured(bad, bad)))

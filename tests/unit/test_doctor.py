@@ -178,7 +178,7 @@ def test_good_machine_has_no_problems(here: Path, monkeypatch: pytest.MonkeyPatc
     assert bad == []
 
 
-def test_no_path_names_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_hide_home_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/alice")
     assert check.shown(Path("/home/alice/bin/ncu")) == "~/bin/ncu"
     assert check.shown(Path("/home/bob/bin/ncu")) == "…/ncu"

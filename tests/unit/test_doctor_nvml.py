@@ -113,7 +113,7 @@ def test_without_a_driver_the_reason_is_kept(nvml: Callable[..., None]) -> None:
     assert read_driver() == Driver(error="Not Supported")
 
 
-def test_driver_without_a_gpu_has_no_first_one(nvml: Callable[..., None]) -> None:
+def test_driver_without_gpus_has_no_uuid(nvml: Callable[..., None]) -> None:
     nvml(nvmlDeviceGetCount=lambda: 0, nvmlDeviceGetHandleByIndex=refused)
     assert read_driver().gpus == 0
     assert first_uuid() is None

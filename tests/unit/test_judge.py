@@ -21,7 +21,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBa
 from run_builders import measured, profile, queued, record, timing
 
 
-def test_unchanged_test_passes_without_a_word() -> None:
+def test_unchanged_test_passes_without_a_message() -> None:
     result = verdict(record(main=measured()), baseline())
     assert (result.status, result.findings, result.message()) == (Status.PASS, (), "")
     assert result.times["main"].decision.change_pct == pytest.approx(0.0)
@@ -162,7 +162,7 @@ def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
     assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
 
 
-def test_another_pick_of_the_autotuner_is_said() -> None:
+def test_another_choice_of_the_autotuner_is_reported() -> None:
     sessions = (Session(run="r", time_us=5.3, autotuned=("k: BLOCK: 256",)),)
     times = TimeBaseline(mode="hot", sessions=sessions)
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
@@ -173,7 +173,7 @@ def test_another_pick_of_the_autotuner_is_said() -> None:
     ]
 
 
-def test_wrong_output_is_all_that_is_said() -> None:
+def test_wrong_output_is_the_only_message() -> None:
     result = verdict(
         record(main=measured(50.0, correct=False)), baseline(), limits=parse_limits("sm_throughput >= 1")
     )
@@ -181,7 +181,7 @@ def test_wrong_output_is_all_that_is_said() -> None:
     assert result.message() == "gpuperf: off by 3 at (0, 1)"
 
 
-def test_limits_of_test_and_of_baseline_file_are_told_apart() -> None:
+def test_message_names_the_place_of_a_limit() -> None:
     now = measured(5.3, {"memory_throughput": 41.2})
     known = baseline(5.3, {"memory_throughput": 41.2}, limits={"memory_throughput": ">= 70"})
     result = verdict(record(main=now), known, limits=parse_limits("memory_throughput >= 60"))
@@ -245,7 +245,7 @@ def test_error_comes_first_and_is_not_repeated() -> None:
     assert result.message().startswith("gpuperf: no kernel matches 'foo'\n")
 
 
-def test_test_that_was_ended_by_an_exception_is_no_pass() -> None:
+def test_test_ended_by_an_exception_does_not_pass() -> None:
     result = verdict(
         record(main=measured(), failure="RuntimeError"), baseline(), limits=parse_limits("sm_throughput >= 1")
     )

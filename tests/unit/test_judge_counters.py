@@ -29,7 +29,7 @@ def expected(
 
 
 def compare(measurement: Measurement, known: MeasurementBaseline) -> Comparison:
-    """As the gate and the comparison of counters see it."""
+    """Compare a measurement with its baseline, by the gate and by its counters."""
     timing = measurement.timing
     gate = gate_of({"t": TestBaseline(measurements={"main": known})})
     time = gate.compare(("t", "main"), timing) if timing else None
@@ -112,14 +112,14 @@ def test_occupancy_limit_that_does_not_limit_is_only_shown() -> None:
     [
         ("instructions", 1000, 1000.9, False),
         ("instructions", 1000, 1001.1, True),
-        ("memory_throughput", 10, 10.9, False),  # 9 %, but not a point
-        ("memory_throughput", 80, 81.5, False),  # over a point, but not 2 %
+        ("memory_throughput", 10, 10.9, False),  # 9 %, but less than a point
+        ("memory_throughput", 80, 81.5, False),  # over a point, but less than 2 %
         ("memory_throughput", 80, 82.0, True),
         ("stall.barrier", 0, 0.9, False),
         ("stall.barrier", 0, 1.1, True),
         ("dram_bytes", 1e6, 1.019e6, False),
         ("dram_bytes", 1e6, 1.021e6, True),
-        ("duration_us", 0.5, 0.52, True),  # points are for values in % only
+        ("duration_us", 0.5, 0.52, True),  # only values in % are compared in points
         ("some__raw.metric", 100, 103.0, True),
     ],
 )
@@ -139,7 +139,7 @@ def read_by_sessions(
     baseline: float = 100_000,
     name: str = "instructions",
 ) -> Comparison:
-    """Compare a count of work with a baseline of so many sessions, and their range if they differ."""
+    """Compare a count of work with a baseline of this many sessions; `seen` is their range if they differ."""
     known = msgspec.structs.replace(
         expected(counters={name: baseline}),
         counters_sessions=number,
@@ -157,7 +157,7 @@ def test_count_with_agreeing_sessions_has_only_the_rounding_as_tolerance(actual:
 
 
 @pytest.mark.parametrize(("actual", "same"), [(100_099.0, True), (100_101.0, False)])
-def test_a_trifle_more_is_the_same_work(actual: float, *, same: bool) -> None:
+def test_tiny_count_change_is_the_same_work(actual: float, *, same: bool) -> None:
     assert read_by_sessions(2, actual).counters.same_work is same
 
 
@@ -232,7 +232,7 @@ def test_only_exact_counters_read_in_another_way_are_compared() -> None:
     assert comparison.counters.read_otherwise == "counters were read by cupti/none, the baseline's by ncu/all"
 
 
-def test_those_that_were_read_in_the_same_way_are_compared() -> None:
+def test_counters_read_in_the_same_way_are_compared() -> None:
     known = msgspec.structs.replace(expected(counters={"l2_hit_rate": 20.0}), counters_by="cupti/none")
     comparison = compare(by_cupti({"l2_hit_rate": 90.0}), known)
     assert [change.metric for change in comparison.counters.changes] == ["l2_hit_rate"]
@@ -292,5 +292,5 @@ def test_unavailable_counters_are_not_compared() -> None:
 
 
 @given(st.floats(0.01, 1e6))
-def test_a_measurement_has_not_moved_from_itself(time_us: float) -> None:
+def test_measurement_equals_itself(time_us: float) -> None:
     assert not compare(measured(time_us), expected(time_us)).moved

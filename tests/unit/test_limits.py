@@ -103,7 +103,7 @@ def test_limits_are_read_in_each_form(limits: Any) -> None:
     assert parse_limits(limits) == (Limit("sm_throughput", ">=", 1.0),)
 
 
-def test_a_limit_on_words_can_stand_in_a_dictionary() -> None:
+def test_limit_on_words_can_be_in_a_dictionary() -> None:
     limits = parse_limits({"wgmma": "in tensor_instructions", "sm_90: spills": "== 0"})
     assert limits == (Limit("tensor_instructions", "in", "wgmma"), Limit("spills", "==", 0.0, "sm_90"))
 
@@ -165,7 +165,7 @@ def test_limits_of_a_wrong_type_are_refused(limits: Any) -> None:
         ),
     ],
 )
-def test_broken_limit_says_limit_actual_and_baseline(text: str, line: str) -> None:
+def test_broken_limit_shows_limit_actual_and_baseline(text: str, line: str) -> None:
     measurement = measured(5.3, {"memory_throughput": 41.2})
     outcome = check_limit(parse_limit(text), measurement, source="of the test", baseline=77.0)
     assert (outcome.status, outcome.line) == (Status.LIMIT, line)
@@ -175,7 +175,7 @@ def test_broken_limit_says_limit_actual_and_baseline(text: str, line: str) -> No
     "text",
     ["memory_throughput >= 60", "memory_throughput < 60.5", "occupancy_limiter == warps", "time_us <= 5.3"],
 )
-def test_limit_that_holds_says_nothing(text: str) -> None:
+def test_kept_limit_has_no_message(text: str) -> None:
     measurement = measured(5.3, {"memory_throughput": 60.0, "occupancy_limiter": "warps"})
     outcome = check_limit(parse_limit(text), measurement)
     assert (outcome.status, outcome.line) == (Status.PASS, "")

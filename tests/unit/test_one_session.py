@@ -1,4 +1,4 @@
-"""A new session and stored ones: on captures from two H200s, and on suites whose truth is known."""
+"""A new session compared with stored ones: captures from two H200s, and suites with a known truth."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ T = Thresholds()
 CAPTURED: dict[str, dict[str, float]] = json.loads(
     (Path(__file__).parents[1] / "data" / "noise_sessions.json").read_text()
 )
-"""Microseconds by process and kernel, as data/noise_sessions.py says."""
-# Taken without a warm-up and without a clock model: a matrix product at the power limit, a kernel of 1.5 µs.
+"""Microseconds by process and kernel, from data/noise_sessions.py."""
+# Measured without warm-up and clock model: a matrix product at the power limit, and a kernel of 1.5 µs.
 UNSTEADY = ("gemm_bf16_4096", "square_small")
 STEADY = [kernel for kernel in CAPTURED["gpu1_process1"] if kernel not in UNSTEADY]
 DOSED = ("fma_short", "fma_long", "copy")
@@ -38,7 +38,7 @@ def captured(process: str, kernel: str) -> LogTime:
 def each_left_out(
     kernels: Sequence[str], dose: str = "x1.0"
 ) -> Iterator[tuple[dict[str, LogTime], dict[str, list[LogTime]]]]:
-    """Each process as the new session, the others as stored; in the new one, `x1.0` kernels have the dose."""
+    """Yield each process as new session with the others stored; the new `x1.0` kernels have the dose."""
     for process in CAPTURED:
         new = {
             kernel: captured(
@@ -53,7 +53,7 @@ def each_left_out(
 def decide_each(
     new: Mapping[str, LogTime], stored: Mapping[str, Sequence[LogTime]], thresholds: Thresholds = T
 ) -> dict[str, Decision]:
-    """As the plugin does: one test after the other."""
+    """Decide one test after the other, like the plugin."""
     variances = moderate(stored, thresholds)
     return {
         key: decide_session(session, stored[key], variances[key], thresholds, len(new))
@@ -125,7 +125,7 @@ def test_a_second_card_is_judged_with_the_spread_between_cards() -> None:
 
 
 def red_runs(rng: np.random.Generator, runs: int, stored: int, *, uneven: bool = False) -> int:
-    """Count the runs of 200 unchanged tests with a red one; sessions vary by 0.5 %, of some tests by more."""
+    """Count runs of 200 unchanged tests with a red one; sessions vary by 0.5 %, or unevenly."""
     red = 0
     for _ in range(runs):
         sd = 0.005 * (np.sqrt(6 / rng.chisquare(8, (200, 1))) if uneven else 1.0)
@@ -151,18 +151,18 @@ def test_unevenly_noisy_runs_are_hardly_ever_red() -> None:
 
 @pytest.mark.parametrize(("new_us", "rules_out_loss"), [(50.0, True), (50.2, False)])
 def test_one_stored_session_detects_1_7_percent(new_us: float, rules_out_loss: bool) -> None:
-    """The guess of 0.25 % twice; 2.353 and 1.638 are the 95 % and 90 % quantiles of t with its 3 degrees."""
+    """Use the guess of 0.25 % twice; 2.353 and 1.638 are the 95 % and 90 % quantiles of t with 3 degrees."""
     decision = decide_each({"k": times(new_us)[0]}, {"k": times(50.0)})["k"]
     error = 0.0025 * math.sqrt(2)
     smallest = math.log(1.0025) + (2.3534 + 1.6377) * error
     assert math.log1p(decision.detectable_pct / 100) == pytest.approx(smallest, rel=1e-4)
     assert decision.detectable_pct == pytest.approx(1.7, abs=0.05)
-    # Up to 0.84 % is left open around no change, so 1 % is ruled out there, and not around 0.4 %.
+    # The upper bound is 0.84 % above the change: it rules out a loss of 1 % at no change, but not at 0.4 %.
     assert (decision.outcome, decision.high_pct < T.loss_pct) == (Outcome.PASS, rules_out_loss)
 
 
 def test_detectable_slowdown_is_found_as_often_as_promised() -> None:
-    """By a single test at `alpha`, with the variance as uncertain as it claims to be."""
+    """Check a single test at `alpha` with variances drawn from their claimed uncertainty."""
     rng = np.random.default_rng(0)
     drawn = [Variance(0.005**2 * float(rng.chisquare(12)) / 12, 12) for _ in range(4000)]
     stored = times(100.0, 100.0, 100.0, 100.0)
@@ -223,7 +223,7 @@ def test_more_tests_need_a_larger_slowdown() -> None:
     assert outcomes == [Outcome.REGRESSED, Outcome.INCONCLUSIVE]
 
 
-def test_changes_called_alone_are_called_over_the_suite_too() -> None:
+def test_changes_of_one_test_are_significant_in_the_suite() -> None:
     from scipy.stats import false_discovery_control
 
     called = 0
@@ -231,7 +231,7 @@ def test_changes_called_alone_are_called_over_the_suite_too() -> None:
         for new, stored in each_left_out(STEADY, dose):
             decisions = decide_each(new, stored)
             for outcome, p in ((Outcome.REGRESSED, "p_slower"), (Outcome.IMPROVED, "p_faster")):
-                # Benjamini and Hochberg over the suite.
+                # the method of Benjamini and Hochberg over the suite
                 adjusted = false_discovery_control([getattr(each, p) for each in decisions.values()])
                 together = dict(zip(decisions, adjusted <= T.false_discovery_rate, strict=True))
                 alone = [kernel for kernel, decision in decisions.items() if decision.outcome is outcome]
@@ -272,7 +272,7 @@ def test_the_spread_between_cards_is_learnt_from_several() -> None:
     unknown = decide_session(new, [guessed], Variance(0.002**2, 12), T, 1)
     assert width(0.0, 0.2) < width(3.0, 0.2)
     assert width(0.0, 0.2) < (unknown.high_pct - unknown.low_pct) / 2
-    # Three sessions each that vary by 1 % explain cards that differ by 1 %.
+    # Cards that differ by 1 % are within the noise of three sessions that vary by 1 %.
     assert width(1.0, 1.0) == pytest.approx(width(0.0, 1.0), rel=0.01)
 
 
@@ -294,7 +294,7 @@ def test_error_of_normalisation_widens_the_bounds(
 
 
 class TestTolerance:
-    """A slowdown that somebody accepts."""
+    """Tests of an accepted slowdown."""
 
     def test_a_sure_slowdown_within_it_passes(self) -> None:
         stored = (100.0, 100.0, 100.0)

@@ -27,7 +27,7 @@ def kernel(start_us: float, us: float, name: str = "k") -> Activity:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Block]]:
-    """Time calls of which CUPTI would record this."""
+    """Return a function that times calls with these CUPTI records."""
 
     def timed(
         *activities: Activity, blocks: int = 1, flushed: bool = False, stamps: Stamps | None = None
@@ -65,7 +65,7 @@ def test_call_of_two_kernels_has_both_without_flush(time: Callable[..., list[Blo
 
 
 class ClockOfBlocks:
-    """Stamps that have seen a higher clock in each block."""
+    """Stamps with a higher clock in each block."""
 
     def __init__(self) -> None:
         self.mhz = 0.0
@@ -96,7 +96,7 @@ def test_blocks_are_between_stamps(
     assert time(*ran, blocks=2, stamps=ClockOfBlocks()) == [(5.0, 1000.0), (6.0, 2000.0)]
 
 
-def test_calls_that_launch_unlike_numbers_have_no_such_time(time: Callable[..., list[Block]]) -> None:
+def test_calls_with_different_launch_counts_are_refused(time: Callable[..., list[Block]]) -> None:
     one_more = [kernel(100 * at, 10.0) for at in range(CALLS + 1)]
     with pytest.raises(CuptiError, match="11 kernels in 10 calls: they do not all launch the same"):
         time(*one_more)
@@ -104,7 +104,7 @@ def test_calls_that_launch_unlike_numbers_have_no_such_time(time: Callable[..., 
         time()
 
 
-def test_kernels_that_ran_outside_of_the_stamps_are_no_block(time: Callable[..., list[Block]]) -> None:
+def test_kernels_outside_the_stamps_are_refused(time: Callable[..., list[Block]]) -> None:
     calls = [kernel(1000 + 100 * at, 5.0) for at in range(CALLS)]
     begin, end = kernel(910, 4, "gpuperf_stamp"), kernel(5000, 4, "gpuperf_stamp")
     with pytest.raises(CuptiError, match="ran before the block began or after its end"):
@@ -112,7 +112,7 @@ def test_kernels_that_ran_outside_of_the_stamps_are_no_block(time: Callable[...,
 
 
 def test_irregular_flushes_give_no_cold_time(time: Callable[..., list[Block]]) -> None:
-    """Two kernels in every second call only: as many activities as two a call."""
+    """Refuse two kernels in every second call, although the number of activities fits."""
     fill, work = ("fill", 7.0), ("k", 5.0)
     ran = [fill, work, work, fill] * (CALLS // 2)
     with pytest.raises(CuptiError, match="do not all launch the same"):

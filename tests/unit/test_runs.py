@@ -70,7 +70,7 @@ def test_a_test_is_a_line(store: RunStore) -> None:
 
 
 @given(st.lists(st.floats(), min_size=2, max_size=2), st.text(max_size=5))
-def test_differences_that_json_cannot_spell_are_kept(differences: list[float], nodeid: str) -> None:
+def test_nan_and_infinite_differences_are_kept(differences: list[float], nodeid: str) -> None:
     correctness = Correctness(
         passed=False, max_abs_diff=differences[0], max_rel_diff=differences[1], failure="null"
     )
@@ -116,7 +116,7 @@ def test_folder_of_an_artifact_is_found(store: RunStore, tmp_path: Path, place: 
     assert store.resolve(str(tmp_path / "artifact")) == path
 
 
-def test_folder_with_two_runs_asks_which(store: RunStore, tmp_path: Path) -> None:
+def test_folder_with_two_runs_is_ambiguous(store: RunStore, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").touch()
@@ -179,7 +179,7 @@ def test_broken_run_is_named(tmp_path: Path, data: bytes, said: str) -> None:
 
 
 def hostile(**changes: object) -> bytes:
-    """A run whose one timing has these fields."""
+    """Return an encoded run with one timing that has these fields."""
     return encode_run(run(record(main=Measurement(timing=msgspec.structs.replace(timing(), **changes)))))
 
 
@@ -188,7 +188,7 @@ def clock_model(**changes: float) -> ClockModel:
 
 
 def at_clocks(*mhz: float, **changes: object) -> bytes:
-    """A run whose one timing has a block at each of these clocks."""
+    """Return an encoded run with one timing that has a block at each clock."""
     return hostile(blocks_mhz=mhz, **{"blocks_us": (5.3,) * len(mhz), **changes})
 
 
@@ -216,7 +216,7 @@ def at_clocks(*mhz: float, **changes: object) -> bytes:
         (at_clocks(1500.0, 1600.0, blocks_us=(5.3, -5.4)), "trimmed mean of -0.0"),
         (at_clocks(1500.0, 1600.0, blocks_us=(0.0, 0.0)), "trimmed mean of 0.0 µs"),
         (
-            # At one clock, the block below 0 is the longer one.
+            # Normalised to one clock, the block below 0 is the longer one.
             at_clocks(1000.0, 2000.0, blocks_us=(1.1, -1.0), clock_model=clock_model(fixed_us=0.0)),
             "trimmed mean of -0.",
         ),
@@ -229,7 +229,7 @@ def at_clocks(*mhz: float, **changes: object) -> bytes:
         (encode_run(run(record(), record())), "has two records of suites/test_square"),
     ],
 )
-def test_run_that_nobody_can_have_measured_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+def test_impossible_run_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(data)
     with pytest.raises(GpuperfError, match=said):
@@ -241,13 +241,13 @@ def test_run_that_nobody_can_have_measured_is_refused(tmp_path: Path, data: byte
     [
         hostile(mode="cold", blocks_us=(1.0, -0.1)),
         at_clocks(1500.0, 1600.0, mode="cold", blocks_us=(1.0, -0.1), clock_model=clock_model()),
-        # Compared as it was measured.
+        # The run is compared as measured.
         at_clocks(1500.0, mode="cold", blocks_us=(0.1, -1.0), clock_model=clock_model()),
         at_clocks(1500.0, 0.0, clock_model=clock_model()),
     ],
     ids=["a cold block below 0", "at a known clock", "not as many clocks", "a clock unknown"],
 )
-def test_run_that_can_have_been_measured_is_read(tmp_path: Path, data: bytes) -> None:
+def test_unusual_but_possible_run_is_read(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(data)
     assert load_run(path).tests

@@ -44,7 +44,7 @@ def test_an_access_names_kernel_place_thread_and_address() -> None:
     ]
 
 
-def test_a_race_names_both_threads_and_how_many_are_alike() -> None:
+def test_a_race_names_both_threads_and_its_count() -> None:
     assert texts(RACE, tool="racecheck") == [
         "racecheck: Potential WAW hazard in __shared__ memory in sum (sum.cu:44) by threads (0,0,0) and "
         "(32,0,0) in block (0,0,0)\n"
@@ -74,10 +74,10 @@ def test_hidden_errors_are_counted() -> None:
     ]
 
 
-def test_a_test_that_was_not_checked_says_why() -> None:
+def test_unchecked_test_names_the_reason() -> None:
     result = SanitizerResult(tool="memcheck", unchecked="its call ended with ValueError: x")
     assert errors_of(result) == ["memcheck did not check this test: its call ended with ValueError: x"]
 
 
-def test_a_test_without_errors_says_nothing() -> None:
+def test_test_without_errors_has_no_message() -> None:
     assert texts() == []

@@ -1,4 +1,4 @@
-"""Old and new code in turn on one GPU, from the order of blocks to a decision."""
+"""Old and new code in turn on one GPU: order of blocks, ratios, looks and decision."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ T = Thresholds()
 
 
 def blocks(quads: tuple[Quad, ...], log_time: Callable[[int, str], float]) -> list[tuple[Side, float]]:
-    """Blocks in the order of `quads`, each with the log time of its place and side."""
+    """Return blocks in the order of `quads`, each with the log time of its place and side."""
     sides: list[Side] = ["A" if side == "A" else "B" for quad in quads for side in quad]
     return [(side, log_time(at, side)) for at, side in enumerate(sides)]
 
 
 def compared(rng: np.random.Generator, change_pct: float, sd_pct: float, comparisons: int = 1) -> Decision:
-    """Restarts until a decision, as `gpuperf compare` makes them."""
+    """Add restarts until a decision, like `--gpuperf-against`."""
     ratios: list[float] = []
     while True:
         look = next_look(len(ratios), T)
@@ -60,7 +60,7 @@ def test_quads_of_both_kinds_come_equally_often_in_random_order() -> None:
     assert {quad_order(Random(seed), 1) for seed in range(20)} == {("ABBA",), ("BAAB",)}
 
 
-def test_order_is_that_of_the_seed() -> None:
+def test_seed_determines_the_order() -> None:
     assert quad_order(Random(7), 9) == quad_order(Random(7), 9)
 
 
@@ -82,7 +82,7 @@ def test_one_disturbed_block_does_not_show_in_the_ratio() -> None:
 
 
 @pytest.mark.parametrize("sides", ["", "ABB", "ABAB", "ABBAA", "AABBBBAA"])
-def test_blocks_that_are_no_quads_are_refused(sides: str) -> None:
+def test_blocks_outside_quads_are_refused(sides: str) -> None:
     with pytest.raises(ValueError, match="quads of ABBA or BAAB"):
         restart_log_ratio([("A" if side == "A" else "B", 1.0) for side in sides])
 
@@ -95,7 +95,7 @@ def test_looks_are_after_even_numbers_of_restarts() -> None:
 def test_looks_spend_the_level_mostly_at_the_last() -> None:
     thirds = replace(T, looks=(2, 4, 6))
     spent = [spend(look, thirds) for look in thirds.looks]
-    # Lan and DeMets' first spending function at 1/3 and 2/3 of the way, for 0.05.
+    # The first spending function of Lan and DeMets for 0.05, after 1/3, 2/3 and all of the restarts.
     assert spent == pytest.approx([0.00069, 0.01637 - 0.00069, 0.05 - 0.01637], abs=1e-5)
     assert sum(spend(look, T, 0.001) for look in T.looks) == pytest.approx(0.001)
 
@@ -112,12 +112,12 @@ def test_slowdown_of_one_percent_is_found(sd_pct: float, least: float) -> None:
 
 
 def test_speed_up_of_one_percent_is_found() -> None:
-    """And not ended as a pass at the first look, if no slowdown is clear yet."""
+    """Check that an early look does not end a speed-up as a pass."""
     assert share(Outcome.IMPROVED, -1.0, 0.3, 200) >= 0.95
 
 
 def test_restarts_noisier_than_guessed_do_not_turn_unchanged_code_red() -> None:
-    """Beyond the 1 % that are meant to be, by more than chance."""
+    """Allow the intended 1 % and chance."""
     assert share(Outcome.REGRESSED, 0.0, 0.8, 600) <= 0.02
 
 
@@ -144,7 +144,7 @@ def test_comparison_cut_short_is_decided_with_its_restarts() -> None:
     assert (single.outcome, single.replicates) == (Outcome.PASS, 1)
 
 
-def test_noise_may_leave_a_pass_that_rules_out_no_loss() -> None:
+def test_noisy_pass_may_not_rule_out_a_loss() -> None:
     noisy = decide_restarts([-0.015, -0.015, 0.015, 0.015, -0.015, -0.015, 0.015, 0.015], T, final=True)
     assert noisy.outcome is Outcome.PASS
     assert noisy.high_pct > T.loss_pct
@@ -152,20 +152,20 @@ def test_noise_may_leave_a_pass_that_rules_out_no_loss() -> None:
 
 
 def test_the_restart_is_the_replicate() -> None:
-    """Restarts that disagree are not made sure by the guess of how restarts vary."""
+    """Check that the guessed variance does not hide a disagreement between restarts."""
     agreeing, disagreeing = decide_restarts([0.01] * 4, T), decide_restarts([-0.02, -0.02, 0.04, 0.04], T)
     assert disagreeing.change_pct == pytest.approx(agreeing.change_pct)
     assert disagreeing.high_pct - disagreeing.low_pct > 4 * (agreeing.high_pct - agreeing.low_pct)
 
 
 def test_which_side_went_ahead_does_not_count() -> None:
-    """It moves the ratios by 0.5 % in turn, and neither hides a change of 0.8 % nor looks like one."""
+    """Shift the ratios by 0.5 % in turn: the shift neither hides a change of 0.8 % nor looks like one."""
     ahead = [0.005, -0.005] * 5
     slower = decide_restarts([0.008 + moved for moved in ahead], T, comparisons=10)
     assert slower.outcome is Outcome.REGRESSED
     assert slower.change_pct == pytest.approx(0.8, abs=0.01)
     assert decide_restarts(ahead[:4], T, comparisons=10).outcome is Outcome.PASS
-    # One more of the one order than of the other does not move the estimate.
+    # One more restart with one order does not move the estimate.
     assert decide_restarts(ahead[:5], T).change_pct == pytest.approx(0.0)
 
 
@@ -182,14 +182,14 @@ def test_code_that_lowers_the_clock_is_slower_at_equal_cycles() -> None:
     decision = decide_restarts(at_one_clock, T, raw=raw)
     assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, True)
     assert decision.change_pct == pytest.approx(3.1, abs=0.1)
-    # An uncertain result goes on and does not pass.
+    # An uncertain comparison continues and does not pass.
     assert (
         decide_restarts(at_one_clock[:4], T, 100, raw=[0.01, 0.012, 0.014, 0.016]).outcome
         is Outcome.INCONCLUSIVE
     )
 
 
-def test_a_clock_that_the_noise_alone_moves_hides_no_slowdown() -> None:
+def test_clock_noise_hides_no_slowdown() -> None:
     raw = [0.012, 0.009, 0.006, 0.013, 0.010, 0.008, 0.011, 0.012, 0.009, 0.010]
     decision = decide_restarts([0.0101, 0.0099] * 5, T, raw=raw)
     assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, False)

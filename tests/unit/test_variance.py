@@ -1,4 +1,4 @@
-"""The spread between sessions, from few of them."""
+"""The spread between sessions, estimated from few of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sd_pct(variance: Variance) -> float:
 
 
 def suite(rng: np.random.Generator, sds_pct: np.ndarray, count: int) -> dict[int, list[LogTime]]:
-    """Sessions of tests of 50 µs whose true spread is known."""
+    """Return sessions of tests of 50 µs with a known spread."""
     logs = math.log(50) + rng.standard_normal((len(sds_pct), count)) * sds_pct[:, None] / 100
     return {key: [LogTime(float(log), "GPU-1") for log in row] for key, row in enumerate(logs)}
 
@@ -40,14 +40,14 @@ def test_guess_for_a_short_kernel_is_in_microseconds() -> None:
     assert sd_pct(moderate({"k": sessions(1.25)}, T)["k"]) == pytest.approx(1.6)
 
 
-def test_sessions_on_different_cards_are_no_replicates() -> None:
+def test_sessions_on_different_cards_are_not_replicates() -> None:
     variance = moderate({"k": [*sessions(50.0), *sessions(53.0, card="GPU-2")]}, T)["k"]
     assert sd_pct(variance) == pytest.approx(0.25)
 
 
 def test_difference_between_cards_is_not_in_their_spread() -> None:
     first, second = sessions(50.0, 50.1, 50.2), sessions(53.0, 53.1, card="GPU-2")
-    # The same sessions with the second card's brought to the first's level.
+    # The same sessions, with the second card scaled to the level of the first.
     level = sessions(*(50.0 * time_us / 53.0 for time_us in (53.0, 53.1)), card="GPU-2")
     apart = moderate({"k": [*first, *second]}, T)["k"]
     assert apart.value == pytest.approx(moderate({"k": [*first, *level]}, T)["k"].value)
@@ -81,13 +81,13 @@ def test_many_sessions_of_a_test_outweigh_the_guess() -> None:
 def test_the_suite_weighs_two_to_six_degrees_of_freedom(
     sds_pct: tuple[float, float], prior_df: float
 ) -> None:
-    """Return six if all tests vary alike, two if they have little in common."""
+    """Check for six if all tests vary alike, and two if they have little in common."""
     baselines = suite(np.random.default_rng(2), np.geomspace(*sds_pct, 200), 4)
     assert moderate(baselines, T)[0].df == pytest.approx(3 + prior_df + 3)
 
 
 def test_prior_of_the_suite_is_found_again() -> None:
-    """Variances drawn from Smyth's own model: a scaled inverse chi-square with 4 degrees of freedom."""
+    """Draw variances from Smyth's model: a scaled inverse chi-square with 4 degrees of freedom."""
     rng = np.random.default_rng(3)
     sds_pct = 0.3 * np.sqrt(4 / rng.chisquare(4, 4000))
     baselines = suite(rng, sds_pct, 4)
