@@ -1,4 +1,4 @@
-"""A stand-in for pytest's terminal reporter."""
+"""A fake of pytest's terminal reporter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`break_even`, with numbers worked by hand and with any numbers."""
+"""`break_even`, with numbers computed by hand and with any numbers."""
 
 from __future__ import annotations
 
