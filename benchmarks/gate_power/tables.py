@@ -182,8 +182,8 @@ def _against_targets(rules: Sequence[Rule]) -> Iterator[str]:
                 rate = verdicts.found(SLOWER) / max(1, verdicts.count)
                 if rate < share:
                     yield (
-                        f"Target missed: {rule.name} detects {100 * rate:.0f} % of slowdowns of {_pct(dose)}; "
-                        f"the target is {100 * share:.0f} %."
+                        f"Target missed: {rule.name} detects {100 * rate:.0f} % of slowdowns of {_pct(dose)}"
+                        f"; the target is {100 * share:.0f} %."
                     )
 
 
