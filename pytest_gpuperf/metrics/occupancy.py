@@ -108,7 +108,7 @@ OCCUPANCY = (
             _MIN,
             _OCCUPANCY,
             _limit(limiter),
-            f"blocks on an SM that its {limiter} allow",
+            f"blocks that fit on an SM by {limiter}",
         )
         for limiter in _LIMITERS
     ),
