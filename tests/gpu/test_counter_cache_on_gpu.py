@@ -65,8 +65,12 @@ def test_torch(gpuperf):
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def project(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> pytest.Pytester:
     monkeypatch.delenv("CI", raising=False)
+    # ncu writes its rules, which are Python files, into the home folder; pytester makes that the project.
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
     pytester.makepyfile(test_k=TEST, test_other=OTHER, chain_kernels=KERNELS)
     (pytester.path / "rows.txt").write_text("1024")
     return pytester
