@@ -62,9 +62,9 @@ def load_runs(project: Project, refs: Sequence[str]) -> list[Run]:
 def show_plan(project: Project, runs: Sequence[Run], plan: Plan) -> None:
     """Print the changes, test by test."""
     gpu = runs[0].environment.gpu
-    beside = f"{gpu.name}, compared with {show_path(project.baselines / gpu.slug)}"
+    context = f"{gpu.name}, compared with {show_path(project.baselines / gpu.slug)}"
     *first, last = [show_run(run) for run in runs]
-    for line in (*first, f"{last}, {beside}"):
+    for line in (*first, f"{last}, {context}"):
         echo(line)
     for entry in plan.entries:
         if entry.kind != "refreshed":

@@ -33,8 +33,8 @@ def status_command(project: Project, run: str | None) -> None:
     runs = _newest_runs(project, run)
     for slug in sorted({*store.slugs(), *runs}):
         newest = runs.get(slug)
-        beside = f"compared with {show_run(newest)}" if newest else "no run from it"
-        echo(f"{slug}: {beside}")
+        comparison = f"compared with {show_run(newest)}" if newest else "no run from it"
+        echo(f"{slug}: {comparison}")
         ran = _by_suite(newest)
         for suite in sorted({*store.suites(slug), *ran}):
             known = store.load(slug, suite)

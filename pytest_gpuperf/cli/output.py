@@ -44,10 +44,11 @@ def output_form(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         named = kwargs.pop("form")
-        forms = [form for form in FORMS if (kwargs.pop(form, False) or form == named)]
-        if len(forms) > 1:
-            raise click.UsageError(f"--{forms[0]} and --{forms[1]} exclude each other")
-        kwargs["form"] = forms[0] if forms else DEFAULT
+        asked = {f"--format={named}": named} if named else {}
+        asked |= {f"--{form}": form for form in FORMS if kwargs.pop(form, False)}
+        if len({*asked.values()}) > 1:
+            raise click.UsageError(f"{' and '.join(asked)} exclude each other")
+        kwargs["form"] = next(iter(asked.values()), DEFAULT)
         return command(*args, **kwargs)
 
     for name in reversed(FORMS):

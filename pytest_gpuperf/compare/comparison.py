@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
@@ -17,9 +17,26 @@ class Cell:
     value: MetricValue | None = None
     """None if the column does not have it."""
     change: Change | None = None
-    """Change since the first column; None in that column, without a change, and if not compared."""
+    """Change since the first column; None in that column and if not compared. Measurements without a change
+    have none either."""
     not_compared: bool = False
     """True if it is another quantity than the value in the first column."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """The launches in two files that a line is about."""
+
+    kernel: str
+    """Empty for the line that combines all launches."""
+    old_launch: int | None
+    """Place in the old file; None if several or none."""
+    new_launch: int | None
+    old_launches: int
+    """Number of launches in the old file."""
+    new_launches: int
+    only_in: Literal["", "old", "new"] = ""
+    """The file that has the launch if the other does not."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,8 @@ class Line:
     metric: str
     unit: str
     cells: tuple[Cell, ...]
+    launches: Launches | None = None
+    """None for measurements."""
 
 
 @dataclass(frozen=True)

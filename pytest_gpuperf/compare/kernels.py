@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compare.changes import change_of, size_of, visibly_worse
-from pytest_gpuperf.compare.comparison import Cell, Comparison, Line
+from pytest_gpuperf.compare.comparison import Cell, Comparison, Launches, Line
 from pytest_gpuperf.compare.pairing import pair_up
 from pytest_gpuperf.metrics.combine import combine_both
 
@@ -47,7 +47,8 @@ def compare_kernels(
     lines: list[Line] = []
     notes = []
     for one, other in pairs:
-        lines += _lines(_pair_name(one, other), one.metrics, other.metrics, metrics, units)
+        pair = Launches(other.name, one.launch, other.launch, 1, 1)
+        lines += _lines(_pair_name(one, other), pair, one.metrics, other.metrics, metrics, units)
     for side, kernels in enumerate((old, new)):
         alone = [kernels[row[side]] for row in rows if row.keys() == {side}]
         for kernel in alone:
@@ -56,7 +57,8 @@ def compare_kernels(
             notes.append(f"only in {TITLES[side]}: {', '.join(map(launch_name, alone))}")
     if len(old) > 1 or len(new) > 1:
         counts = [f"all {len(old)}"] * (len(old) != len(new)) + [f"all {len(new)}"]
-        lines += _lines(" -> ".join(counts), *combine_both(old, new), metrics, units)
+        everything = Launches("", None, None, len(old), len(new))
+        lines += _lines(" -> ".join(counts), everything, *combine_both(old, new), metrics, units)
     return Comparison(sources, TITLES, tuple(lines), tuple(notes))
 
 
@@ -71,6 +73,7 @@ def _pair_name(old: ReportKernel, new: ReportKernel) -> str:
 
 def _lines(
     subject: str,
+    launches: Launches,
     old: Mapping[str, MetricValue],
     new: Mapping[str, MetricValue],
     metrics: Sequence[str],
@@ -78,15 +81,20 @@ def _lines(
 ) -> Iterator[Line]:
     found = [change_of(name, old[name], new[name]) for name in metrics if name in old and name in new]
     for change in sorted(found, key=size_of, reverse=True):
-        seen = replace(change, worse=visibly_worse(change)) if change.baseline != change.actual else None
+        seen = replace(change, worse=visibly_worse(change))
         cells = (Cell(change.baseline), Cell(change.actual, seen))
-        yield Line(subject, change.metric, units.get(change.metric, ""), cells)
+        yield Line(subject, change.metric, units.get(change.metric, ""), cells, launches)
 
 
 def _lone_lines(
     kernel: ReportKernel, side: int, metrics: Sequence[str], units: Mapping[str, str]
 ) -> Iterator[Line]:
+    if side == 0:
+        launches = Launches(kernel.name, kernel.launch, None, 1, 0, "old")
+    else:
+        launches = Launches(kernel.name, None, kernel.launch, 0, 1, "new")
     for name in metrics:
         if name in kernel.metrics:
             cells = (Cell(kernel.metrics[name]), Cell())
-            yield Line(launch_name(kernel), name, units.get(name, ""), cells if side == 0 else cells[::-1])
+            both = cells if side == 0 else cells[::-1]
+            yield Line(launch_name(kernel), name, units.get(name, ""), both, launches)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pytest_gpuperf.compare.axis import find_axis
 from pytest_gpuperf.compare.break_even import BreakEven, break_even
 from pytest_gpuperf.compare.names import Name, pair_names, told_apart, varying
-from pytest_gpuperf.compare.values import trace_figures, why_not_compared
+from pytest_gpuperf.compare.values import trace_values, why_not_compared
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
@@ -174,10 +174,10 @@ def _launches(entry: Entry, cost: LaunchCost) -> float:
 
 
 def _known_launches(entry: Entry, *, of_nodes: bool) -> float | None:
-    figures = trace_figures(entry.measurement)
+    values = trace_values(entry.measurement)
     # The host launches a whole graph with one call.
-    if figures:
-        return figures["launches"] if of_nodes else figures["host_launches"] or figures["launches"]
+    if values:
+        return values["launches"] if of_nodes else values["host_launches"] or values["launches"]
     profile = entry.measurement.profile
     if profile is None or profile.unavailable or profile.regex or profile.launches:
         return None
@@ -186,14 +186,14 @@ def _known_launches(entry: Entry, *, of_nodes: bool) -> float | None:
 
 def _is_graph(entry: Entry) -> bool:
     """Return True if most kernels of a call are nodes of CUDA graphs."""
-    figures = trace_figures(entry.measurement)
-    return bool(figures) and 0 < figures["host_launches"] <= figures["launches"] / _NODES_A_GRAPH
+    values = trace_values(entry.measurement)
+    return bool(values) and 0 < values["host_launches"] <= values["launches"] / _NODES_A_GRAPH
 
 
 def _gpu_us(entry: Entry, kind: Kind) -> float:
-    figures = trace_figures(entry.measurement)
-    if figures:
-        return figures["gpu_time_us"]
+    values = trace_values(entry.measurement)
+    if values:
+        return values["gpu_time_us"]
     timing = entry.measurement.timing
     recorded = timing.by("cupti") if timing else None
     if recorded is not None:
@@ -247,7 +247,7 @@ def _cost_on_the_host(entries: Iterable[Entry]) -> LaunchCost:
 
 
 def _cost_in_a_graph(entries: Sequence[Entry]) -> LaunchCost:
-    traced = [trace_figures(entry.measurement)["launch_gap"] for entry in entries if _is_graph(entry)]
+    traced = [trace_values(entry.measurement)["launch_gap"] for entry in entries if _is_graph(entry)]
     if traced:
         source = "the idle time between nodes in the traced graphs"
         return LaunchCost(median(traced), "graph", source, of_nodes=True)

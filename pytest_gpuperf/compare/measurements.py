@@ -12,7 +12,7 @@ from pytest_gpuperf.compare.values import (
     MODE,
     change,
     other_sources,
-    trace_figures,
+    trace_values,
     unit_of,
     values_of,
     why_not_compared,
@@ -218,7 +218,7 @@ def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[
         gpus = [one.run.environment.gpu.name for one in (first, entry)]
         if gpus[0] != gpus[1]:
             yield f"{gpus[0]} is compared with {gpus[1]}"
-        if trace_figures(new) and not trace_figures(old):
+        if trace_values(new) and not trace_values(old):
             yield f"{where}{columns[0]} was not traced"
 
 

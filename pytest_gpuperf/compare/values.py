@@ -36,13 +36,13 @@ _BETTER: Mapping[str, Better] = {
 
 
 def values_of(measurement: Measurement) -> dict[str, MetricValue]:
-    """Return times, trace figures and counters by the names that limits use, and `mode`."""
+    """Return times, trace values and counters by the names that limits use, and `mode`."""
     values: dict[str, MetricValue] = {}
     timing, profile = measurement.timing, measurement.profile
     if timing is not None:
         values[MODE] = timing.mode
         values |= {name: value for name in TIME_UNITS if (value := getattr(timing, name)) is not None}
-    values |= trace_figures(measurement)
+    values |= trace_values(measurement)
     if profile is not None and not profile.unavailable:
         # One kernel has values that have no combination for several kernels.
         values |= profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
@@ -50,9 +50,9 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
     return values
 
 
-def trace_figures(measurement: Measurement) -> Mapping[str, float]:
-    """Return the figures that `gpuperf.trace` recorded, such as `launches` and `gpu_busy`."""
-    return {} if measurement.trace is None else measurement.trace.figures
+def trace_values(measurement: Measurement) -> Mapping[str, float]:
+    """Return the values that `gpuperf.trace` recorded, such as `launches` and `gpu_busy`."""
+    return {} if measurement.trace is None else measurement.trace.values
 
 
 def unit_of(name: str) -> str:
@@ -72,7 +72,7 @@ def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
     if name in _TIMES:
         modes = [measured.timing.mode for measured in (old, new) if measured.timing]
         return "" if len(set(modes)) < 2 else f"{modes[0]} and {modes[1]} times"
-    if name in trace_figures(new) or is_exact(name):
+    if name in trace_values(new) or is_exact(name):
         return ""
     readers = [measured.profile.read_by for measured in (old, new) if measured.profile]
     return "" if len(set(readers)) < 2 else f"counters read by {readers[0]} and by {readers[1]}"

@@ -10,7 +10,7 @@ from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.records.change import Change, show_pair, show_value
-from pytest_gpuperf.records.trace import EXACT_FIGURES
+from pytest_gpuperf.records.trace import EXACT_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +235,7 @@ def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
 
 def is_exact(name: str) -> bool:
     """Return True if a metric is a fact of the compiled kernel or its launch, or of a call's launches."""
-    if name in EXACT_FIGURES:
+    if name in EXACT_VALUES:
         return True
     metric = catalogue.get(name)
     return metric is not None and metric.tier is Tier.EXACT

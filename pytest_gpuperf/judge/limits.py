@@ -286,7 +286,7 @@ def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: Metric
     if trace is None:
         line = f"{limit.name} was not measured for {shown}: the test calls no trace()"
         return Outcome(Status.INVALID, line)
-    least = trace.figures[limit.name]
+    least = trace.values[limit.name]
     unknown = trace.tensor_cores_unknown_pct if limit.name == "tensor_core_share" else 0.0
     holds = _COMPARE[limit.op]
     if unknown and holds(least, limit.value) is not holds(least + unknown, limit.value):

@@ -82,7 +82,7 @@ def _numbers(test: TestRecord) -> Iterator[tuple[str, MetricValue]]:
                 if isinstance(value, (int, float)):
                     yield name, value
         if measurement.trace is not None:
-            yield from measurement.trace.figures.items()
+            yield from measurement.trace.values.items()
         if profile is not None:
             for metrics in (profile.combined, *(kernel.metrics for kernel in profile.kernels)):
                 yield from _counters(metrics)

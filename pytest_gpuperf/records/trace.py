@@ -26,7 +26,7 @@ KERNEL_CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
 """Source of a span: torch.profiler, CUPTI's activity records, or CUDA events without a profiler."""
 
-EXACT_FIGURES = ("launches", "copies", "synchronizations")
+EXACT_VALUES = ("launches", "copies", "synchronizations")
 """Values that are the same in every run of the same code: baselines have them without tolerance."""
 
 TRACE_UNITS: Mapping[str, str] = {
@@ -144,7 +144,7 @@ class Trace(Record, frozen=True, kw_only=True):
     """Chrome trace next to the run file: `traces/…json.gz`; empty without one."""
 
     @property
-    def figures(self) -> dict[str, float]:
+    def values(self) -> dict[str, float]:
         """Values that limits can name, in the units of `TRACE_UNITS`."""
         own = {
             "gpu_busy": self.gpu_busy_pct,
@@ -158,7 +158,7 @@ class Trace(Record, frozen=True, kw_only=True):
     @property
     def exact(self) -> dict[str, int]:
         """Values that baselines have."""
-        return {name: getattr(self, name) for name in EXACT_FIGURES}
+        return {name: getattr(self, name) for name in EXACT_VALUES}
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each kernel, with the fields of `TracedKernel` as columns; the most time first."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.records.change import show_pair
-from pytest_gpuperf.report.show import show_metric, show_movement
+from pytest_gpuperf.report.show import show_duration, show_metric, show_movement
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.compare.comparison import Cell, Comparison, Line
     from pytest_gpuperf.report.table import Tone
 
 NOT_COMPARED = "not compared"
+NAME_COLUMNS = 44
+"""Longer names are cut if a launch then fits on one line."""
 MOVERS_SHOWN = 8
 """Maximum number of metrics of a pair of launches, unless all are asked for."""
 _EFFECTS: dict[bool | None, Tone] = {True: "worse", False: "better", None: ""}
@@ -46,23 +49,23 @@ def movers_report(found: Comparison, source: Sequence[str], *, everything: bool)
     paired = [line for line in found.lines if all(cell.value is not None for cell in line.cells)]
     durations = [line for line in paired if line.metric == "duration_us"]
     shown: list[Line] = []
-    notes = []
+    remarks: list[str] = []
     still = []
     for subject, group in groupby(paired, lambda line: line.subject):
         lines = list(group)
-        moved = [line for line in lines if line.cells[1].change is not None]
+        moved = [line for line in lines if line.cells[0].value != line.cells[1].value]
         kept = moved if everything else moved[:MOVERS_SHOWN]
         shown += kept
         left = [f"{len(moved) - len(kept)} moved less, --preset=all shows them"] if moved[len(kept) :] else []
         left += [f"{len(lines) - len(moved)} did not move"] if len(moved) < len(lines) else []
-        if moved and left:
-            notes.append(f"{subject}: {'; '.join(left)}")
-        elif not moved:
+        if moved:
+            remarks += [*[""] * (len(kept) - 1), "; ".join(left)]
+        else:
             still.append(subject)
-    notes += [f"nothing moved in {', '.join(still)}"] if still else []
-    tables = [Table(_columns(durations, found.columns, flat=True), source, found.notes)]
-    tables.append(Table(_columns(shown, found.columns, group="kernel") if shown else (), notes=notes))
-    return _report(found, tables)
+    notes = [f"nothing moved in {', '.join(still)}"] if still else []
+    movers = [*_columns(shown, found.columns, group="kernel"), Column("", remarks, "detail")] if shown else ()
+    tables = [Table(_duration_columns(durations, found.columns), source, found.notes)]
+    return _report(found, [*tables, Table(movers, notes=notes)])
 
 
 def _report(found: Comparison, tables: Sequence[Table]) -> Report:
@@ -85,8 +88,9 @@ def _report(found: Comparison, tables: Sequence[Table]) -> Report:
     )
 
 
-def _names(line: Line) -> dict[str, str]:
-    return {"subject": line.subject, "metric": line.metric, "unit": line.unit}
+def _names(line: Line) -> dict[str, Any]:
+    launches = asdict(line.launches) if line.launches else {}
+    return {"subject": line.subject, **launches, "metric": line.metric, "unit": line.unit}
 
 
 def _data(cell: Cell) -> dict[str, Any]:
@@ -115,22 +119,45 @@ def _columns(
         Column(lines[0].metric if flat else "metric", names, "name", code=True),
         Column("unit", [line.unit for line in lines], "unit"),
     ]
+    return columns + _value_columns(lines, titles, _value, shares=shares)
+
+
+def _duration_columns(lines: Sequence[Line], titles: Sequence[str]) -> list[Column]:
+    if not lines:
+        return []
+    names = Column("kernel", [line.subject for line in lines], "name", code=True, most=NAME_COLUMNS)
+    return [names, *_value_columns(lines, titles, _duration)]
+
+
+def _value_columns(
+    lines: Sequence[Line], titles: Sequence[str], show: Callable[[Line, int], str], *, shares: bool = False
+) -> list[Column]:
+    """Return a column of values for each title, its changes, and words for the changes of two columns."""
+    columns = []
     for index, title in enumerate(titles):
         cells = [line.cells[index] for line in lines]
-        tones = [_EFFECTS[cell.change.worse] if cell.change else "" for cell in cells]
+        # A share of another implementation is no verdict on it.
+        tones = ["" if shares or not cell.change else _EFFECTS[cell.change.worse] for cell in cells]
         moves = [_movement(line, cell, shares) for line, cell in zip(lines, cells, strict=True)]
-        columns.append(Column(title, [_value(line, index) for line in lines]))
+        columns.append(Column(title, [show(line, index) for line in lines]))
         columns.append(Column("share" if shares else "change", moves, tones=tones, follows=True))
     if len(titles) == 2:
         columns.append(Column("", list(tones), "outcome", left=True, tones=tones))
     return columns
 
 
+def _duration(line: Line, index: int) -> str:
+    value = line.cells[index].value
+    return "" if value is None else show_duration({line.metric: value})
+
+
 def _value(line: Line, index: int) -> str:
     value = line.cells[index].value
     shown = show_metric(value, line.unit)
     change = line.cells[-1].change if len(line.cells) == 2 else None
-    if change is None or show_metric(change.baseline, line.unit) != show_metric(change.actual, line.unit):
+    if change is None or change.baseline == change.actual:
+        return shown
+    if show_metric(change.baseline, line.unit) != show_metric(change.actual, line.unit):
         return shown
     return show_pair(change.baseline, change.actual)[index]
 
@@ -143,5 +170,4 @@ def _movement(line: Line, cell: Cell, shares: bool) -> str:
     if shares:
         pct = cell.change.change_pct
         return "" if pct is None else f"{100 + pct:.1f} %"
-    moved = show_movement(cell.change, line.unit)
-    return "" if moved[1:].startswith("0.0 ") else moved
+    return show_movement(cell.change, line.unit)

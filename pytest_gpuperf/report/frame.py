@@ -122,7 +122,7 @@ def _numbers(
 
 
 def _traced(trace: Trace) -> Iterator[_Entry]:
-    for name, value in trace.figures.items():
+    for name, value in trace.values.items():
         yield _Entry("", None, name, "", value, TRACE_UNITS[name], "")
     for place, kernel in enumerate(trace.kernels):
         yield _Entry(kernel.name, place, "trace.kernel_class", "", None, "", kernel.kernel_class)

@@ -23,7 +23,7 @@ COUNTERS = (
 
 
 TRACED = ("launches", "gpu_busy", "launch_gap", "copies", "synchronizations", "tensor_core_share")
-"""Trace figures to write, by the names of limits."""
+"""Trace values to write, by the names of limits."""
 
 
 def properties(result: TestResult) -> list[tuple[str, str]]:
@@ -56,7 +56,7 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
             if top := top_stall(profile.combined):
                 values |= {"top_stall": top[0].removeprefix("stall."), "top_stall_pct": top[1]}
         if trace := measurement.trace:
-            values |= {name: trace.figures[name] for name in TRACED}
+            values |= {name: trace.values[name] for name in TRACED}
         written += [
             (f"gpuperf.{label}.{name}", value if isinstance(value, str) else f"{value:.4g}")
             for name, value in values.items()

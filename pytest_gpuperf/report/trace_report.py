@@ -1,4 +1,4 @@
-"""The kernel table of a trace, its figures, and the chains of kernels that could be one."""
+"""The kernel table of a trace, its values, and the chains of kernels that could be one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ANSWERS = {True: "yes", False: "no", None: "?"}
 
 
 def trace_line(trace: Trace) -> str:
-    """Return the figures of a trace.
+    """Return the values of a trace.
 
     `42 launches, GPU busy 63 %, gap 2.10 µs, 1 copy, 2 synchronizations, tensor cores 71 %; large_core 55 %`
     """

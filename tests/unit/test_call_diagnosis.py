@@ -126,10 +126,10 @@ def test_failed_test_shows_the_call_before_its_kernels() -> None:
     assert explain_lines(Measurement(trace=IDLE)) == lines[:2]
 
 
-FIGURES = st.floats(0, 1e9, allow_nan=False)
+VALUES = st.floats(0, 1e9, allow_nan=False)
 
 
-@given(st.integers(0, 10**6), st.integers(0, 10**6), FIGURES, FIGURES, st.floats(0, 100), st.integers(0, 100))
+@given(st.integers(0, 10**6), st.integers(0, 10**6), VALUES, VALUES, st.floats(0, 100), st.integers(0, 100))
 def test_any_call_can_be_diagnosed(
     launches: int, by_host: int, gpu_time_us: float, gap_us: float, busy: float, waits: int
 ) -> None:

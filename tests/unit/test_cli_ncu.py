@@ -243,6 +243,7 @@ def test_json_and_csv_exclude_each_other() -> None:
     result = run(LONG, "--json", "--csv")
     assert result.exit_code == 2
     assert "--csv and --json exclude each other" in result.stderr
+    assert "--format=text and --json exclude each other" in run(WIDE, "--format", "text", "--json").stderr
 
 
 def test_control_characters_of_a_file_are_replaced(tmp_path: Path) -> None:

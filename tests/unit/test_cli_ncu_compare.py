@@ -31,10 +31,10 @@ def test_comparison_shows_durations_then_the_largest_movers() -> None:
             "old: profiling_pass/report.ncu-rep.gz",
             "new: triton_square_gemm_set_full.ncu-rep.gz",
             "",
-            "duration_us       unit   old           new",
+            "kernel                old              new",
             "--------------------------------------------------",
-            "#0 square_kernel  us    4.90  4.64  -5.2 %  better",
-            "all 3 -> all 1    us    14.8  4.64 -68.5 %  better",
+            "#0 square_kernel  4.90 µs  4.64 µs  -5.2 %  better",
+            "all 3 -> all 1    14.8 µs  4.64 µs -68.5 %  better",
             "",
             "only in old: #2 square_kernel, #3 square_kernel",
             "",
@@ -48,6 +48,7 @@ def test_comparison_shows_durations_then_the_largest_movers() -> None:
             "  dram_throughput    %      24.4  25.7 +1.3 points  better",
             "  sm_throughput      %      11.8  10.6 -1.2 points  worse",
             "  issue_active       %      20.9  20.4 -0.4 points  worse",
+            "      13 did not move",
             "all 3 -> all 1",
             "  duration_us        us     14.8  4.64     -68.5 %  better",
             "  grid_size          block  5469  1823     -66.7 %",
@@ -57,9 +58,7 @@ def test_comparison_shows_durations_then_the_largest_movers() -> None:
             "  sm_throughput      %      11.7  10.6 -1.1 points  worse",
             "  l1_throughput      %      41.6  42.3 +0.7 points  better",
             "  issue_active       %      20.7  20.4 -0.3 points  worse",
-            "",
-            "#0 square_kernel: 13 did not move",
-            "all 3 -> all 1: 12 did not move",
+            "      12 did not move",
         ]
     )
 
@@ -74,8 +73,7 @@ def test_only_the_largest_movers_are_shown_without_a_preset() -> None:
     few, every = (
         shown(FULL, "--compare", PASS, "--kernel=square", *preset) for preset in ([], ["--preset=all"])
     )
-    note = next(line for line in few if line.startswith("#0 square_kernel: "))
-    assert note == "#0 square_kernel: 18 moved less, --preset=all shows them; 24 did not move"
+    assert few.count("      18 moved less, --preset=all shows them; 24 did not move") == 1
     assert len(every) > len(few)
     assert not any("moved less" in line for line in every)
 
@@ -111,6 +109,18 @@ def test_json_has_both_sides_of_each_metric() -> None:
     grid = lines["all 4 -> all 3", "grid_size"]
     assert grid[0]["value"] == 5533.0  # 3 * 1823 + 64
     assert grid[1]["effect"] == ""
+    names = ("kernel", "old_launch", "new_launch", "old_launches", "new_launches", "only_in")
+    found = {line["subject"]: tuple(line[name] for name in names) for line in result["lines"]}
+    assert found == {
+        "#0 square_kernel": ("square_kernel", 0, 0, 1, 1, ""),
+        "#1 matmul_kernel": ("matmul_kernel", 1, 1, 1, 1, ""),
+        "#2 square_kernel": ("square_kernel", 2, None, 1, 0, "old"),
+        "#3 square_kernel": ("square_kernel", 3, None, 1, 0, "old"),
+        "#2 matmul_kernel": ("matmul_kernel", None, 2, 0, 1, "new"),
+        "all 4 -> all 3": ("", None, None, 4, 3, ""),
+    }
+    still = lines["#0 square_kernel", "grid_size"][1]
+    assert (still["change_pct"], still["effect"]) == (0.0, "")
 
 
 @needs_ncu_report
@@ -124,4 +134,13 @@ def test_csv_has_one_row_for_each_value() -> None:
         "better",
     )
     assert (float(old["value"]), float(new["value"])) == (576068.0, 532316.0)
-    assert {row["column"] for row in rows if row["subject"] == "#3 square_kernel"} == {"old"}
+    alone = [row for row in rows if row["subject"] == "#3 square_kernel"]
+    assert {(row["column"], row["only_in"], row["kernel"]) for row in alone} == {
+        ("old", "old", "square_kernel")
+    }
+    assert {row["compared"] for row in rows} == {"yes"}
+
+
+def test_long_names_are_cut_to_keep_a_launch_on_one_line() -> None:
+    lines = shown(WIDE, "--compare", LONG)
+    assert "#3 sm80_xmma_gemm_f32…cute_kernel__5x_cublas  5.95 µs  5.95 µs  0.0 %" in lines

@@ -36,7 +36,10 @@ REPORT = Report(
             notes=["a note"],
         )
     ],
-    records=[{"test": "test_x", "time_us": 5.3, "names": ["a", "b"]}, {"test": "test_z", "change_pct": None}],
+    records=[
+        {"test": "test_x", "time_us": 5.3, "names": ["a", "b"]},
+        {"test": "test_z", "change_pct": None, "same": True},
+    ],
 )
 
 
@@ -78,7 +81,7 @@ def test_markdown_shows_every_column() -> None:
 
 def test_csv_has_one_line_for_each_record() -> None:
     assert render(REPORT, "csv", SCREEN).splitlines() == snapshot(
-        ["test,time_us,names,change_pct", "test_x,5.3,a b,", "test_z,,,"]
+        ["test,time_us,names,change_pct,same", "test_x,5.3,a b,,", "test_z,,,,yes"]
     )
 
 

@@ -28,7 +28,7 @@ def evidence_of(trace: Trace) -> tuple[dict[str, float], str]:
         if kernel.tensor_cores is False and is_for_tensor_cores(kernel.name)
     ]
     share_pct = sum(kernel.share_pct for kernel in products)
-    return {**trace.figures, OFF_TENSOR_CORES: share_pct}, " ".join(kernel.name for kernel in products)
+    return {**trace.values, OFF_TENSOR_CORES: share_pct}, " ".join(kernel.name for kernel in products)
 
 
 def is_for_tensor_cores(name: str) -> bool:

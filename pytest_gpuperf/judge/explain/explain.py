@@ -101,8 +101,8 @@ def diagnose_call(trace: Trace) -> tuple[Diagnosis, ...]:
     Args:
         trace: Of the call.
     """
-    figures, products = evidence_of(trace)
-    return diagnose(figures, name=products)
+    values, products = evidence_of(trace)
+    return diagnose(values, name=products)
 
 
 def lines_of(diagnoses: Sequence[Diagnosis]) -> list[str]:

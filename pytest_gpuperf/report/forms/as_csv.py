@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def render(report: Report, screen: Screen) -> str:
-    """Return a line of field names, and one line for each record; lists are joined by spaces."""
+    """Return a line of field names, and one line for each record; lists are joined by spaces.
+
+    Booleans are `yes` and `no`.
+    """
     del screen  # for people only
     stream = io.StringIO()
     fields = dict.fromkeys(field for record in report.records for field in record)
@@ -23,4 +26,6 @@ def render(report: Report, screen: Screen) -> str:
 
 
 def _flat(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
