@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+RELATIVE_LINK = r"\]\((?!https://)[^)]*\)"
 
 
 def read(name: str) -> str:
@@ -29,4 +30,17 @@ def test_actions_are_pinned_by_commit_and_version() -> None:
         ):
             assert re.fullmatch(r"[0-9a-f]{40} # v\d+\.\d+\.\d+", commit), action
             pinned.setdefault(action, set()).add(commit)
+    assert len(pinned) > 3
     assert {action: len(commits) for action, commits in pinned.items() if len(commits) > 1} == {}
+
+
+def test_readme_on_pypi_has_no_relative_link() -> None:
+    hooks = read("pyproject.toml").partition("fancy-pypi-readme.substitutions]]")[2]
+    substitutions = re.findall(r"^pattern = '(.+)'\nreplacement = '(.+)'$", hooks, re.MULTILINE)
+    assert len(substitutions) == 3
+    text = read("README.md")
+    assert re.search(RELATIVE_LINK, text)
+    for pattern, replacement in substitutions:
+        text = re.sub(pattern, replacement, text)
+    assert re.findall(RELATIVE_LINK, text) == []
+    assert re.search(r"!.*\]\(https://raw\.githubusercontent\.com/.*/main/docs/failing_test\.svg\)", text)
