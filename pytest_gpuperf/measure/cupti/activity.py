@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
 from pytest_gpuperf.measure.cupti.library import CuptiError, cupti
 
 if TYPE_CHECKING:
@@ -176,6 +174,8 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
     Raises:
         CuptiError: CUPTI is missing, or another profiler uses it or may use it.
     """
+    import torch
+
     library = cupti()
     refuse_if_taken()
     if not stay:
@@ -203,6 +203,8 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
 
 def torch_profiler_runs() -> bool:
     """Return True if a torch.profiler runs, in this thread or in another."""
+    import torch
+
     here: bool = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
     return here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
 
@@ -230,6 +232,8 @@ def detach() -> None:
     while a torch.profiler runs in any thread, if cupti-python is imported, or without CUPTI. This cannot
     detect the warm-up step of a profiler with a schedule, nor a client that calls libcupti directly.
     """
+    import torch
+
     taken = torch_profiler_runs() or _CUPTI_PYTHON in sys.modules
     if taken or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return
@@ -251,7 +255,11 @@ def attach(library: Cupti) -> None:
 @cache
 def _demangled(name: bytes) -> str:
     text = name.decode(errors="replace")
-    return str(torch._C._demangle(text)) if text.startswith("_Z") else text
+    if not text.startswith("_Z"):
+        return text
+    import torch
+
+    return str(torch._C._demangle(text))
 
 
 def busy_us(calls: Iterable[Iterable[Activity]]) -> list[float]:
