@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
@@ -161,6 +162,26 @@ def token_reduction(_: Path) -> str:
     return _table(titles, rows)
 
 
+def host_sessions(root: Path) -> str:
+    """Compare the times of the suite's encoder in each session of its baseline."""
+    path = root / "baselines" / "nvidia-h200" / "test_token_reduction.json"
+    tests = json.loads(path.read_text(encoding="utf-8"))["tests"]
+
+    def times_of(nodeid: str) -> dict[str, float]:
+        sessions = tests[nodeid]["measurements"]["main"]["time"]["sessions"]
+        return {session["run"]: session["time_us"] for session in sessions}
+
+    rows = []
+    for nodeid in tests:
+        name = nodeid.partition("::")[2]
+        if name.startswith("test_full"):
+            full, reduced = times_of(nodeid), times_of(nodeid.replace("full", "reduced"))
+            cells = (", ".join(f"{time / 1000:.2f}" for time in times.values()) for times in (full, reduced))
+            changes = ", ".join(f"{100 * (reduced[run] / full[run] - 1):+.1f}" for run in full)
+            rows.append((f"`{name}`", *cells, changes))
+    return _table(("test", "ms", "reduced, ms", "change, %"), rows)
+
+
 PLANTED = {
     "memcheck": ("test_out_of_bounds",),
     "initcheck": ("test_unwritten",),
@@ -200,6 +221,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_outcomes": _of_results(GATE, analysis.read, lambda found: gate.outcomes(found.held_out)),
+    "host_sessions": host_sessions,
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
 }

@@ -117,7 +117,11 @@ def summarised(summary: Summary) -> str:
         alarms = sum(rule.unchanged.found(SLOWER) for rule in ours)
         few = "" if verdicts >= LEAST_UNCHANGED else f", fewer than {LEAST_UNCHANGED}"
         names = " and ".join(rule.name for rule in ours)
-        parts.append(f"Unchanged code, {label} ({names}): {alarms} false alarms in {verdicts} verdicts{few}.")
+        bounds = " and ".join(f"≤ {100 * rule.unchanged.bounds(SLOWER)[1]:.1f} %" for rule in ours)
+        parts.append(
+            f"Unchanged code, {label} ({names}): {alarms} false alarms in {verdicts} verdicts{few} "
+            f"(95 % bounds: {bounds})."
+        )
     parts.extend(_against_targets(_ours(figures)))
     parts.append(f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}.")
     parts.append(f"Tuning on the half that is held out {_would_change(summary, summary.tuned_swapped)}.")
@@ -192,7 +196,14 @@ def _alarms_of_limited(summary: Summary) -> str:
         f"{rule.unchanged.found(SLOWER)} in {rule.unchanged.count} ({rule.name})"
         for rule in summary.whatever_clock.rules
     )
-    return f"Its false alarms as measured, in all sessions: {', '.join(alarms)}."
+    text = f"Its false alarms as measured, in all sessions: {', '.join(alarms)}."
+    for rule in summary.whatever_clock.rules[-1:]:
+        if "20" in rule.doses:
+            text += (
+                f" There a {rule.name} detects {_bounded(rule.doses['20'], SLOWER)} of slowdowns of 2 %, "
+                f"and is inconclusive in {_percent(rule.unchanged, INCONCLUSIVE)} on unchanged code."
+            )
+    return text
 
 
 def _would_change(summary: Summary, chosen: Mapping[str, float]) -> str:
