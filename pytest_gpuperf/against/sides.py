@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.against import start
 from pytest_gpuperf.against.messages import Plan
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.settings.values import WORKER_ENV
+from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

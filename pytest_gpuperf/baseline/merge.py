@@ -14,7 +14,7 @@ from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.judge.parts import split_run
 from pytest_gpuperf.records import NO_GPU, Run
 from pytest_gpuperf.records.baseline import TestBaseline, suite_of
-from pytest_gpuperf.settings.values import in_ci
+from pytest_gpuperf.settings.settings import in_ci
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

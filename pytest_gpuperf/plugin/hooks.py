@@ -13,7 +13,7 @@ from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker
-from pytest_gpuperf.settings.values import Settings
+from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

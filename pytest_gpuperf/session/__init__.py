@@ -8,7 +8,7 @@ from pytest_gpuperf.errors import NoGpuError
 
 if TYPE_CHECKING:
     from pytest_gpuperf.session.base import Runner
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 def start(settings: Settings) -> Runner:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 class Source(Protocol):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.base import Source
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     # Nobody can answer a debugger here.

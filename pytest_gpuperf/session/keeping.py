@@ -13,7 +13,7 @@ from pytest_gpuperf.session.base import Runner, now
 if TYPE_CHECKING:
     import datetime
 
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 def timestamp(moment: datetime.datetime) -> str:

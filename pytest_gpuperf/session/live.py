@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import Invocation, Pass
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 LOOKS = 3
 """Times of a call if the first differs from its baseline: by then a disturbance is gone, a change is not."""

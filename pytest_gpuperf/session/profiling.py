@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Profile
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 NOT_IN_RANGE_NAMES = re.compile(r'[^ -~]|"')
 """Characters that ncu's reader may not give back: not ASCII, or the quotes of its CSV."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 Part = TypeVar("Part")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.sanitizer.marker_launcher import MarkerLauncher
     from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 class Marks:

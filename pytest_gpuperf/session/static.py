@@ -10,7 +10,7 @@ from pytest_gpuperf.session.keeping import KeepingRunner
 
 if TYPE_CHECKING:
     from pytest_gpuperf.errors import NoGpuError
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 
 class StaticRunner(KeepingRunner):

@@ -25,7 +25,7 @@ from pytest_gpuperf.against.messages import (
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
-from pytest_gpuperf.settings.values import WORKER_ENV
+from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.against.messages import Answer, Command
     from pytest_gpuperf.records import Timing, TimingMode, WarmUp
     from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.settings.values import Settings
+    from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_WORKER: Mapping[str, object] = {
     **OPTIONS_OF_A_CHILD,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_project import ARGUMENTS, Project
-from pytest_gpuperf.settings.values import PROFILING_PASS_ENV, WORKER_ENV, Settings
+from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, WORKER_ENV, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.settings.values import Settings
+from pytest_gpuperf.settings.settings import Settings
 
 
 def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:

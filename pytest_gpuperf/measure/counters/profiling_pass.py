@@ -19,7 +19,7 @@ from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, Ncu
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.passes import PassFolder, Plan
-from pytest_gpuperf.settings.values import PROFILING_PASS_ENV
+from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

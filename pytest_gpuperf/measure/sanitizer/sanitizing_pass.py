@@ -18,7 +18,7 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder, Plan
-from pytest_gpuperf.settings.values import SANITIZING_PASS_ENV
+from pytest_gpuperf.settings.settings import SANITIZING_PASS_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
