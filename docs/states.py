@@ -14,7 +14,6 @@ import msgspec
 import torch
 
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.static.kernel import SOURCE
 from pytest_gpuperf.records import (
     NO_GPU,
     RUN_SCHEMA,
@@ -26,6 +25,7 @@ from pytest_gpuperf.records import (
     TestRecord,
 )
 from pytest_gpuperf.records.baseline import Baseline
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import RunStore, encode_run, newest_recordings, recording_path
 
 CAPTURES = Path(__file__).parent.parent / "tests" / "data" / "captures"
@@ -89,7 +89,7 @@ def _first_test(project: Path, name: str) -> None:
 
 def compiled(project: Path) -> None:
     """Make the run behind the baseline of the compiled kernels the newest run."""
-    path = project / "baselines" / SOURCE / "test_static.json"
+    path = project / "baselines" / STATIC_SOURCE / "test_static.json"
     baseline = msgspec.json.decode(path.read_bytes(), type=Baseline)
     [(run_id, note)] = baseline.runs.items()
     tests = tuple(
@@ -100,7 +100,7 @@ def compiled(project: Path) -> None:
                     profile=Profile(
                         kernels=tuple(KernelProfile(name=name) for name in known.kernels),
                         combined=known.counters,
-                        source=SOURCE,
+                        source=STATIC_SOURCE,
                     )
                 )
                 for label, known in test.measurements.items()

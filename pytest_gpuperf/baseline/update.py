@@ -14,8 +14,8 @@ from pytest_gpuperf.baseline.rounding import round_counter
 from pytest_gpuperf.baseline.sessions import merged_time, told
 from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
 from pytest_gpuperf.judge.times import compare
-from pytest_gpuperf.measure.static.kernel import SOURCE
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, same_quantity
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -147,7 +147,7 @@ class Update:
         }
         # A compiler reports all kernels.
         chosen = {"launches": profile.launches or "all", "regex": profile.regex}
-        return part if profile.source == SOURCE else {**part, **chosen}
+        return part if profile.source == STATIC_SOURCE else {**part, **chosen}
 
     def _sessions(
         self, names: Iterable[str], profile: Profile, comparison: Comparison | None

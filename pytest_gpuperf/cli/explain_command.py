@@ -20,7 +20,6 @@ from pytest_gpuperf.judge.explain.explain import (
     turned,
 )
 from pytest_gpuperf.judge.times import compare
-from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.file_kinds import kind_of
@@ -95,7 +94,7 @@ def _of_measurement(
     measurement = test.measurements[label]
     trace = measurement.trace if regex is None else None
     profile = measurement.profile
-    measured = () if profile is None or is_static(measurement) else profile.kernels
+    measured = () if profile is None or measurement.is_static else profile.kernels
     kernels = measured if regex is None else _chosen(measured, regex)
     if not kernels and trace is None:
         return

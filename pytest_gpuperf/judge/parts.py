@@ -11,7 +11,6 @@ import msgspec
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.baseline import MeasurementBaseline
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | None]:
     """Split a test into its measured and its compiled part; a test without either is the first."""
-    static = {label: one for label, one in record.measurements.items() if is_static(one)}
+    static = {label: one for label, one in record.measurements.items() if one.is_static}
     if not static:
         return record, None
     rest = {label: one for label, one in record.measurements.items() if label not in static}

@@ -11,6 +11,10 @@ MetricValue: TypeAlias = float | str
 
 WORDS = frozenset({"occupancy_limiter", "tensor_instructions", "copy_instructions", "compiler"})
 """Short names of the metrics whose values are words."""
+NO_INSTRUCTIONS = "none"
+"""Value of `tensor_instructions` and `copy_instructions` for a kernel that has none."""
+STATIC_SOURCE = "static"
+"""`Profile.source` of compiled kernels; also the folder of their baselines."""
 
 
 def is_raw_name(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
-from pytest_gpuperf.records.counters import Profile
+from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
@@ -23,6 +23,11 @@ class Measurement(Record, frozen=True, kw_only=True):
     trace: Trace | None = None
     against: AgainstTiming | None = None
     """Only with `--gpuperf-against`."""
+
+    @property
+    def is_static(self) -> bool:
+        """True if the kernels were compiled, not measured."""
+        return self.profile is not None and self.profile.source == STATIC_SOURCE
 
 
 class TestRecord(Record, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.rows import split_names
 from pytest_gpuperf.report.show import count
@@ -50,7 +49,7 @@ def notices(summary: Summary) -> list[str]:
 
 
 def _is_compiled(result: TestResult) -> bool:
-    kinds = {is_static(measurement) for measurement in result.record.measurements.values()}
+    kinds = {measurement.is_static for measurement in result.record.measurements.values()}
     return kinds == {True}
 
 

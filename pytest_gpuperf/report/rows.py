@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.measure.static.kernel import is_static
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.show import (
     show_change,
@@ -225,7 +224,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         detects=detects,
         verdict=f"{status.value} (replayed)" if result.replayed else status.value,
         status=status,
-        compiled=show_compiled(metrics) if measurement and is_static(measurement) else "",
+        compiled=show_compiled(metrics) if measurement and measurement.is_static else "",
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.static.kernel import NO_INSTRUCTIONS
 from pytest_gpuperf.metrics import top_stall
 from pytest_gpuperf.records.change import show_signed, show_value
+from pytest_gpuperf.records.counters import NO_INSTRUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

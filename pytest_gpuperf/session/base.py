@@ -14,9 +14,9 @@ from pytest_gpuperf.judge.result import Hints, TestResult
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
-from pytest_gpuperf.measure.static.kernel import SOURCE, is_static
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import TestRecord
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.session.expectations import Expectations
 
@@ -224,14 +224,14 @@ class Runner:
             accept=f"if this is intended: {self.static_update_command}",
             no_baseline=f"{self.static_update_command} takes it over",
         )
-        file = self.expected.file(nodeid, SOURCE)
-        return Expected(self.expected.of(nodeid, SOURCE), hints=hints, file=file)
+        file = self.expected.file(nodeid, STATIC_SOURCE)
+        return Expected(self.expected.of(nodeid, STATIC_SOURCE), hints=hints, file=file)
 
     def _is_replayed(self, record: TestRecord) -> bool:
         """Return True for measurements of an earlier run; a replay may compile kernels now."""
         if self.replayed_from is None:
             return False
-        kinds = {is_static(measurement) for measurement in record.measurements.values()}
+        kinds = {measurement.is_static for measurement in record.measurements.values()}
         return self.settings.replay != "auto" or kinds != {True}
 
     def tolerance_pct(self, state: ItemState) -> float:

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.measure.static.kernel import SOURCE
 from pytest_gpuperf.records.baseline import suite_of
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Expectations:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
         """
         self.of(nodeid)
-        self.of(nodeid, SOURCE)
+        self.of(nodeid, STATIC_SOURCE)
         self._tests.append(nodeid)
 
     def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
@@ -59,7 +59,7 @@ class Expectations:
     @cached_property
     def other_gpus(self) -> str:
         """A remark about baselines for other GPUs; empty if there are none."""
-        others = [other for other in self.store.slugs() if other not in (self._gpu.slug, SOURCE)]
+        others = [other for other in self.store.slugs() if other not in (self._gpu.slug, STATIC_SOURCE)]
         return f" (there are baselines for {', '.join(others)}, not for {self._gpu.slug})" if others else ""
 
     @cached_property

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.doctor.check import absent, home, ok, problem, warning
-from pytest_gpuperf.measure.static.kernel import SOURCE
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import STATE_FOLDER, newest_recordings
 from pytest_gpuperf.report.show import count
 
@@ -92,7 +92,7 @@ def baselines(machine: Machine) -> Finding:
         return ok(f"for {', '.join(slugs)}") if slugs else absent("none")
     slug = machine.gpu.slug
     if slug not in slugs:
-        known = [other for other in slugs if other != SOURCE]
+        known = [other for other in slugs if other != STATIC_SOURCE]
         others = f" (there are some for {', '.join(known)})" if known else ""
         return warning(f"none for {slug}{others}", "pytest --gpuperf --gpuperf-update=new")
     loaded = [store.load(slug, suite) for suite in store.suites(slug)]

@@ -10,6 +10,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
 from pytest_gpuperf.records import KernelProfile, Profile, Record, StaticKernel
+from pytest_gpuperf.records.counters import NO_INSTRUCTIONS, STATIC_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,13 +18,10 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Measurement, MetricValue
 
-SOURCE = "static"
-"""`Profile.source` of compiled kernels; also the folder of their baselines."""
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 """One architecture for each kind of tensor core since Ampere."""
 INSTRUCTIONS = ("tensor_instructions", "copy_instructions")
 """Facts whose values are several words."""
-NO_INSTRUCTIONS = "none"
 MESSAGE_LINES = 12
 """Maximum number of lines of compiler output in an error."""
 
@@ -155,12 +153,7 @@ def profile_of(kernel: StaticKernel) -> Profile:
         **{name: " ".join(getattr(kernel, name)) or NO_INSTRUCTIONS for name in INSTRUCTIONS},
     }
     launch = KernelProfile(name=kernel.name, block=(kernel.block_size, 1, 1), metrics=metrics)
-    return Profile(kernels=(launch,), combined=metrics, source=SOURCE)
-
-
-def is_static(measurement: Measurement) -> bool:
-    """Return True if the kernels were compiled, not measured."""
-    return measurement.profile is not None and measurement.profile.source == SOURCE
+    return Profile(kernels=(launch,), combined=metrics, source=STATIC_SOURCE)
 
 
 def kernels_of(measurements: Mapping[str, Measurement], label: str) -> dict[str, StaticKernel]:
@@ -172,7 +165,7 @@ def kernels_of(measurements: Mapping[str, Measurement], label: str) -> dict[str,
     return {
         arch: _kernel_of(measurement.profile, arch)
         for kept, measurement in measurements.items()
-        if is_static(measurement)
+        if measurement.is_static
         and measurement.profile is not None
         and (arch := arch_of(kept))
         and label_of(label, arch) == kept
