@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_gpuperf.baseline.gather import Taken
-    from pytest_gpuperf.judge.times import Comparison
+    from pytest_gpuperf.judge.times import BaselineComparison
     from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 Which = Literal["new", "changed", "all"]
@@ -45,7 +45,7 @@ def make_entry(
     label: str,
     taken: Taken,
     known: MeasurementBaseline | None,
-    comparison: Comparison | None,
+    comparison: BaselineComparison | None,
     sessions: str,
 ) -> Entry:
     """Describe the effect of accepting a measurement.
@@ -92,7 +92,7 @@ def _of_other_launches(taken: Taken, known: MeasurementBaseline) -> bool:
     return taken.profile is not None and taken.has_counters and bool(chosen_otherwise(taken.profile, known))
 
 
-def other_code(comparison: Comparison) -> str:
+def other_code(comparison: BaselineComparison) -> str:
     """Return the evidence that the stored sessions are of other code; empty without any."""
     if comparison.time is not None and (comparison.slower or comparison.faster):
         return f"time moved {show_signed(comparison.time.decision.change_pct)} %"

@@ -13,7 +13,7 @@ from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
 from pytest_gpuperf.baseline.rounding import round_counter
 from pytest_gpuperf.baseline.sessions import merged_time, told
 from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
-from pytest_gpuperf.judge.times import compare
+from pytest_gpuperf.judge.times import compare_time
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, same_quantity
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.gather import Taken
     from pytest_gpuperf.baseline.sessions import Rule
     from pytest_gpuperf.judge.gate import Gate
-    from pytest_gpuperf.judge.times import Comparison
+    from pytest_gpuperf.judge.times import BaselineComparison
     from pytest_gpuperf.records import Profile, Run
     from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline
 
@@ -106,13 +106,13 @@ class Update:
         file.put(self.nodeid, self.label, part)
         return entry
 
-    def _compare(self, known: MeasurementBaseline) -> Comparison:
+    def _compare(self, known: MeasurementBaseline) -> BaselineComparison:
         measurement = self.taken.measurement
         key, timing = (self.nodeid, self.label), measurement.timing
         time = self.gate.compare(key, timing, self.tolerance_pct) if timing else None
-        return compare(measurement, known, compare_counters(measurement, known), time)
+        return compare_time(measurement, known, compare_counters(measurement, known), time)
 
-    def _replaces(self, comparison: Comparison | None) -> tuple[bool, str]:
+    def _replaces(self, comparison: BaselineComparison | None) -> tuple[bool, str]:
         """Return True if the stored sessions go, and the evidence for it."""
         known = None if self.known is None else self.known.time
         if not self.taken.times or known is None or comparison is None:
@@ -126,7 +126,7 @@ class Update:
         why = "" if stored.intersection(run.id for run, _ in self.taken.times) else other_code(comparison)
         return bool(why), why
 
-    def _counters(self, comparison: Comparison | None) -> dict[str, Any]:
+    def _counters(self, comparison: BaselineComparison | None) -> dict[str, Any]:
         profile = self.taken.profile
         if profile is None or not profile.combined:
             return {}
@@ -150,7 +150,7 @@ class Update:
         return part if profile.source == STATIC_SOURCE else {**part, **chosen}
 
     def _sessions(
-        self, names: Iterable[str], profile: Profile, comparison: Comparison | None
+        self, names: Iterable[str], profile: Profile, comparison: BaselineComparison | None
     ) -> dict[str, Any]:
         """Return the number of sessions that have read the counters, and their range."""
         known = self.known

@@ -19,7 +19,7 @@ from pytest_gpuperf.judge.explain.explain import (
     shares_of_time,
     turned,
 )
-from pytest_gpuperf.judge.times import compare
+from pytest_gpuperf.judge.times import compare_time
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.file_kinds import kind_of
@@ -139,7 +139,7 @@ class _Changes:
         timing = measurement.timing
         time = self._gate.compare((test.nodeid, label), timing, tolerance) if timing else None
         baseline = known.measurements[label]
-        comparison = compare(measurement, baseline, compare_counters(measurement, baseline), time)
+        comparison = compare_time(measurement, baseline, compare_counters(measurement, baseline), time)
         return change_lines(comparison, timing, turned(measurement, baseline.counters))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf import metrics as catalogue
@@ -13,7 +13,7 @@ from pytest_gpuperf.records.change import Change, show_pair, show_value
 from pytest_gpuperf.records.trace import EXACT_VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_gpuperf.records import Measurement, MetricValue, Profile
     from pytest_gpuperf.records.baseline import MeasurementBaseline
@@ -65,6 +65,15 @@ class CounterComparison:
     """Difference in the tool or the caches, so that only exact counters were compared; else empty."""
     kernels: str = ""
     """Kernels that are new or gone; empty if none is."""
+    remarks: tuple[Finding, ...] = ()
+    """Contradictions of the trace, and counters that were not measured or not compared."""
+    findings: tuple[Finding, ...] = ()
+    """Findings for a time that neither regressed nor improved; else the finding of the time shows the
+    counters, and exact ones may have paid for a better time."""
+    details: tuple[str, ...] = ()
+    """A line for each change, worse exact counters first, and one for the kernels."""
+    explanation: str = ""
+    """The counter that explains a slower time best; empty if no such counter got worse."""
 
     @property
     def same_work(self) -> bool:
@@ -72,7 +81,9 @@ class CounterComparison:
         return self.compared and not (self.work or self.worse_exact or self.kernels)
 
 
-def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) -> CounterComparison:
+def compare_counters(
+    measurement: Measurement, baseline: MeasurementBaseline, label: str = "main", accept: str = ""
+) -> CounterComparison:
     """Compare the counters, kernels and trace of a measurement with its baseline.
 
     Counters have three tiers. An exact one (registers, occupancy, launches) has no tolerance, nor has a count
@@ -83,7 +94,25 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
 
     Another tool, or other caches, change all values but the exact ones, so only those are compared then. If
     other launches of the call were chosen, none is.
+
+    Args:
+        measurement: The measured values.
+        baseline: The expected values.
+        label: The measurement's label, for the findings.
+        accept: Command to type if a change is intended, for the findings.
     """
+    compared = _compare(measurement, baseline)
+    details = _detail_lines(compared)
+    return replace(
+        compared,
+        remarks=tuple(_remarks(compared, measurement, baseline, label)),
+        findings=tuple(_findings(compared, details, label, accept)),
+        details=details,
+        explanation=_explanation(compared.changes),
+    )
+
+
+def _compare(measurement: Measurement, baseline: MeasurementBaseline) -> CounterComparison:
     traced = _compare_trace(measurement, baseline)
     worse_traced = tuple(change for change in traced if change.worse)
     profile = measurement.profile
@@ -123,51 +152,41 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
     )
 
 
-def counter_findings(
-    compared: CounterComparison, *, slower: bool, faster: bool, label: str, accept: str
+def _remarks(
+    compared: CounterComparison, measurement: Measurement, baseline: MeasurementBaseline, label: str
 ) -> Iterator[Finding]:
-    """Return the findings of the counters, given the outcome for the time.
-
-    Args:
-        compared: The counters compared with their baseline.
-        slower: True if the time has regressed: the finding of the time then shows the counters.
-        faster: True if the time has improved: exact counters may have paid for it.
-        label: The measurement.
-        accept: Command to type if the change is intended.
-    """
-    details = detail_lines(compared)
+    contradiction = _tensor_contradiction(measurement)
+    if contradiction:
+        yield Finding(Status.PASS, contradiction, label)
+    profile = measurement.profile
+    if profile is not None and not profile.unavailable and profile.preset:
+        missing = len(baseline.counters.keys() - profile.combined.keys())
+        if missing:
+            line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
+            yield Finding(Status.PASS, line, label)
     if compared.chosen_otherwise:
         yield Finding(Status.PASS, f"{compared.chosen_otherwise}: not compared", label)
     if compared.read_otherwise:
         yield Finding(Status.PASS, f"{compared.read_otherwise}: only exact ones are judged", label)
-    if compared.kernels and not (slower or faster):
+
+
+def _findings(
+    compared: CounterComparison, details: tuple[str, ...], label: str, accept: str
+) -> Iterator[Finding]:
+    if compared.kernels:
         yield Finding(Status.PASS, "other kernels run, so exact counters are not judged", label, details)
-    if compared.worse_exact and not (slower or faster):
+    if compared.worse_exact:
         first, *others = compared.worse_exact
         actual, expected = show_pair(first.actual, first.baseline)
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
         yield Finding(Status.REGRESSED, line, label, (*details, accept))
     more_work = [change for change in compared.work if change.worse]
-    if more_work and not (slower or faster):
+    if more_work:
         yield Finding(Status.PASS, f"{more_work[0]} at the same time: an early warning", label)
 
 
-def remarks(measurement: Measurement, baseline: MeasurementBaseline | None, label: str) -> Iterator[Finding]:
-    """Report counters that contradict the trace, and counters of the baseline that were not measured."""
-    contradiction = _tensor_contradiction(measurement)
-    if contradiction:
-        yield Finding(Status.PASS, contradiction, label)
-    profile = measurement.profile
-    if baseline is None or profile is None or profile.unavailable or not profile.preset:
-        return
-    missing = len(baseline.counters.keys() - profile.combined.keys())
-    if missing:
-        line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
-        yield Finding(Status.PASS, line, label)
-
-
-def detail_lines(compared: CounterComparison) -> tuple[str, ...]:
+def _detail_lines(compared: CounterComparison) -> tuple[str, ...]:
     """Return a line for each change, worse exact counters first, and one for the kernels."""
     exact = {change.metric for change in compared.worse_exact}
     changes = sorted(compared.changes, key=lambda change: change.metric not in exact)
@@ -177,12 +196,9 @@ def detail_lines(compared: CounterComparison) -> tuple[str, ...]:
     return (*details, compared.kernels) if compared.kernels else tuple(details)
 
 
-def explanation(compared: CounterComparison) -> Change | None:
-    """Return the counter that explains a slower time best; None if no such counter got worse."""
+def _explanation(changes: Iterable[Change]) -> str:
     worse = [
-        change
-        for change in compared.changes
-        if (change.worse or _more_stalls(change)) and not _negligible(change)
+        change for change in changes if (change.worse or _more_stalls(change)) and not _negligible(change)
     ]
     causes = [change for name in CAUSES for change in worse if change.metric == name]
     effects = [
@@ -190,7 +206,7 @@ def explanation(compared: CounterComparison) -> Change | None:
         for change in worse
         if change.metric == "achieved_occupancy" or change.metric.startswith(EFFECTS)
     ]
-    return next(iter([*causes, *effects]), None)
+    return next((str(change) for change in (*causes, *effects)), "")
 
 
 def _more_stalls(change: Change) -> bool:

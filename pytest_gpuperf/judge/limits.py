@@ -195,7 +195,7 @@ def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LimitCheck:
     """Result of checking a limit on one measurement."""
 
     status: Status
@@ -205,12 +205,12 @@ class Outcome:
     """Message; empty if the limit holds."""
 
 
-HOLDS = Outcome(Status.PASS)
+HOLDS = LimitCheck(Status.PASS)
 
 
 def check_limit(
     limit: Limit, measurement: Measurement, *, source: str = "", baseline: MetricValue | None = None
-) -> Outcome:
+) -> LimitCheck:
     """Compare one value with its limit.
 
     Args:
@@ -225,17 +225,17 @@ def check_limit(
         return _check_trace(limit, measurement.trace, shown, baseline)
     if limit.part == "profile" and profile is not None and profile.unavailable:
         line = f"{limit.name} was not measured, so {shown} is not judged"
-        return Outcome(Status.PASS, line)
+        return LimitCheck(Status.PASS, line)
     actual = _value(limit, timing, profile)
     if actual is None and profile is not None and _is_lacking(limit.name, profile.chip):
         line = f"{limit.name} is unavailable on {profile.chip.upper()}, so {shown} is not judged"
-        return Outcome(Status.PASS, line)
+        return LimitCheck(Status.PASS, line)
     if actual is None:
         reason = _no_time(limit.name, timing) if limit.part == "timing" else _no_counter(limit.name, profile)
-        return Outcome(Status.INVALID, f"{limit.name} was not measured for {shown}: {reason}")
+        return LimitCheck(Status.INVALID, f"{limit.name} was not measured for {shown}: {reason}")
     if isinstance(actual, str) is not isinstance(limit.value, str):
         kind = "a word" if isinstance(actual, str) else "a number"
-        return Outcome(
+        return LimitCheck(
             Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
         )
     return _compared(limit, actual, shown, baseline)
@@ -274,18 +274,18 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
     return baseline.trace.get(name, baseline.counters.get(name))
 
 
-def _compared(limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None) -> Outcome:
+def _compared(limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None) -> LimitCheck:
     if _COMPARE[limit.op](actual, limit.value):
         return HOLDS
     value, _ = show_pair(actual, limit.value)
-    beside = "" if baseline is None else f" (baseline {show_value(baseline)})"
-    return Outcome(Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{beside}")
+    expected = "" if baseline is None else f" (baseline {show_value(baseline)})"
+    return LimitCheck(Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{expected}")
 
 
-def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: MetricValue | None) -> Outcome:
+def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: MetricValue | None) -> LimitCheck:
     if trace is None:
         line = f"{limit.name} was not measured for {shown}: the test calls no trace()"
-        return Outcome(Status.INVALID, line)
+        return LimitCheck(Status.INVALID, line)
     least = trace.values[limit.name]
     unknown = trace.tensor_cores_unknown_pct if limit.name == "tensor_core_share" else 0.0
     holds = _COMPARE[limit.op]
@@ -293,7 +293,7 @@ def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: Metric
         between = f"{show_value(least)} and {show_value(least + unknown)}"
         why = "neither name nor code of some kernels tells; tensor_active of profile() does"
         line = f"{limit.name} is between {between}, so {shown} cannot be judged: {why}"
-        return Outcome(Status.INVALID, line)
+        return LimitCheck(Status.INVALID, line)
     return _compared(limit, least, shown, baseline)
 
 

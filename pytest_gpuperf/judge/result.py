@@ -11,7 +11,6 @@ from pytest_gpuperf.records.change import printable
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.gate import TimeComparison
     from pytest_gpuperf.records import TestRecord
-    from pytest_gpuperf.records.change import Change
 
 
 class Status(str, Enum):
@@ -78,8 +77,6 @@ class TestVerdict:
     judged."""
     times: dict[str, TimeComparison] = field(default_factory=dict)
     """Time compared with its baseline, by label."""
-    counter_changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
-    """Counters that moved beyond their tolerance, the largest mover first, by label."""
     strict: bool = False
     """True if `inconclusive` fails the test."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.counters import detail_lines, explanation
+from pytest_gpuperf.judge.gate import compare_restarts
 from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.records.baseline import MeasurementBaseline
 from pytest_gpuperf.records.change import show_pair, show_signed
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_gpuperf.judge.counters import CounterComparison
-    from pytest_gpuperf.judge.gate import TimeComparison
+    from pytest_gpuperf.judge.gate import Gate, TimeComparison
     from pytest_gpuperf.judge.result import Hints
     from pytest_gpuperf.records import Measurement, Timing, TimingMode
-    from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
+    from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.change import Change
 
 MOVED_PCT = 1.0
@@ -25,7 +26,7 @@ MOVED_PCT = 1.0
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """A measurement compared with its baseline."""
 
     counters: CounterComparison
@@ -60,12 +61,12 @@ class Comparison:
         return bool(self.slower or self.faster or self.fell_back or found.changes or found.kernels)
 
 
-def compare(
+def compare_time(
     measurement: Measurement,
     baseline: MeasurementBaseline,
     counters: CounterComparison,
     time: TimeComparison | None,
-) -> Comparison:
+) -> BaselineComparison:
     """Add the time to the counters of a measurement compared with its baseline.
 
     Args:
@@ -76,24 +77,77 @@ def compare(
     """
     timing, known = measurement.timing, baseline.time
     if time is not None or timing is None or known is None:
-        return Comparison(counters, time)
+        return BaselineComparison(counters, time)
     if timing.mode == known.mode:
         why = f" ({timing.not_recorded})" if timing.not_recorded else ""
         reason = f"the time is by {timing.source}{why}, the baseline's by {known.source}: not compared"
-        return Comparison(counters, not_compared=reason, other_source=True)
+        return BaselineComparison(counters, not_compared=reason, other_source=True)
     if timing.not_captured:
         now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
         reason = f"the time could not be compared: {now}, the baseline is {known.mode}"
-        return Comparison(counters, not_compared=reason, fell_back=True)
+        return BaselineComparison(counters, not_compared=reason, fell_back=True)
     reason = f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared"
-    return Comparison(counters, not_compared=reason)
+    return BaselineComparison(counters, not_compared=reason)
 
 
-def time_findings(
-    comparison: Comparison, timing: Timing, baseline: TimeBaseline | None, label: str, hints: Hints
+@dataclass(frozen=True)
+class TimeVerdict:
+    """Verdict on the time of one measurement."""
+
+    time: TimeComparison | None = None
+    """None if it was compared with nothing."""
+    moved: bool = False
+    """True if the time has regressed or improved."""
+    findings: tuple[Finding, ...] = ()
+
+
+def judge_time(
+    key: tuple[str, str],
+    measurement: Measurement,
+    baseline: MeasurementBaseline | None,
+    counters: CounterComparison,
+    gate: Gate | None,
+    tolerance_pct: float,
+    hints: Hints,
+) -> TimeVerdict:
+    """Judge a time by the restarts of old code in turn, or else by the sessions of its baseline.
+
+    Args:
+        key: Test and label.
+        measurement: The measured values.
+        baseline: The expected values; None if there are none.
+        counters: The counters compared with their baseline.
+        gate: Compares with the sessions; None for a test that was only compiled.
+        tolerance_pct: Slowdown that is accepted, in %.
+        hints: Commands to type next.
+    """
+    against, timing, label = measurement.against, measurement.timing, key[1]
+    findings: list[Finding] = []
+    # Old code in turn needs no stored sessions, and is judged more sharply than by any of them.
+    time = compare_restarts(against, tolerance_pct) if against is not None else None
+    if against is not None and (time is None or against.broken):
+        status = Status.INVALID if against.broken else Status.PASS
+        findings.append(Finding(status, f"not compared with {against.ref}: {against.reason}", label))
+    if baseline is None and time is None:
+        return TimeVerdict(findings=tuple(findings))
+    baseline = baseline or MeasurementBaseline()
+    pinned = None
+    if timing is not None and gate is not None:
+        time = time or gate.compare(key, timing, tolerance_pct)
+        pinned = gate.compare_pinned(key, timing, tolerance_pct)
+    comparison = compare_time(measurement, baseline, counters, time)
+    if timing is not None:
+        findings += _time_findings(comparison, timing, baseline.time, label, hints)
+        if pinned is not None and pinned.slower and not comparison.slower:
+            line = f"{time_line(pinned, timing.mode)}: small losses have added up"
+            findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))
+    return TimeVerdict(comparison.time, comparison.slower or comparison.faster, tuple(findings))
+
+
+def _time_findings(
+    comparison: BaselineComparison, timing: Timing, baseline: TimeBaseline | None, label: str, hints: Hints
 ) -> Iterator[Finding]:
-    """Return the findings of the time."""
-    details = (*detail_lines(comparison.counters), hints.accept)
+    details = (*comparison.counters.details, hints.accept)
     if comparison.fell_back:
         yield Finding(Status.REGRESSED, comparison.not_compared, label, details)
     elif comparison.other_source:
@@ -109,22 +163,14 @@ def time_findings(
             yield Finding(Status.PASS, remark, label)
 
 
-def creep_findings(pinned: TimeComparison, mode: TimingMode, label: str, hints: Hints) -> Iterator[Finding]:
-    """Report a time that is slower than the pinned sessions."""
-    if pinned.slower:
-        line = f"{time_line(pinned, mode)}: small losses have added up"
-        yield Finding(Status.REGRESSED, line, label, (hints.accept_pin,))
-
-
 def _of_time(
     counters: CounterComparison, time: TimeComparison, mode: TimingMode, label: str, hints: Hints
 ) -> Iterator[Finding]:
-    details, line = detail_lines(counters), time_line(time, mode)
+    details, line = counters.details, time_line(time, mode)
     closer = () if time.in_turn else (hints.closer,)
     if time.slower:
-        because = explanation(counters)
-        if because is not None:
-            line = f"{because}: {line}"
+        if counters.explanation:
+            line = f"{counters.explanation}: {line}"
         if counters.same_work:
             details = (*details, "the kernels did the same work: look at the machine, too")
         yield Finding(Status.REGRESSED, line, label, (*details, *closer, hints.accept))
@@ -168,7 +214,7 @@ def _how(time: TimeComparison, mode: TimingMode) -> list[str]:
     return parts
 
 
-def _machine_moved(comparison: Comparison) -> str:
+def _machine_moved(comparison: BaselineComparison) -> str:
     """Return a remark if the raw time moved and the kernel did not; else an empty text."""
     time, counters = comparison.time, comparison.counters
     # In turn, both sides had the same machine.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.counters import compare_counters, counter_findings, remarks
+from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain import explain_lines
-from pytest_gpuperf.judge.gate import compare_restarts
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
-from pytest_gpuperf.judge.times import compare, creep_findings, time_findings
+from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.records import Measurement, TestRecord
     from pytest_gpuperf.records.baseline import TestBaseline
-    from pytest_gpuperf.records.change import Change
 
 EXPLAINED = (Status.REGRESSED, Status.LIMIT)
 """Findings that have the diagnosis below them."""
@@ -74,7 +72,7 @@ def judge(
         verdict.findings += findings
     findings = sorted(verdict.findings, key=lambda finding: _RANK[finding.status])
     status = findings[0].status if findings else Status.PASS
-    return TestVerdict(status, tuple(findings), verdict.times, verdict.changes, strict)
+    return TestVerdict(status, tuple(findings), verdict.times, strict)
 
 
 class _Verdict:
@@ -83,7 +81,6 @@ class _Verdict:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.times: dict[str, TimeComparison] = {}
-        self.changes: dict[str, tuple[Change, ...]] = {}
 
     def judge(
         self, record: TestRecord, limits: Sequence[Limit], expected: Expected, errors: Sequence[str]
@@ -120,39 +117,20 @@ class _Verdict:
         expected: Expected,
     ) -> Iterator[Finding]:
         _, label = key
-        against, hints = measurement.against, expected.hints
-        in_turn = compare_restarts(against, expected.tolerance_pct) if against else None
-        yield from remarks(measurement, baseline, label)
-        if against is not None and (in_turn is None or against.broken):
-            status = Status.INVALID if against.broken else Status.PASS
-            yield Finding(status, f"not compared with {against.ref}: {against.reason}", label)
-        if baseline is None and in_turn is None:
-            if _is_comparable(measurement):
-                yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
-            return
-        # Old code in turn needs no stored sessions, and is judged more sharply than by any of them.
-        baseline = baseline or MeasurementBaseline()
-        counters = compare_counters(measurement, baseline)
-        timing, gate, pinned, stored = measurement.timing, expected.gate, None, None
-        if timing is not None and gate is not None:
-            stored = gate.compare(key, timing, expected.tolerance_pct)
-            pinned = gate.compare_pinned(key, timing, expected.tolerance_pct)
-        comparison = compare(measurement, baseline, counters, in_turn or stored)
-        if comparison.time is not None:
-            self.times[label] = comparison.time
-        if counters.changes:
-            self.changes[label] = counters.changes
-        yield from counter_findings(
-            counters,
-            slower=comparison.slower,
-            faster=comparison.faster,
-            label=label,
-            accept=hints.accept,
+        hints = expected.hints
+        known = baseline or MeasurementBaseline()
+        counters = compare_counters(measurement, known, label, hints.accept)
+        judged = judge_time(
+            key, measurement, baseline, counters, expected.gate, expected.tolerance_pct, hints
         )
-        if timing is not None:
-            yield from time_findings(comparison, timing, baseline.time, label, hints)
-            if pinned is not None and not comparison.slower:
-                yield from creep_findings(pinned, timing.mode, label, hints)
+        if judged.time is not None:
+            self.times[label] = judged.time
+        yield from counters.remarks
+        if not judged.moved:
+            yield from counters.findings
+        yield from judged.findings
+        if baseline is None and judged.time is None and _is_comparable(measurement):
+            yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
 
 
 def _wrong(record: TestRecord) -> Iterator[Finding]:

@@ -11,11 +11,11 @@ from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.explain import Turned
-    from pytest_gpuperf.judge.times import Comparison
+    from pytest_gpuperf.judge.times import BaselineComparison
     from pytest_gpuperf.records import Timing
 
 
-def change_lines(comparison: Comparison, timing: Timing | None, turned: Turned) -> tuple[str, ...]:
+def change_lines(comparison: BaselineComparison, timing: Timing | None, turned: Turned) -> tuple[str, ...]:
     """Show how a measurement differs from its baseline, if that is more than noise.
 
     Args:

@@ -14,7 +14,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBa
 from run_builders import gate_of, measured, profile
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.judge.times import Comparison
+    from pytest_gpuperf.judge.times import BaselineComparison
 
 
 def expected(
@@ -28,15 +28,15 @@ def expected(
     )
 
 
-def compare(measurement: Measurement, known: MeasurementBaseline) -> Comparison:
+def compare(measurement: Measurement, known: MeasurementBaseline) -> BaselineComparison:
     """Compare a measurement with its baseline, by the gate and by its counters."""
     timing = measurement.timing
     gate = gate_of({"t": TestBaseline(measurements={"main": known})})
     time = gate.compare(("t", "main"), timing) if timing else None
-    return times.compare(measurement, known, compare_counters(measurement, known), time)
+    return times.compare_time(measurement, known, compare_counters(measurement, known), time)
 
 
-def counter(name: str, baseline: MetricValue, actual: MetricValue) -> Comparison:
+def counter(name: str, baseline: MetricValue, actual: MetricValue) -> BaselineComparison:
     return compare(measured(None, {name: actual}), expected(counters={name: baseline}))
 
 
@@ -138,7 +138,7 @@ def read_by_sessions(
     *,
     baseline: float = 100_000,
     name: str = "instructions",
-) -> Comparison:
+) -> BaselineComparison:
     """Compare a count of work with a baseline of this many sessions; `seen` is their range if they differ."""
     known = msgspec.structs.replace(
         expected(counters={name: baseline}),
