@@ -116,10 +116,10 @@ def summarised(summary: Summary) -> str:
         verdicts = sum(rule.unchanged.count for rule in ours)
         alarms = sum(rule.unchanged.found(SLOWER) for rule in ours)
         few = "" if verdicts >= LEAST_UNCHANGED else f", fewer than {LEAST_UNCHANGED}"
-        names = " and ".join(rule.name for rule in ours)
+        names = f" ({' and '.join(rule.name for rule in ours)})" if of is figures else ""
         bounds = " and ".join(f"≤ {100 * rule.unchanged.bounds(SLOWER)[1]:.1f} %" for rule in ours)
         parts.append(
-            f"Unchanged code, {label} ({names}): {alarms} false alarms in {verdicts} verdicts{few} "
+            f"Unchanged code, {label}{names}: {alarms} false alarms in {verdicts} verdicts{few} "
             f"(95 % bounds: {bounds})."
         )
     parts.extend(_against_targets(_ours(figures)))
