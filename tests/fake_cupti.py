@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.measure.cupti.activity import Activity
-from pytest_gpuperf.measure.cupti.library import Cupti, refusal
+from pytest_gpuperf.measure.cupti.libcupti import Cupti, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,7 +15,7 @@ from benchmarks.children import ROOT
 from benchmarks.counter_agreement.kernels import METRICS
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
@@ -183,7 +183,7 @@ WITH_CUPTI_PYTHON = """
 import ctypes, sys, torch
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.measure.cupti.library import cupti
+from pytest_gpuperf.measure.cupti.libcupti import cupti
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import Call

@@ -13,7 +13,7 @@ from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, in_launch_order
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import GpuInfo, Profile
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import SelectedTest

@@ -19,7 +19,7 @@ from pass_progress import no_progress
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.kept_counters import KEPT_DAYS, KEPT_PER_TEST, KeptCounters
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest

@@ -10,7 +10,7 @@ import torch
 
 from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti
 from pytest_gpuperf.measure.cupti import activity, range_profiler
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 
 TIME, WARPS = "gpu__time_duration.sum", "sm__warps_active.avg"

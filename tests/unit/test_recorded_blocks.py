@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.cupti.activity import Activity, busy_us
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import batch
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Block
 from pytest_gpuperf.measure.timing.prepared import Prepared

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.measure.cupti.activity import Activity
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.trace import capture, chrome
 from pytest_gpuperf.measure.trace.capture import CALLS, Span, median_call, with_shortest
 from pytest_gpuperf.measure.trace.summary import summarise

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.doctor.check import absent, ok, problem, shown, warning
-from pytest_gpuperf.measure.cupti.library import copies_in, package_folders
+from pytest_gpuperf.measure.cupti.libcupti import copies_in, package_folders
 from pytest_gpuperf.measure.ncu.report_reader import NVIDIA_PACKAGES, ncu_python_dirs
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.measure.cupti.library import CuptiError, cupti
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 from pytest_gpuperf.measure.ncu.csv_reader import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
 from pytest_gpuperf.measure.ncu.messages import explain
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated

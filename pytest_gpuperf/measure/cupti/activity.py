@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.measure.cupti.library import CuptiError, cupti
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_gpuperf.measure.cupti.library import Cupti
+    from pytest_gpuperf.measure.cupti.libcupti import Cupti
 
 # CUpti_ActivityKind in cupti_activity.h.
 _MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL = 1, 2, 3, 10

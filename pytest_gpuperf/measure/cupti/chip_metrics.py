@@ -16,7 +16,7 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.host import Host, chips
-from pytest_gpuperf.measure.cupti.library import Cupti, copies
+from pytest_gpuperf.measure.cupti.libcupti import Cupti, copies
 from pytest_gpuperf.processes.isolation import ask_apart, serve
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.params import (
     AddMetrics,
     BaseMetrics,
@@ -26,7 +26,7 @@ from pytest_gpuperf.measure.cupti.params import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.measure.cupti.library import Cupti
+    from pytest_gpuperf.measure.cupti.libcupti import Cupti
     from pytest_gpuperf.measure.cupti.params import AnyParams
 
 _METRIC_KINDS = (0, 1, 2)

@@ -18,7 +18,7 @@ import torch
 
 from pytest_gpuperf.measure.cupti.activity import attach, detach, refuse_if_taken
 from pytest_gpuperf.measure.cupti.host import Configuration, Host
-from pytest_gpuperf.measure.cupti.library import CuptiError, cupti
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.params import (
     ChipName,
     CounterAvailability,
@@ -36,7 +36,7 @@ from pytest_gpuperf.measure.cupti.params import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from pytest_gpuperf.measure.cupti.library import Cupti
+    from pytest_gpuperf.measure.cupti.libcupti import Cupti
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
 _AUTO_RANGE, _USER_REPLAY = 1, 3

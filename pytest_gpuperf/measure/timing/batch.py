@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, elapsed_us, event, replay_us
 from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
 from pytest_gpuperf.statistics.estimate import trimmed_mean

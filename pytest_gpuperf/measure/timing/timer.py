@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti import activity
-from pytest_gpuperf.measure.cupti.library import CuptiError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing.graph import elapsed_us, event
 from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
 from pytest_gpuperf.measure.trace.summary import CALL_MARK, busy_us, summarise, with_span
