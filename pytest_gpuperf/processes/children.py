@@ -1,8 +1,9 @@
-"""Run child processes to their end, and end them early."""
+"""Run child processes to their end, and end them early; ask tools for their versions."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +13,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+VERSION_S = 30
+"""Seconds within which a tool has to answer `--version`."""
+
+
+def version_of(tool: str, pattern: str) -> str:
+    """Ask a tool for its version.
+
+    Args:
+        tool: Path of the program.
+        pattern: Regex with the version as its first group.
+
+    Returns:
+        The version; empty if the tool does not run, does not answer in time, or answers something else.
+    """
+    with suppress(OSError, subprocess.TimeoutExpired):
+        answer = subprocess.run(  # noqa: S603
+            [tool, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=VERSION_S,
+        ).stdout
+        found = re.search(pattern, answer)
+        return found[1] if found else ""
+    return ""
 
 
 def run_child(

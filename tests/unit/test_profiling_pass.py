@@ -270,6 +270,23 @@ def test_program_that_is_not_ncu_is_named(tmp_path: Path) -> None:
         find_ncu(str(tmp_path / "ncu"))
 
 
+@pytest.mark.parametrize(
+    "script",
+    ["#!/bin/sh\nsleep 60\n", "#!/nowhere/python\n", "not a program", "#!/bin/sh\nprintf '\\377\\376'\n"],
+    ids=["hangs", "no-interpreter", "not-executable-format", "not-utf-8"],
+)
+def test_ncu_that_cannot_answer_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr("pytest_gpuperf.processes.children.VERSION_S", 0.3)
+    (tmp_path / "ncu").write_text(script)
+    (tmp_path / "ncu").chmod(0o755)
+    with pytest.raises(GpuperfError, match="does not answer --version like ncu"):
+        find_ncu(str(tmp_path / "ncu"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_ncu() is None
+
+
 def test_path_without_a_program_is_named() -> None:
     with pytest.raises(GpuperfError, match="--gpuperf-ncu names '/nowhere/ncu', which cannot be run"):
         find_ncu("/nowhere/ncu")

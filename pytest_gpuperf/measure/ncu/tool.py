@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes.children import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,13 +93,12 @@ def find_ncu(path: str = "") -> Ncu | None:
         found = ncu_path()
         if found is None:
             return None
-    output = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
-    version = re.search(r"Version (\d+(?:\.\d+)+)", output)
-    if version is None:
+    version = version_of(found, r"Version (\d+(?:\.\d+)+)")
+    if not version:
         if not path:
             return None
         raise GpuperfError(f"{path!r} does not answer --version like ncu", expected="Nsight Compute's ncu")
-    return Ncu(Path(found), version[1])
+    return Ncu(Path(found), version)
 
 
 def ncu_path() -> str | None:

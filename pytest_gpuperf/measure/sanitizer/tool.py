@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes.children import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +19,6 @@ NAME = "compute-sanitizer"
 PADDING_BYTES = 4096
 """Bytes behind each allocation, so that a write past its end cannot land in the next one unseen."""
 _ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
@@ -84,15 +82,10 @@ def find_sanitizer() -> Sanitizer:
             expected="the tool of the CUDA toolkit, for --gpuperf-sanitize",
             next_step="install the toolkit, or set CUDA_HOME to it",
         )
-    output = ""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        output = subprocess.run(  # noqa: S603
-            [path, "--version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-        ).stdout
-    version = re.search(r"Version (\d+(?:\.\d+)+)", output)
-    if version is None:
+    version = version_of(path, r"Version (\d+(?:\.\d+)+)")
+    if not version:
         raise GpuperfError(f"{path} does not answer --version like {NAME}", expected=f"NVIDIA's {NAME}")
-    return Sanitizer(Path(path), version[1])
+    return Sanitizer(Path(path), version)
 
 
 def _candidates(system: Path = Path("/usr/local")) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.static.kept import Kept
 from pytest_gpuperf.measure.static.kernel import Compiled, CudaOutput, CudaSource, shortened
+from pytest_gpuperf.processes.children import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,9 +51,8 @@ def find() -> Nvcc | None:
 
 @lru_cache(maxsize=4)
 def _nvcc(path: str) -> Nvcc | None:
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
-    version = re.search(r"\bV(\d+(?:\.\d+)+)", said)
-    return Nvcc(path, version[1]) if version else None
+    version = version_of(path, r"\bV(\d+(?:\.\d+)+)")
+    return Nvcc(path, version) if version else None
 
 
 def compile_kept(
