@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,7 @@ from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.project import count_tests, echo
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,17 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.sessions import Rule
     from pytest_gpuperf.cli.project import Project
     from pytest_gpuperf.records import Run
+
+
+class _Percent(click.FloatRange):
+    """A range without NaN, which passes every comparison of `FloatRange`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is not a number of percent.", param, ctx)
+        return number
+
 
 RUNS = click.argument("runs", nargs=-1)
 ONLY = click.option(
@@ -32,7 +45,7 @@ ONLY = click.option(
 )
 TOLERANCE = click.option(
     "--tolerance",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Percent(min=0, max=MAX_TOLERANCE_PCT, min_open=True),
     help="Ignore slowdowns up to this many %, unless the baseline file or the run has a tolerance "
     "(default: gpuperf_tolerance of pytest's configuration).",
 )

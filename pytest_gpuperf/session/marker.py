@@ -12,8 +12,11 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
 from pytest_gpuperf.records.selection import check_launches, check_regex
+from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.records.selection import Launches
@@ -60,8 +63,7 @@ class Marker:
                 )
             if mark.kwargs.get("limits"):
                 limits.extend(parse_limits(mark.kwargs["limits"]))
-            extra = mark.kwargs.get("metrics", ())
-            metrics.extend([extra] if isinstance(extra, str) else extra)
+            metrics.extend(_metrics(mark.kwargs.get("metrics", ()), item.nodeid))
             for key in ("kernels", "launches", "tolerance", "preset"):
                 if mark.kwargs.get(key) is not None:
                     values.setdefault(key, mark.kwargs[key])
@@ -100,12 +102,23 @@ def _preset(value: object, nodeid: str) -> tuple[str, ...]:
     return check_presets(parts, f"in the gpuperf marker of {nodeid}")
 
 
+def _metrics(value: object, nodeid: str) -> Sequence[str]:
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple, set, frozenset)) or not all(isinstance(one, str) for one in parts):
+        raise GpuperfError(
+            f"metrics={value!r} in the gpuperf marker of {nodeid}", expected="a name or a list of names"
+        )
+    return list(parts)
+
+
 def _tolerance(value: object, nodeid: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_TOLERANCE_PCT:
+        shown = repr(value) if len(repr(value)) < 40 else f"{repr(value)[:20]}…"
         raise GpuperfError(
-            f"tolerance={value!r} in the gpuperf marker of {nodeid}", expected="a number of percent, above 0"
+            f"tolerance={shown} in the gpuperf marker of {nodeid}",
+            expected=f"a number of percent, above 0 and at most {MAX_TOLERANCE_PCT}",
         )
     return float(value)
 

@@ -11,6 +11,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MAX_TOLERANCE_PCT = 1000
+"""Largest slowdown that a tolerance may accept, in %."""
+
 
 @dataclass(frozen=True)
 class Option:

@@ -295,3 +295,11 @@ def test_tolerance_of_the_configuration_decides_what_moved(project: Path) -> Non
     store(project, run(record(main=measured(6.0)), id="29990101-000000-0000"))
     assert gpuperf("baseline", "diff", "--exit-code").exit_code == 0
     assert gpuperf("baseline", "diff", "--exit-code", "--tolerance", "5").exit_code == 1
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400", "-1", "0"])
+@pytest.mark.parametrize("command", ["accept", "diff"])
+def test_impossible_tolerance_is_a_usage_error(project: Path, command: str, value: str) -> None:
+    result = gpuperf("baseline", command, "--tolerance", value)
+    assert result.exit_code == 2
+    assert "--tolerance" in result.output
