@@ -12,8 +12,9 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
-from pytest_gpuperf.records.json_files import decode_versioned, show_path, write_files
+from pytest_gpuperf.records.json_files import decode_versioned, show_path
 from pytest_gpuperf.records.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
+from pytest_gpuperf.records.writing import remove_leftovers, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -107,6 +108,8 @@ class BaselineStore:
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing between reading a file and writing its new content.
 
+        Temporary files of killed processes are removed.
+
         Raises:
             GpuperfError: Another process holds the lock.
         """
@@ -119,6 +122,8 @@ class BaselineStore:
                 next_step="wait until it has ended, then type the same again",
             ) from None
         try:
+            for folder in (*self.root.glob("*"), *self.root.glob("*/recordings")):
+                remove_leftovers(folder)
             yield
         finally:
             self._lock.release()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import write
-from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
+from pytest_gpuperf.cli.output import OUTPUT_FILE, write
+from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.frame import to_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pytest_gpuperf.records import Run
 
@@ -63,7 +63,7 @@ _FORMATS: Mapping[str, Callable[[Run], bytes]] = {
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OUTPUT_FILE,
     help="Write to a file (default: standard output; parquet needs a file).",
 )
 @project_options
@@ -79,5 +79,4 @@ def command(project: Project, run: str | None, format_name: str, output: Path | 
     if output is None:
         click.echo(data, nl=False)
         return
-    write({output: data})
-    echo(f"wrote {show_path(output)} ({count_tests(measured.tests)})")
+    write({output: data}, f"wrote {show_path(output)} ({count_tests(measured.tests)})")

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.writing import is_plain, write_files
 from pytest_gpuperf.report.forms import FORMS, render
 from pytest_gpuperf.report.table import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from typing import ParamSpec, TypeVar
 
+    from pytest_gpuperf.records.writing import Content
     from pytest_gpuperf.report.table import Report
 
     P = ParamSpec("P")
     R = TypeVar("R")
 
+OUTPUT_FILE = click.Path(path_type=Path, dir_okay=False, readable=False)
+"""A file to write: it need not be readable."""
 DEFAULT = "text"
 LEAST_COLUMNS = 40
 """Least width of text, however narrow the terminal."""
@@ -63,13 +69,25 @@ def show(report: Report, form: str) -> None:
     click.echo(render(report, form, screen()), nl=False)
 
 
-def write(files: Mapping[Path, bytes]) -> None:
-    """Write files whose names a user typed.
+def write(files: Mapping[Path, Content], *said: str) -> None:
+    """Write files whose names a user typed, and tell the user.
+
+    Args:
+        files: The content of each file.
+        said: Lines for standard output; for standard error if a file is a device or a pipe, which may be
+            standard output.
 
     Raises:
         GpuperfError: One of them cannot be written.
     """
     try:
+        plain = all(map(is_plain, files))
         write_files(files)
     except OSError as error:
-        raise GpuperfError(f"{show_path(next(iter(files)))} cannot be written: {error.strerror}") from None
+        if error.errno == errno.EPIPE:
+            raise
+        raise GpuperfError(
+            f"{show_path(next(iter(files)))} cannot be written: {error.strerror or error}"
+        ) from None
+    for line in said:
+        click.echo(printable(line), err=not plain)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import write
-from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.cli.output import OUTPUT_FILE, write
+from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command("plot")
@@ -31,7 +34,7 @@ from pytest_gpuperf.records.json_files import show_path
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OUTPUT_FILE,
     required=True,
     help="Write to this file: .svg, .png or .pdf.",
 )
@@ -65,8 +68,7 @@ def command(
     source = source_lines(choice.run for choice in choices if choice.run.id in curves.runs)
     common, _ = split_names([entry.test.nodeid for choice in choices for entry in choice.entries])
     data = draw(curves, form, title=title or common, source=source, log_y=log_y)
-    write({output: data})
-    if curves.left_out:
-        echo(f"left out, because they failed: {', '.join(curves.left_out)}")
     points = sum(len(curve.points) for curve in curves.curves)
-    echo(f"wrote {show_path(output)} ({len(curves.curves)} lines, {points} points)")
+    left_out = f"left out, because they failed: {', '.join(curves.left_out)}"
+    wrote = f"wrote {show_path(output)} ({len(curves.curves)} lines, {points} points)"
+    write({output: data}, *([left_out] if curves.left_out else []), wrote)

@@ -10,8 +10,9 @@ from pytest_gpuperf.cli.accepting import show_kept
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU
-from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import encode_run, load_run, recording_path, recordings
+from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import time
 import zlib
@@ -13,19 +12,20 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pytest_gpuperf.cli.output import DEFAULT, output_form, show, write
-from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.cli.output import DEFAULT, OUTPUT_FILE, output_form, show, write
+from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.file_kinds import kind_of
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.packed import unpacked
+from pytest_gpuperf.records.runs import file_of_run, load_run
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.trace_report import FoundTrace, short_name, trace_report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.records import Run
 
@@ -45,7 +45,7 @@ _NAMES_SHOWN = 8
 )
 @click.option(
     "--chrome",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OUTPUT_FILE,
     help="Write the Chrome trace to a file, for Perfetto or chrome://tracing.",
 )
 @click.option(
@@ -117,7 +117,7 @@ def _of_run(project: Project, ref: str, test: str | None) -> list[FoundTrace]:
 
     choice = choose(ref, load)
     found = [
-        FoundTrace(entry.test.nodeid, entry.label, trace, path.parent / trace.file)
+        FoundTrace(entry.test.nodeid, entry.label, trace, file_of_run(path, trace.file))
         for entry in choice.entries
         if (trace := entry.measurement.trace) is not None and (test is None or test in entry.test.nodeid)
     ]
@@ -155,25 +155,29 @@ def _only(one: FoundTrace, kernel: str) -> FoundTrace:
     return replace(one, trace=trace)
 
 
-def _chrome_of(one: FoundTrace) -> bytes:
-    """Return the Chrome trace, unzipped."""
-    try:
-        data = one.file.read_bytes()
-        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (OSError, EOFError, zlib.error) as error:
+def _chrome_of(one: FoundTrace) -> Iterator[bytes]:
+    """Return the Chrome trace, unzipped, in pieces."""
+    if not one.file.is_file():
         raise GpuperfError(
-            f"the Chrome trace of {one.title} cannot be read: {getattr(error, 'strerror', None) or error}",
+            f"the Chrome trace of {one.title} is gone",
             expected="a recent run of this machine: older runs and recordings have no Chrome trace",
-        ) from None
+        )
+    return unpacked(one.file, "the Chrome trace of a run")
 
 
 def _write_chrome(found: Sequence[FoundTrace], target: Path) -> None:
     if len(found) > 1:
         names = ", ".join(one.title for one in found[:_NAMES_SHOWN])
         raise GpuperfError(f"there are {len(found)} traces: {names}", next_step="name one of the tests")
-    data = _chrome_of(found[0])
-    write({target: gzip.compress(data) if target.suffix == ".gz" else data})
-    echo(f"wrote {show_path(target)}: open it at https://ui.perfetto.dev")
+    pieces = _chrome_of(found[0])
+    done = f"wrote {show_path(target)}: open it at https://ui.perfetto.dev"
+    write({target: _packed(pieces) if target.suffix == ".gz" else pieces}, done)
+
+
+def _packed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)  # with gzip's header
+    yield from map(packer.compress, pieces)
+    yield packer.flush()
 
 
 def _write_tensorboard(found: Sequence[FoundTrace], folder: Path) -> None:
@@ -182,5 +186,4 @@ def _write_tensorboard(found: Sequence[FoundTrace], folder: Path) -> None:
     for one in found:
         name = one.file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
         files[folder / name / f"gpuperf.{time.time_ns()}.pt.trace.json"] = _chrome_of(one)
-    write(files)
-    echo(f"wrote {len(files)} to {show_path(folder)}: tensorboard --logdir {show_path(folder)}")
+    write(files, f"wrote {len(files)} to {show_path(folder)}: tensorboard --logdir {show_path(folder)}")

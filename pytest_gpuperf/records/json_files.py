@@ -1,21 +1,16 @@
-"""JSON files, read into typed records with one clear error each, and written completely or not at all."""
+"""JSON files, read into typed records with one clear error each."""
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.processes.signals import signals_held_off
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 T = TypeVar("T")
 
@@ -69,43 +64,7 @@ def _where(data: bytes, error: Exception) -> str:
 
 def show_path(path: Path) -> str:
     """Return the path as people type it: relative to the working directory if it is below it."""
-    with suppress(ValueError):
-        path = path.resolve().relative_to(Path.cwd())
+    # The working directory may be gone.
+    with suppress(ValueError, OSError):
+        path = Path(os.path.realpath(path)).relative_to(Path.cwd())
     return path.as_posix()
-
-
-def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write several files so that each is either complete or unchanged, whatever happens.
-
-    Every file is first written and synced next to its target. Then all targets are replaced while Ctrl-C is
-    held off. Missing folders are made.
-
-    Raises:
-        OSError: As the file system says; no target has changed if a temporary file could not be written.
-    """
-    written: dict[Path, Path] = {}
-    try:
-        for path, data in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-            written[Path(name)] = path
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(_mode(path))
-        with signals_held_off():
-            for temporary, path in written.items():
-                temporary.replace(path)
-    finally:
-        for temporary in written:
-            temporary.unlink(missing_ok=True)
-
-
-def _mode(path: Path) -> int:
-    # mkstemp makes files that only their owner can read; a replaced file keeps its mode.
-    with suppress(FileNotFoundError):
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import math
+import os
 import re
 import secrets
 import shutil
-import zlib
 from datetime import timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +16,10 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_trace
-from pytest_gpuperf.records.json_files import decode_versioned, show_path, write_files
+from pytest_gpuperf.records.json_files import decode_versioned, show_path
+from pytest_gpuperf.records.packed import read_unpacked
 from pytest_gpuperf.records.run_numbers import check_numbers
+from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +34,6 @@ REPORTS_KEPT = 3
 RUN_FILES = ("run.json", "run.json.gz")
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Form of a GPU's slug and a run's id; both become names of files."""
-
-UNPACKED_BYTES = 256 * 2**20
-"""Maximum size of an unpacked run: a small gzipped file can hold terabytes."""
 
 # Not strict, so that words such as `nan`, which JSON has no number for, read as numbers again.
 _DECODER = msgspec.json.Decoder(Run, strict=False)
@@ -203,18 +200,7 @@ def load_run(path: Path) -> Run:
             impossible number.
     """
     shown = show_path(path)
-    try:
-        data = path.read_bytes()
-        if data.startswith(b"\x1f\x8b"):
-            with gzip.open(io.BytesIO(data)) as stream:
-                data = stream.read(UNPACKED_BYTES + 1)
-            if len(data) > UNPACKED_BYTES:
-                raise GpuperfError(
-                    f"{shown} unpacks to more than {UNPACKED_BYTES // 2**20} MiB", expected="a run.json"
-                )
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise GpuperfError(f"{shown} cannot be read: {reason}", expected="a run.json") from None
+    data = read_unpacked(path, "a run.json")
     refuse_trace(kind_of_content(data), shown, "a run.json")
     run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
@@ -229,6 +215,25 @@ def load_run(path: Path) -> Run:
         seen.add(test.nodeid)
         check_numbers(test, shown)
     return run
+
+
+def file_of_run(run_file: Path, name: str) -> Path:
+    """Return the path of a file that a run names, such as a trace; it may not exist.
+
+    Args:
+        run_file: The run file, which may come from elsewhere.
+        name: The name in it; empty for none.
+
+    Raises:
+        GpuperfError: The file is not below the folder of the run, or a link leads out of it.
+    """
+    folder = Path(os.path.realpath(run_file.parent))
+    path = folder if "\0" in name else Path(os.path.realpath(folder / name))
+    if name and (path == folder or not path.is_relative_to(folder)):
+        raise GpuperfError(
+            f"{show_path(run_file)} names the file {name!r}", expected="a file below the folder of the run"
+        )
+    return path
 
 
 def recording_path(baselines: Path, run: Run) -> Path:

@@ -10,8 +10,8 @@ from msgspec import structs
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import ClockModel, Measurement
-from pytest_gpuperf.records.json_files import write_files
 from pytest_gpuperf.records.runs import RunStore, encode_run, recording_path
+from pytest_gpuperf.records.writing import write_files
 from run_builders import H200, NODEID, measured, one_test, record, run, timing
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
@@ -217,3 +218,19 @@ def test_invalid_arguments_are_refused(project: Path, arguments: list[str], said
     result = trace(*arguments)
     assert result.exit_code == 2
     assert said in result.output
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../secret", "traces/../../../../secret", "{}/secret", "link", "a\0b", "."]
+)
+@pytest.mark.parametrize("output", [["--chrome", "out.json"], ["--tensorboard", "out"], []])
+def test_run_names_only_files_of_its_folder(project: Path, name: str, output: list[str]) -> None:
+    (project / "secret").write_text("secret")
+    named = msgspec.structs.replace(BLOCK, file=name.format(project))
+    path = RunStore(project / ".gpuperf").write(run(record(main=Measurement(trace=named))))
+    (path.parent / "link").symlink_to(project / "secret")
+    result = trace("latest", *output)
+    assert result.exit_code == 2
+    assert "expected a file below the folder of the run" in result.stderr
+    assert not (project / "out.json").exists()
+    assert not (project / "out").exists()

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import pytest_gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu import report_file
 from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
 from pytest_gpuperf.metrics import METRICS
 
@@ -193,8 +192,8 @@ def test_package_exports_reading_and_combining() -> None:
         (b"==WARNING== No kernels were profiled.\n", r"broken: the text has no header of ncu CSV"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken: the text has no header of ncu CSV"),
         (gzip.decompress(WIDE.read_bytes())[:-40], r"broken: line \d+ of the CSV text is not a whole row"),
-        (gzip.compress(b"ID,Kernel Name\n", mtime=0)[:-9], r"broken is damaged"),
-        (b"\x1f\x8b" + bytes(50), r"broken is damaged"),
+        (gzip.compress(b"ID,Kernel Name\n", mtime=0)[:-9], r"broken cannot be read: Compressed file ended"),
+        (b"\x1f\x8b" + bytes(50), r"broken cannot be read"),
         (gzip.compress(WIDE.read_bytes()), r"broken: the text has no header of ncu CSV"),
         (b"ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n", r"broken holds no kernel"),
     ],
@@ -250,14 +249,6 @@ def test_missing_file_and_folder_are_errors(tmp_path: Path) -> None:
         read_report(tmp_path / "gone.csv")
     with pytest.raises(GpuperfError, match="is not a regular file"):
         read_report(tmp_path)
-
-
-def test_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_file, "UNPACKED_BYTES", 1 << 20)
-    path = tmp_path / "bomb.gz"
-    path.write_bytes(gzip.compress(bytes(3 << 20)))
-    with pytest.raises(GpuperfError, match=r"bomb\.gz unpacks to more than"):
-        read_report(path)
 
 
 def test_without_ncu_report_only_csv_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

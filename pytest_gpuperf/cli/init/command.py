@@ -9,7 +9,8 @@ import click
 
 from pytest_gpuperf.cli.project import echo
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path, write_files
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from pytest_gpuperf.cli.init.piece import Piece
@@ -44,8 +45,7 @@ def command(folder: Path) -> None:
     pieces = plan(root)
     news = {piece.path: piece.path.exists() for piece in pieces if piece.text is not None}
     try:
-        # Links stay links.
-        write_files({piece.path.resolve(): piece.text.encode() for piece in pieces if piece.text is not None})
+        write_files({piece.path: piece.text.encode() for piece in pieces if piece.text is not None})
     except OSError as error:
         raise GpuperfError(
             f"nothing was written: {error}", expected=f"a folder to write to in {show_path(root)}"

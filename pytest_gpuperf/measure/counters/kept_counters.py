@@ -28,8 +28,8 @@ from pytest_gpuperf.measure.counters.project_hash import project_hash
 from pytest_gpuperf.measure.ncu.csv_reader import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
-from pytest_gpuperf.records.json_files import write_files
 from pytest_gpuperf.records.runs import make_state_folder
+from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

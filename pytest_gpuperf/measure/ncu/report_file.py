@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import tempfile
-import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +18,7 @@ from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
+from pytest_gpuperf.records.packed import unpacked
 from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
@@ -28,15 +27,12 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 
-UNPACKED_BYTES = 2 << 30
-"""Largest unpacked size of a gzip file: a few kilobytes could fill a disk."""
 NAMES_SHOWN = 20
 """Largest number of kernels or metrics in an error."""
 
 _REPORT = b"NVR\0"
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_CHUNK = 1 << 20
 
 
 class ReportKernel(KernelProfile, frozen=True, kw_only=True):
@@ -129,21 +125,8 @@ def _unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         # Errors name the file, so the copy has its name.
         plain = Path(folder) / path.name.removesuffix(".gz")
-        try:
-            with gzip.open(path) as packed, plain.open("wb") as copy:
-                left = UNPACKED_BYTES
-                while chunk := packed.read(_CHUNK):
-                    left -= len(chunk)
-                    if left < 0:
-                        raise GpuperfError(
-                            f"{path.name} unpacks to more than {UNPACKED_BYTES >> 30} GiB",
-                            next_step="unpack it yourself if you trust it",
-                        )
-                    copy.write(chunk)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise GpuperfError(
-                f"{path.name} is damaged: {error}", expected="a complete gzip file", next_step="copy it again"
-            ) from None
+        with plain.open("wb") as copy:
+            copy.writelines(unpacked(path, "a report or CSV that ncu wrote"))
         yield plain
 
 

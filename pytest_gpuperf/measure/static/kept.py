@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pytest_gpuperf.records.json_files import write_files
 from pytest_gpuperf.records.runs import make_state_folder
+from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from pathlib import Path

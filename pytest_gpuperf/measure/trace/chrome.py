@@ -6,9 +6,6 @@ pytorch/kineto); the spelling of torch 1.8 to 1.12 is known too.
 
 from __future__ import annotations
 
-import gzip
-import io
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -16,6 +13,7 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.packed import read_unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 TRACE_SCHEMA = 1
 """Newest `schemaVersion` that this reader knows."""
-UNPACKED_BYTES = 2**31
-"""Limit for the unpacked size of a gzipped trace: a small file can hold terabytes."""
 
 Kind: TypeAlias = Literal["kernel", "memcpy", "memset"]
 
@@ -149,21 +145,7 @@ def read_chrome_trace(path: Path) -> ChromeTrace:
         GpuperfError: The file cannot be read, is not a trace of torch.profiler, is of a newer version, or has
             no activity of a GPU.
     """
-    shown = show_path(path)
-    try:
-        data = path.read_bytes()
-        if data.startswith(b"\x1f\x8b"):
-            with gzip.open(io.BytesIO(data)) as stream:
-                data = stream.read(UNPACKED_BYTES + 1)
-            if len(data) > UNPACKED_BYTES:
-                raise GpuperfError(
-                    f"{shown} unpacks to more than {UNPACKED_BYTES // 2**30} GiB",
-                    expected="the trace of a few steps",
-                )
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise GpuperfError(f"{shown} cannot be read: {reason}", expected=_EXPECTED) from None
-    return parse_chrome_trace(data, shown)
+    return parse_chrome_trace(read_unpacked(path, _EXPECTED), show_path(path))
 
 
 def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:

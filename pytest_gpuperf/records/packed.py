@@ -1,0 +1,75 @@
+"""Files that may be gzipped, unpacked up to a limit: a small gzip file can hold terabytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.json_files import show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SMALL_BYTES = 128 * 2**20
+"""Unpacked size that every file may have."""
+MOST_TIMES = 50
+"""Largest ratio above that size. Real files pack to a tenth, equal bytes to a thousandth."""
+MOST_BYTES = 2**31
+"""Largest unpacked size."""
+
+_MAGIC = b"\x1f\x8b"
+_CHUNK = 2**20
+
+
+def read_unpacked(path: Path, expected: str) -> bytes:
+    """Read a file, gzipped or not.
+
+    Args:
+        path: The file.
+        expected: The right content, for an error.
+
+    Raises:
+        GpuperfError: The file cannot be read, is damaged, or unpacks to too much.
+    """
+    content = io.BytesIO()
+    for chunk in unpacked(path, expected):
+        content.write(chunk)
+    return content.getvalue()
+
+
+def unpacked(path: Path, expected: str) -> Iterator[bytes]:
+    """Yield the content of a file, gzipped or not, in pieces.
+
+    Raises:
+        GpuperfError: As `read_unpacked`.
+    """
+    try:
+        with path.open("rb") as file:
+            is_packed = file.read(len(_MAGIC)) == _MAGIC
+            file.seek(0)
+            if not is_packed:
+                yield from iter(lambda: file.read(_CHUNK), b"")
+                return
+            left = limit = limit_bytes(path.stat().st_size)
+            with gzip.open(file) as content:
+                for chunk in iter(lambda: content.read(_CHUNK), b""):
+                    left -= len(chunk)
+                    if left < 0:
+                        raise GpuperfError(
+                            f"{show_path(path)} unpacks to more than {limit // 2**20} MiB",
+                            expected=expected,
+                            next_step="if you trust it, unpack it with gunzip and name the unpacked file",
+                        )
+                    yield chunk
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise GpuperfError(f"{show_path(path)} cannot be read: {reason}", expected=expected) from None
+
+
+def limit_bytes(packed_bytes: int) -> int:
+    """Return the largest unpacked size of a gzip file of this size."""
+    return min(MOST_BYTES, max(SMALL_BYTES, MOST_TIMES * packed_bytes))
