@@ -49,6 +49,13 @@ NAMES: dict[tuple[str, bool | None], tuple[str, ...]] = {
         "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(Params)",
         "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x128x128",
         "volta_s884cudnn_fp16_256x128_ldg8_relu_exp_medium_nhwc_tn_v1",
+        "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::arch::OpClassTensorOp>>(P)",
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel",
+        "bmm_Bfloat16_E2m1E2m1_Fp32_t128x8x512u2_s6_et128x8_m128x8x64_cga1x1x1_16dp256b_TN_sm100f",
+        "gemm_Bfloat16_E4m3E4m3_Fp32_t128x32x128_s7_et128x32_m128x32x32_cga1x1x1_TN_sm100a",
+        "fmhaSm100aKernel_QkvBfloat16OBfloat16H128PagedKvCausalP32MultiCtasKvCgaVarSeqQ8Kv128Static",
+        "Cijk_Alik_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB0_AFC1",
+        "void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u, 128u, 4u, 5u, 1u>(__nv_bfloat16*)",
     ),
     ("reduction", False): (
         "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float>(Params)",
@@ -75,6 +82,9 @@ NAMES: dict[tuple[str, bool | None], tuple[str, ...]] = {
         "triton_poi_fused_mm_2",
         "triton_poi_fused_cat_gelu_view_25",
         "triton_for_fused_0",
+        "SubTensorOpWithScalar1d",
+        "SubTensorOpWithScalar4d.kd",
+        "Op5dTensorGeneric",
         "conv_bias_add",
         "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, c10::BFloat16*)",
     ),
@@ -86,7 +96,18 @@ NAMES: dict[tuple[str, bool | None], tuple[str, ...]] = {
         "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*)",
         "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<F>>(long)",
     ),
-    ("communication", False): ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",),
+    ("communication", False): (
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "void c10d::symmetric_memory::multimem_all_reduce_kernel<c10::BFloat16, 16>(X)",
+        "void (anonymous namespace)::one_shot_all_reduce_kernel<c10::BFloat16, 16, 8>(X)",
+        "void deep_ep::internode::dispatch<false, 8, false, 65536>(int4*)",
+        "void deep_ep::internode::combine<false, 2, nv_bfloat16>(int4*)",
+        "void deep_ep::internode::notify_dispatch<false, 2>(int const*)",
+        "void deep_ep::intranode::cached_notify_combine<8>(void**)",
+        "void deep_ep::internode_ll::dispatch<true, 3, 10, 7168>(void*)",
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
+        "tensorrt_llm::kernels::ar_fusion::allreduce_fusion_kernel_oneshot_lamport<1, 8>(X)",
+    ),
     ("", None): ("square_kernel",),
     ("matrix", None): ("matmul_persistent", "triton_tem_fused_addmm_gelu_4"),
 }
@@ -132,6 +153,12 @@ def test_long_kernel_of_few_blocks_is_not_frequent() -> None:
 def test_nearly_full_grid_is_not_small() -> None:
     rows = [row("nvjet_a", 12, 20.0, 1.0, 1.0), row("nvjet_b", 12, 12.0, 128 / 132, 128 / 132)]
     assert classify(rows) == ["medium_auxiliary", "medium_auxiliary"]
+
+
+def test_persistent_products_beside_communication_are_not_small() -> None:
+    waves = 112 / 132
+    rows = [row(f"fp8_gemm_{n}", 58, mean, waves, waves, 8.0) for n, mean in enumerate((400.0, 200.0, 90.0))]
+    assert "small_frequent" not in classify(rows)
 
 
 def test_one_rare_long_kernel_does_not_make_the_others_short() -> None:

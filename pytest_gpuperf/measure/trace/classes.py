@@ -36,10 +36,11 @@ class Thresholds:
     """Ratio of two durations from which small kernels count as one kind. A library that picks another kernel
     for each shape launches each a few times and all of them often; one long kernel among many short ones
     stays one launch."""
-    small_blocks_per_sm: float = 0.9
-    """A tenth of the SMs are idle, regardless of the duration. Not 1, because a grid made to fill the GPU may
-    lack a few blocks: a kernel of 128 tiles on 132 SMs is not small."""
-    small_waves: float = 1.0
+    small_blocks_per_sm: float = 0.8
+    """More than a fifth of the SMs are idle, regardless of the duration. Not 1, because a grid made to fill
+    the GPU may lack blocks: a kernel of 128 tiles on 132 SMs is not small. DeepSeek's persistent products
+    leave 20 of 132 SMs to communication."""
+    small_waves: float = 0.8
     """A short kernel is small below this too: with several blocks on an SM its grid takes one wave with empty
     places. The work of a block limits a long kernel of so few blocks, not its launch."""
     long: float = 0.5
@@ -52,8 +53,8 @@ class Thresholds:
     """Enough blocks to fill the GPU this many times: the second wave is ready before the first has ended."""
     many_blocks_per_sm: float = 4.0
     """Used in its place if the GPU's SMs are unknown: two waves of a kernel of which two blocks fit."""
-    persistent_waves: float = 0.9
-    """A persistent kernel launches as many blocks as fit at once, or a few less: from this value to 1
+    persistent_waves: float = 0.8
+    """A persistent kernel launches as many blocks as fit at once, or some less: from this value to 1
     wave,"""
     persistent_pct: float = 25.0
     """and differs from a medium one by its share of the GPU's time, in percent."""

@@ -1,7 +1,8 @@
 """Derive a kernel's kind of work, and its use of tensor cores, from its name.
 
-The patterns match the names that cuBLAS, cuDNN, CUTLASS, FlashAttention, ATen, CUB and Inductor give their
-kernels. For other names the result is unknown: authors name kernels freely.
+The patterns match the names that cuBLAS, cuDNN, CUTLASS, FlashAttention, TensorRT-LLM, DeepEP, ATen, CUB,
+Inductor, MIOpen and Tensile give their kernels. For other names the result is unknown: authors name kernels
+freely.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
         ("reduction", r"^triton_(?:red|per|spl)_"),
         ("elementwise", r"^triton_(?:poi|for)_"),
         ("matrix", r"^triton_tem_"),
+        # torch's symmetric memory, vLLM and SGLang, TensorRT-LLM, DeepEP.
+        (
+            "communication",
+            r"(?i)(?:^|::|_|one|two)(?<!block_)(?<!warp_)(?<!thread_)all_?reduce|multimem_|all_?gather"
+            r"|reduce_?scatter|all_?to_?all|cross_device_|mscclpp|(?:^|::)int(?:er|ra)node(?:_ll)?::",
+        ),
         # Helpers of a matrix product, a convolution or attention, which do not multiply themselves.
         ("reduction", r"splitK_?[rR]educe|reduce_wgrad|[tT]op_?[kK]"),
         ("reduction", r"(?i)attention_?softmax|masked_?softmax"),
@@ -30,7 +37,7 @@ _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
         ("data_movement", r"(?i)nchw_?to|nhwc_?to|im2col|col2im"),
         (
             "matrix",
-            r"(?i)gemm|gemv|nvjet|xmma|wgmma|cutlass|fprop|dgrad|wgrad|conv\dd|conv_|convol|winograd|fmha|flash"
+            r"(?i)(?<!fb)gemm|gemv|nvjet|xmma|wgmma|cutlass|fprop|dgrad|wgrad|conv\dd|conv_|convol|winograd|fmha|flash"
             r"|[sh]\d*cudnn|attention|sdpa|matmul|bmm|_mm_|_mma_|dot_kernel|^cijk_",
         ),
         (
@@ -45,7 +52,9 @@ _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
         ),
         (
             "elementwise",
-            r"(?i)elementwise|pointwise|activation|dropout|gelu|silu|relu|multi_tensor",
+            # MIOpen's and cuDNN's operations on whole tensors end the list.
+            r"(?i)elementwise|pointwise|activation|dropout|gelu|silu|relu|multi_tensor|SubTensorOpWith"
+            r"|Op(?:\dd)?Tensor|op_tensor",
         ),
     )
 )
@@ -56,11 +65,14 @@ _COPIES = re.compile(r"copy_kernel|CopyFunctor|FillFunctor")
 """Functors of ATen's elementwise kernels that only copy or fill."""
 
 _TENSOR = re.compile(
-    r"(?<![a-z])(?:hmma|imma|dmma|qmma|omma)|gmma|tcgen05|umma|tensorop|tensor\d+x\d+x\d+|nvjet|wmma"
+    r"(?<![a-z])(?:hmma|imma|dmma|qmma|omma)|gmma|tcgen05|umma|(?<!sub)tensorop(?!with)|tensor\d+x\d+x\d+|nvjet"
+    r"|wmma|warpgroupsize\d"
     # cuBLAS writes the shape of the instruction: s16816gemm, h884, i8816.
     r"|[shid](?:884|1684|1688|8816|16816|16832|161616)(?!\d)"
     # CuTe's atoms: SM80_16x8x16_F32BF16BF16F32_TN.
-    r"|sm\d+_\d+x\d+x\d+_|blockscaled"
+    r"|sm\d+_\d+x\d+x\d+_|blockscaled|deep_gemm::|fp8\w*::gemmkernel|fp8_gemm"
+    # TensorRT-LLM's generated products and attention; matrix instructions on AMD's GPUs.
+    r"|(?<![a-z])(?:bmm|gemm)_\w*_t\d+x\d+x\d+\w*_sm\d|fmhasm\d+|fmha_v2_|^cijk_\w*_mi\d+x\d+x\d+|igemm_\w+_gtcx|xdl|mfma"
     r"|flash_(?:fwd|bwd)|flash::|flash_attn"
     r"|fmha_cutlass[fb]_(?:bf16|f16)_.*sm[789]\d|fmha_cutlass[fb]_f32_.*sm80",
     re.IGNORECASE,
