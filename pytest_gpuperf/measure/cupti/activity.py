@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # CUpti_ActivityKind in cupti_activity.h.
 _MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL = 1, 2, 3, 10
+# CUpti_ActivityMemcpyKind: host to device and back, to and from arrays, and host to host.
+_WITH_HOST = frozenset((1, 2, 3, 4, 9))
 _BUFFER_BYTES = 8 << 20
 _FLUSH_FORCED = 1
 
@@ -40,15 +42,19 @@ _BufferCompleted = ctypes.CFUNCTYPE(
 )
 
 
-class _Common(ctypes.Structure):
-    """First fields of the records of kernels, copies and fills, in all versions since CUDA 9."""
+class _Memory(ctypes.Structure):
+    """First fields of the records of copies and fills, in all versions since CUDA 9."""
 
     _fields_ = (
         ("kind", ctypes.c_uint32),
-        ("_flags", ctypes.c_uint32),
-        ("bytes", ctypes.c_uint64),  # not in a kernel's
+        ("copy_kind", ctypes.c_uint8),  # only of a copy
+        ("_kinds_and_flags", ctypes.c_uint8 * 3),
+        ("bytes", ctypes.c_uint64),
         ("start", ctypes.c_uint64),
         ("end", ctypes.c_uint64),
+        ("_device_and_context", ctypes.c_uint32 * 2),
+        ("stream", ctypes.c_uint32),
+        ("correlation_id", ctypes.c_uint32),
     )
 
 
@@ -64,7 +70,8 @@ class _Kernel(ctypes.Structure):
         ("start", ctypes.c_uint64),
         ("end", ctypes.c_uint64),
         ("_completed", ctypes.c_uint64),
-        ("_ids", ctypes.c_uint32 * 3),
+        ("_device_and_context", ctypes.c_uint32 * 2),
+        ("stream", ctypes.c_uint32),
         ("grid", ctypes.c_int32 * 3),
         ("block", ctypes.c_int32 * 3),
         ("static_shared_memory", ctypes.c_int32),
@@ -108,6 +115,10 @@ class Activity(NamedTuple):
     """Blocks of a cluster in x, y, z; zeros without clusters."""
     launch: int = 0
     """Number that grows from launch to launch; all nodes of one graph launch share it."""
+    stream: int = 0
+    """CUPTI's number of the stream."""
+    with_host: bool = False
+    """True for a copy from or to the memory of the host."""
 
 
 _RECORDERS: list[_Recorder] = []
@@ -142,10 +153,21 @@ class _Recorder:
         self._buffers.pop(buffer, None)
 
     def _read(self, address: int) -> None:
-        common = _Common.from_address(address)
-        if common.kind in (_MEMCPY, _MEMSET):
-            self.activities.append(Activity(common.start, common.end, "", common.bytes))
-        elif common.kind in (_KERNEL, _CONCURRENT_KERNEL):
+        kind = ctypes.c_uint32.from_address(address).value
+        if kind in (_MEMCPY, _MEMSET):
+            memory = _Memory.from_address(address)
+            self.activities.append(
+                Activity(
+                    memory.start,
+                    memory.end,
+                    "",
+                    memory.bytes,
+                    launch=memory.correlation_id,
+                    stream=memory.stream,
+                    with_host=kind == _MEMCPY and memory.copy_kind in _WITH_HOST,
+                )
+            )
+        elif kind in (_KERNEL, _CONCURRENT_KERNEL):
             kernel = _Kernel.from_address(address)
             self.activities.append(
                 Activity(
@@ -160,6 +182,7 @@ class _Recorder:
                     shared_memory_per_sm=kernel.shared_memory_per_sm,
                     cluster=tuple(kernel.cluster),
                     launch=kernel.correlation_id,
+                    stream=kernel.stream,
                 )
             )
 
