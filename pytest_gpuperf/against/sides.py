@@ -100,8 +100,9 @@ class Sides:
         return [
             *(sys.executable, str(self._program)),
             *(self._in_text(argument, side) for argument in self._invocation.arguments),
-            # The old code's ini file could set the last two differently.
-            *(f"--rootdir={rootdir}", "--gpuperf", f"--gpuperf-mode={self._invocation.mode}"),
+            # The old code's ini file could set these differently.
+            *(f"--rootdir={rootdir}", "--gpuperf"),
+            *(f"--gpuperf-mode={self._invocation.mode}", f"--gpuperf-seed={self._invocation.seed}"),
         ]
 
     def environment(self, side: Side, plan: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_launches
+from pytest_gpuperf.session.seeds import seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,6 +47,11 @@ class Gpuperf:
     def device(self) -> torch.device:
         """The device for the test's tensors: the GPU, or `meta` when a recording is replayed."""
         return self._runner.device
+
+    @property
+    def seed(self) -> int:
+        """The seed of this test, for generators of its own: `numpy.random.default_rng(gpuperf.seed)`."""
+        return seed_of(self._state.nodeid)
 
     def __call__(
         self,

@@ -13,6 +13,7 @@ from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker
+from pytest_gpuperf.session.seeds import Seeding
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
 
         prepare_worker(config, settings.worker)
     config.pluginmanager.register(Hooks(settings), "gpuperf-hooks")
+    if settings.seed == "on":
+        config.pluginmanager.register(Seeding(), "gpuperf-seeding")
 
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
@@ -107,7 +110,9 @@ class Hooks:
         reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
         typed, settings = config.invocation_params, self._settings
         arguments = [str(argument) for argument in typed.args]
-        invocation = Invocation(arguments, typed.dir, settings.root, settings.mode, settings.first_on_path)
+        invocation = Invocation(
+            arguments, typed.dir, settings.root, settings.mode, settings.first_on_path, settings.seed
+        )
         self._runner.begin(reporter)
         try:
             self._runner.run_passes(states, invocation, reporter)

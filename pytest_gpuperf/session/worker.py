@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -25,6 +23,7 @@ from pytest_gpuperf.against.messages import (
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
+from pytest_gpuperf.session.seeds import seed
 from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
@@ -156,16 +155,6 @@ class Conversation:
             reason = str(call.excinfo.value).partition("\n")[0]
             self._failure = f"its {call.when} ended with {call.excinfo.typename}: {reason}"
         return report
-
-
-def seed(number: int) -> None:
-    """Seed the random numbers that tests make their data from."""
-    import torch
-
-    random.seed(number)
-    torch.manual_seed(number)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(number)
 
 
 class Block(Protocol):

@@ -84,6 +84,12 @@ OPTIONS = (
         "fail tests whose verdict is inconclusive",
         switch=True,
     ),
+    Option(
+        "seed",
+        "on",
+        "seed `random`, NumPy and torch by each test's id, so that data are the same in every session",
+        choices=("on", "off"),
+    ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
     Option(
         "update",

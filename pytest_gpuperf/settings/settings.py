@@ -36,6 +36,8 @@ class Settings:
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
     """True if `inconclusive` fails a test."""
+    seed: str
+    """`on` if tests are seeded by their ids, else `off`."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
@@ -99,6 +101,7 @@ class Settings:
             budget_s=_number("budget", values["budget"], above_0=True),
             tolerance_pct=_number("tolerance", values["tolerance"]),
             strict=values["strict"] == "yes",
+            seed=values["seed"],
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],

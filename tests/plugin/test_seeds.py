@@ -1,0 +1,87 @@
+"""Random data of tests: the same in every session."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuperf.session.seeds import seed_of
+
+DRAWS = """
+import random, pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    return random.random()
+
+@pytest.fixture
+def data():
+    return random.random()
+
+def note(*numbers):
+    with open("drawn", "a") as file:
+        print(*numbers, file=file)
+
+def test_a(gpuperf, shared, data):
+    note("a", shared, data, random.random())
+
+def test_b(gpuperf, shared, data):
+    note("b", shared, data, random.random())
+
+def test_plain(data):
+    note("plain", data)
+
+def test_seed(gpuperf):
+    note("seed", gpuperf.seed)
+"""
+
+pytestmark = pytest.mark.usefixtures("replay")
+
+
+@pytest.fixture(autouse=True)
+def _suite(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=DRAWS)
+
+
+def drawn(pytester: pytest.Pytester, *arguments: str) -> dict[str, list[str]]:
+    """Run the tests and return the numbers that each has drawn."""
+    path = Path("drawn")
+    path.unlink(missing_ok=True)
+    pytester.runpytest("--gpuperf", *arguments)
+    return {line.split()[0]: line.split()[1:] for line in path.read_text().splitlines()}
+
+
+def test_data_are_the_same_in_every_session(pytester: pytest.Pytester) -> None:
+    first, second = drawn(pytester), drawn(pytester)
+    assert first["a"] == second["a"]
+    assert first["a"][1:] != first["b"][1:]
+
+
+def test_selection_of_tests_does_not_change_data(pytester: pytest.Pytester) -> None:
+    assert drawn(pytester)["b"] == drawn(pytester, "-k", "test_b")["b"]
+
+
+def test_other_tests_are_not_seeded(pytester: pytest.Pytester) -> None:
+    random.seed(1)
+    assert drawn(pytester, "-k", "plain") != drawn(pytester, "-k", "plain")
+
+
+def test_test_has_its_seed_for_its_own_generators(pytester: pytest.Pytester) -> None:
+    assert drawn(pytester)["seed"] == [str(seed_of("test_k.py::test_seed"))]
+
+
+@pytest.mark.parametrize("off", ["option", "ini"])
+def test_seeding_can_be_turned_off(pytester: pytest.Pytester, off: str) -> None:
+    if off == "ini":
+        pytester.makeini("[pytest]\ngpuperf_seed = off\n")
+    arguments = ["--gpuperf-seed=off"] if off == "option" else []
+    assert drawn(pytester, *arguments)["a"] != drawn(pytester, *arguments)["a"]
+
+
+def test_pytest_randomly_does_not_change_data(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("pytest_randomly")
+    one, other = (drawn(pytester, "-p", "pytest_randomly", f"--randomly-seed={seed}") for seed in (1, 2))
+    assert (one["a"], one["b"]) == (other["a"], other["b"])
+    assert one["plain"] != other["plain"]

@@ -1,0 +1,40 @@
+"""Seeds of libraries that are imported."""
+
+from __future__ import annotations
+
+import random
+import sys
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from pytest_gpuperf.session.seeds import seed, seed_of
+
+
+@pytest.mark.parametrize("draw", [random.random, numpy.random.random], ids=["random", "numpy"])
+def test_same_seed_gives_same_numbers(draw) -> None:  # type: ignore[no-untyped-def]
+    seed(3)
+    first = draw()
+    assert draw() != first
+    seed(3)
+    assert draw() == first
+
+
+def test_imported_torch_is_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(manual_seed=seeds.append))
+    seed(5)
+    assert seeds == [5]
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_libraries_are_not_imported_to_be_seeded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    seed(1)
+    assert name not in sys.modules
+
+
+def test_seed_of_a_test_never_changes() -> None:
+    assert seed_of("test_k.py::test_a[1]") == 0xB3F40946
+    assert 0 <= seed_of("test_k.py::test_a[\udce4]") < 2**32
