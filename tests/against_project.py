@@ -38,6 +38,8 @@ class Project:
         self.temporary.mkdir(exist_ok=True)
         self.path: list[Path] = []
         """First folders of PYTHONPATH, before the fake GPU and the plugin."""
+        self.restarts = ""
+        """Number of restarts of each comparison; empty for as many as it takes to decide."""
         self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *arguments: str) -> str:
@@ -69,6 +71,7 @@ class Project:
             "TMPDIR": str(self.temporary),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_PLUGINS": "pytest_gpuperf.plugin.entry",
+            "FAKE_GPU_RESTARTS": self.restarts,
         }
 
     def session(

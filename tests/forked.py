@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -47,6 +48,7 @@ def _run(
             os.dup2(file.fileno(), number)
         assert isinstance(stream, TextIOWrapper)
         stream.reconfigure(encoding="utf-8")
+    gc.freeze()  # pytest collects garbage at the end of each run, which takes long with torch's objects
     status = pytest.main(list(arguments))
     sys.stdout.flush()
     sys.exit(int(status))

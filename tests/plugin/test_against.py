@@ -57,6 +57,7 @@ def test_code_of_equal_speed_passes(project: Project) -> None:
 
 
 def test_run_file_has_no_absolute_path(project: Project) -> None:
+    project.restarts = "1"
     project.commit({"test_k.py": "def test_k(gpuperf): raise ValueError(__file__)\n"})
     project.write({"test_k.py": TEST})
     project.session("--gpuperf-against=main")
@@ -65,6 +66,7 @@ def test_run_file_has_no_absolute_path(project: Project) -> None:
 
 
 def test_command_line_turns_the_ini_key_off(project: Project) -> None:
+    project.restarts = "1"
     project.write({"pytest.ini": "[pytest]\ngpuperf_against = main\n"})
     project.session()
     assert project.compared()["test_k"].ref == "main"
@@ -72,6 +74,7 @@ def test_command_line_turns_the_ini_key_off(project: Project) -> None:
 
 
 def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
+    project.restarts = "1"
     ini = "[pytest]\ngpuperf = {}\ngpuperf_against = main\ngpuperf_mode = {}\ngpuperf_counters = off\n"
     project.commit({"pytest.ini": ini.format("false", "queued")})
     project.write({"pytest.ini": ini.format("true", "cold")})
@@ -81,6 +84,7 @@ def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
 
 
 def test_only_the_selected_tests_are_compared(project: Project) -> None:
+    project.restarts = "1"
     project.commit({"test_k.py": TEST + "def test_other(gpuperf): gpuperf.time(kernel)\n"})
     done = project.session("--gpuperf-against=main", "-k", "other")
     assert "1 test against main" in done.stdout

@@ -28,7 +28,14 @@ def kernel(time_us: float) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return Project(tmp_path / "repo")
+    return of_one_restart(tmp_path / "repo")
+
+
+def of_one_restart(root: Path) -> Project:
+    """Make a project whose code runs once on each side, which is enough to see the code."""
+    made = Project(root)
+    made.restarts = "1"
+    return made
 
 
 @pytest.fixture
@@ -132,7 +139,7 @@ def test_run_started_in_a_folder_of_the_repository(project: Project) -> None:
 
 
 def test_linked_repository_with_a_space_in_its_name(tmp_path: Path) -> None:
-    project = Project(tmp_path / "my kernels")
+    project = of_one_restart(tmp_path / "my kernels")
     two_versions(project, "src/pkg")
     link = tmp_path / "link"
     link.symlink_to(project.root)

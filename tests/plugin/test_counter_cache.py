@@ -15,6 +15,8 @@ pytestmark = pytest.mark.usefixtures("forked_runs")
 GPU = """
 import pathlib, sys
 sys.path.append({tests!r})
+import fake_torch
+fake_torch.install()
 import torch
 import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
 import pytest_gpuperf.measure.cupti.activity as cupti_activity

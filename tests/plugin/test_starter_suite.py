@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
@@ -12,8 +13,6 @@ from run_builders import measured, profile, record, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
 
     from pytest_gpuperf.records import Run
 
@@ -28,11 +27,13 @@ def replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None], th
     add_recording(run(*(record(f"{SUITE}::test_square[{shape}]", main=main_) for shape in shapes)))
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_suite_replays_its_recording(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     replayed(pytester, add_recording, 86.0)
     pytester.runpytest_subprocess("--gpuperf", "perf").assert_outcomes(passed=2)
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_limit_of_the_suite_can_fail(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     replayed(pytester, add_recording, 40.0)
     result = pytester.runpytest_subprocess("--gpuperf", "perf")
@@ -40,6 +41,7 @@ def test_limit_of_the_suite_can_fail(pytester: pytest.Pytester, add_recording: C
     result.stdout.fnmatch_lines(["*memory_throughput*40*"])
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_suite_without_gpu_and_recording_names_the_next_step(
     pytester: pytest.Pytester,
 ) -> None:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import signal
 import sys
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import gpu_locks
 from fake_reporter import Reporter
-from gpu_locks import GPU, held_elsewhere, let_go
+from gpu_locks import held_elsewhere, let_go
 from pytest_gpuperf.measure.device.lock import GpuLock, Holder
 from pytest_gpuperf.session.progress import WaitingLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+GPU = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+import fake_torch
+fake_torch.install()
+{gpu_locks.GPU}
+"""
 RUN = ("--gpuperf", "--gpuperf-counters=off")
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("chip metrics")  # one process asks for the metrics of a chip
+
 KNOWN_TO_ALL_LIBRARIES = ["tu102", "ga100", "ga102", "ad102", "gh100", "gb100", "gb202"]
 """Chips with the same metrics in all libraries; one older than a chip may list fewer."""
 
@@ -55,16 +57,19 @@ def test_metrics_know_their_chips(cupti_host_library: None, chip: str) -> None:
 def test_weights_need_no_extra_pass(cupti_host_library: None, chip: str) -> None:
     known = chip_metrics.supported_metrics(chip)
     units = {name.partition("__")[0] for name in known}
-    for names in PRESETS.values():
-        alone = ncu_metric_names(names, chip)
-        weighted = [
+    alone = {preset: ncu_metric_names(names, chip) for preset, names in PRESETS.items()}
+    weighted = {
+        preset: [
             name
             for name in names_to_read(names, chip)
             if not is_counted(name, units) or name.partition(".")[0] in known
         ]
-        assert set(weighted) >= set(alone)
-        without, with_weights = passes_each(chip, [alone, weighted])
-        assert with_weights == without
+        for preset, names in PRESETS.items()
+    }
+    assert all(set(weighted[preset]) >= set(alone[preset]) for preset in PRESETS)
+    found = passes_each(chip, [*alone.values(), *weighted.values()])
+    without, with_weights = found[: len(PRESETS)], found[len(PRESETS) :]
+    assert dict(zip(PRESETS, with_weights, strict=True)) == dict(zip(PRESETS, without, strict=True))
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
@@ -72,11 +77,10 @@ def test_preset_one_pass_takes_one_pass(cupti_host_library: None, chip: str) -> 
     assert passes(chip, ncu_metric_names(PRESETS["one-pass"], chip)) == 1
 
 
-@pytest.mark.parametrize(
-    ("preset", "count"), [("default", 16), ("sol", 9), ("stalls", 7), ("launch", 1), ("occupancy", 1)]
-)
-def test_passes_of_the_presets_on_gh100(cupti_host_library: None, preset: str, count: int) -> None:
-    assert passes("gh100", ncu_metric_names(PRESETS[preset], "gh100")) == count
+def test_passes_of_the_presets_on_gh100(cupti_host_library: None) -> None:
+    counts = {"default": 16, "sol": 9, "stalls": 7, "launch": 1, "occupancy": 1}
+    found = passes_each("gh100", [ncu_metric_names(PRESETS[preset], "gh100") for preset in counts])
+    assert dict(zip(counts, found, strict=True)) == counts
 
 
 @pytest.mark.parametrize("chip", ["ga100", "ga102", "ad102", "gh100", "gb100"])
@@ -84,7 +88,7 @@ def test_pipes_conflicts_and_coalescing_need_no_extra_pass(cupti_host_library: N
     free = ("pipe.", "bank_", "shared_wave", "global_")
     without = [name for name in PRESETS["default"] if not name.startswith(free)]
     assert len(without) < len(PRESETS["default"])
-    both = [passes(chip, ncu_metric_names(names, chip)) for names in (PRESETS["default"], without)]
+    both = passes_each(chip, [ncu_metric_names(names, chip) for names in (PRESETS["default"], without)])
     assert both[0] == both[1]
 
 

@@ -17,18 +17,22 @@ import fake_ncu
 from fake_cupti import activity
 from pass_progress import no_progress
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters import profiling_pass
 from pytest_gpuperf.measure.counters.kept_counters import KEPT_DAYS, KEPT_PER_TEST, KeptCounters
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.ncu.report_reader import read_report
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
 from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
     from pytest_gpuperf.records import Profile
 
 CHAIN = SelectedTest("suites/test_chain.py::test_chain", None, ("duration_us", "sm_throughput"))
@@ -81,7 +85,12 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    def read(report: Path, names: Sequence[str], search: Sequence[Path]) -> list[RawKernel]:
+        """Read a report without a process of its own."""
+        return read_report(report, names)
+
+    monkeypatch.setattr(profiling_pass, "read_report_isolated", read)
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "test_chain.py").write_text("def test_chain(gpuperf): ...\n")
     return Project(tmp_path)
