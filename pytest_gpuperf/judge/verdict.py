@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain import explain_lines
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
@@ -154,4 +155,7 @@ def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Find
             yield finding
             continue
         done.add(finding.label)
-        yield replace(finding, details=(*finding.details, *explain_lines(measurement)))
+        explained: list[str] = []
+        with guarded("diagnosis", explained.append):
+            explained += explain_lines(measurement)
+        yield replace(finding, details=(*finding.details, *explained))

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
 from pytest_gpuperf.settings import options
 
@@ -53,4 +54,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpuperf") is not None:
         from pytest_gpuperf.plugin.benchmark_timer import apply
 
-        apply(item)
+        why: list[str] = []
+        with guarded("pytest-benchmark timer", why.append):
+            apply(item)
+        if why:
+            # Timed by the host, it would be compared with times of the GPU.
+            pytest.fail(f"gpuperf: {why[0]}", pytrace=False)

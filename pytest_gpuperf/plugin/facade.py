@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import msgspec
 import pytest
@@ -227,7 +227,7 @@ class Gpuperf:
             which = (
                 self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
             )
-            result = source.profile(call, Selection(regex, which))
+            result = self._profile(source, call, Selection(regex, which))
         except GpuperfError as error:
             self._state.errors.append(str(error))
             result = Profile(regex=regex or "", unavailable=str(error))
@@ -251,11 +251,13 @@ class Gpuperf:
         __tracebackhide__ = True
         source, call = self._begin("trace", label, fn, args, kwargs)
         try:
-            result = source.trace(call)
+            with self._runner.guarded("trace"):
+                result = source.trace(call)
+                self._keep(label, trace=result)
+                return result
         except GpuperfError as error:
             self._fail(error)
-        self._keep(label, trace=result)
-        return result
+        return cast("Trace", _NoTrace(self._runner.own_failures["trace"]))
 
     def static(
         self,
@@ -336,6 +338,15 @@ class Gpuperf:
             self._fail(source)
         return source, Call(self._state.nodeid, label, fn, args, kwargs)
 
+    def _profile(self, source: Source, call: Call, selection: Selection) -> Profile:
+        with self._runner.guarded("counters"):
+            return source.profile(call, selection)
+        why = self._runner.own_failures["counters"]
+        insists = self._runner.settings.counters in ("ncu", "cupti")
+        if insists:
+            self._state.errors.append(why)
+        return Profile(regex=selection.regex or "", unavailable=why, tolerated=not insists)
+
     def _refuse_second(self, part: str, label: str) -> None:
         __tracebackhide__ = True
         measured = self._state.measurements.get(label)
@@ -357,6 +368,17 @@ class Gpuperf:
         # Without a GPU every test fails, and the line of the call tells nothing.
         pytrace = not isinstance(error, NoGpuError)
         raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None
+
+
+class _NoTrace:
+    """A trace that this plugin could not record: the test goes on unless it reads a value."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __getattr__(self, _: str) -> NoReturn:
+        __tracebackhide__ = True
+        raise pytest.fail.Exception(f"gpuperf: {self._why}")
 
 
 def _count(name: str, value: Any) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.errors import PluginPart
     from pytest_gpuperf.session.base import Runner
 
 FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
@@ -40,7 +41,14 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
             "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
             "run --gpuperf without -n (or with -n 0)"
         )
-    settings = Settings.from_config(config, first_on_path)
+    why: list[str] = []
+    with guarded("options", why.append):
+        _activate(config, Settings.from_config(config, first_on_path))
+    if why:
+        raise pytest.UsageError(f"gpuperf: {why[0]}")
+
+
+def _activate(config: pytest.Config, settings: Settings) -> None:
     child = settings.profiling_pass or settings.sanitizing_pass
     if child is not None:
         from pytest_gpuperf.session.profiling import prepare_child
@@ -58,6 +66,10 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
     """Return the object behind the `gpuperf` fixture of a test."""
     state = request.node.stash.get(STATE, None)
+    if state is not None and RUNNER not in request.config.stash:
+        hooks = request.config.pluginmanager.get_plugin("gpuperf-hooks")
+        assert isinstance(hooks, Hooks)
+        raise pytest.fail.Exception(f"gpuperf: {hooks.failure}", pytrace=False)
     if state is None:
         raise pytest.fail.Exception(
             "gpuperf: this test asks for its fixture while it runs; expected it among the test's arguments, "
@@ -73,6 +85,8 @@ class Hooks:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._runner: Runner | None = None
+        self.failure = ""
+        """The error of this plugin that keeps tests from being measured; empty without one."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -80,22 +94,40 @@ class Hooks:
         measuring = [item for item in items if FIXTURES.intersection(getattr(item, "fixturenames", ()))]
         if not measuring:
             return
+        for item in measuring:
+            item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
+        failed: list[str] = []
         try:
-            runner = start(self._settings)
-            for item in measuring:
-                item.stash[STATE] = ItemState(item.nodeid, Marker.of(item), item.path)
-                runner.lines[item.nodeid] = (item.location[1] or 0) + 1
-            if runner.judges:
-                for item in measuring:
-                    runner.expect(item.nodeid)
-                runner.check_metrics([item.stash[STATE] for item in measuring])
+            with guarded("start", failed.append):
+                self._runner = self._start(measuring)
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
-        self._runner = config.stash[RUNNER] = runner
+        self.failure = "".join(failed)
+        if self._runner is None:
+            return
+        runner = config.stash[RUNNER] = self._runner
         if runner.only is not None:
             dropped = [item for item in items if item.nodeid not in runner.only]
             items[:] = [item for item in items if item.nodeid in runner.only]
             config.hook.pytest_deselected(items=dropped)
+
+    def _start(self, measuring: list[pytest.Item]) -> Runner:
+        runner = start(self._settings)
+        for item in measuring:
+            state = item.stash[STATE]
+            failed: list[str] = []
+            with guarded("marker", failed.append):
+                state = ItemState(item.nodeid, Marker.of(item), item.path)
+            state.unavailable = "".join(failed)
+            item.stash[STATE] = state
+            runner.lines[item.nodeid] = (item.location[1] or 0) + 1
+        if runner.judges:
+            for item in measuring:
+                with runner.guarded("baseline"):
+                    runner.expect(item.nodeid)
+            with runner.guarded("baseline"):
+                runner.check_metrics([item.stash[STATE] for item in measuring])
+        return runner
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -113,9 +145,11 @@ class Hooks:
         invocation = Invocation(
             arguments, typed.dir, settings.root, settings.mode, settings.first_on_path, settings.seed
         )
-        self._runner.begin(reporter)
+        with self._runner.guarded("lock"):
+            self._runner.begin(reporter)
         try:
-            self._runner.run_passes(states, invocation, reporter)
+            with self._runner.guarded("passes"):
+                self._runner.run_passes(states, invocation, reporter)
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
 
@@ -140,12 +174,14 @@ class Hooks:
         except (pytest.skip.Exception, pytest.xfail.Exception):
             raise
         except BaseException as error:
-            self._runner.keep_failed(state, error)
+            with self._runner.guarded("judging"):
+                self._runner.keep_failed(state, error)
             raise
         # unittest's runner keeps an exception for pytest to find later.
         raised = getattr(item, "_excinfo", None)
         if raised:
-            self._runner.keep_failed(state, raised[-1].value)
+            with self._runner.guarded("judging"):
+                self._runner.keep_failed(state, raised[-1].value)
             return outcome
         self._conclude(item, state)
         return outcome
@@ -154,8 +190,14 @@ class Hooks:
         from pytest_gpuperf.report.junit import properties
 
         assert self._runner is not None
-        result = self._runner.judge(state)
-        item.user_properties.extend(properties(result))
+        why: list[str] = []
+        result = None
+        with guarded("judging", why.append):
+            result = self._runner.judge(state)
+        if result is None:
+            raise pytest.fail.Exception(f"gpuperf: {why[0]}", pytrace=False)
+        with self._runner.guarded("JUnit properties"):
+            item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
 
@@ -173,26 +215,32 @@ class Hooks:
         complete = ended and not session.shouldfail and not session.shouldstop
         try:
             # Each by itself: an error in one must not lose the others.
-            with _reported(self._runner, session):
+            with self._reported(session, "run file"):
                 self._runner.finish(complete=complete)
-            with _reported(self._runner, session):
+            with self._reported(session, "report"):
                 self._runner.check_problems()
-            with _reported(self._runner, session):
+            with self._reported(session, "Markdown summary"):
                 self._runner.write_markdown()
         finally:
-            self._runner.end()
+            with self._runner.guarded("lock"):
+                self._runner.end()
+        if "run file" in self._runner.own_failures and self._settings.update != "never":
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    @contextmanager
+    def _reported(self, session: pytest.Session, part: PluginPart) -> Iterator[None]:
+        """Turn an error into a line of the summary, and one that a user can fix into pytest's exit status."""
+        assert self._runner is not None
+        with self._runner.guarded(part):
+            try:
+                yield
+            except (GpuperfError, OSError) as error:
+                self._runner.notices.append(f"error: {error}")
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
         if self._runner is not None and self._runner.judges:
             self._runner.report(terminalreporter)
-
-
-@contextmanager
-def _reported(runner: Runner, session: pytest.Session) -> Iterator[None]:
-    """Turn an error into a line of the summary and into pytest's exit status."""
-    try:
-        yield
-    except (GpuperfError, OSError) as error:
-        runner.notices.append(f"error: {error}")
-        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            for line in self._runner.own_failures.values():
+                terminalreporter.write_line(f"gpuperf: {line}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.forms.as_text import INDENT, row_lines, table_lines, wrapped
@@ -61,7 +62,9 @@ def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[s
         lines += ["", *_table(shown, screen, details=verbosity >= 1)]
     if len(shown) < len(results):
         lines += ["", _left_out(results, shown)]
-    remarks = notices(summary)
+    remarks: list[str] = []
+    with guarded("notices", remarks.append):
+        remarks += notices(summary)
     return [*lines, "", *wrapped(remarks, screen.width)] if remarks else lines
 
 

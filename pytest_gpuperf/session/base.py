@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pytest
 
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import Hints, TestResult
+from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
@@ -22,11 +23,12 @@ from pytest_gpuperf.session.expectations import Expectations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     import torch
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.errors import NoGpuError
+    from pytest_gpuperf.errors import NoGpuError, PluginPart
     from pytest_gpuperf.records import (
         Correctness,
         Environment,
@@ -113,6 +115,15 @@ class Runner:
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
         self.expected = Expectations(store, environment.gpu)
 
+    @cached_property
+    def own_failures(self) -> dict[str, str]:
+        """The first error of each part of this plugin that failed, as a line."""
+        return {}
+
+    def guarded(self, part: PluginPart) -> AbstractContextManager[None]:
+        """Go on if a part of this plugin fails, and keep the line about it."""
+        return guarded(part, lambda line: self.own_failures.setdefault(part, line))
+
     @property
     def results(self) -> list[TestResult]:
         """The results in the order of the run; the last one of a test that ran again."""
@@ -192,7 +203,6 @@ class Runner:
             state: Its measurements.
             failure: Type of the exception that ended it; empty if none did.
         """
-        baseline = self.expected.of(state.nodeid)
         sanitized = self.sanitized.get(state.nodeid)
         record = TestRecord(
             nodeid=state.nodeid,
@@ -201,7 +211,21 @@ class Runner:
             tolerance_pct=state.marker.tolerance_pct or 0.0,
             sanitizer=sanitized,
         )
-        verdict = judge(
+        verdict = self._verdict(record, state)
+        result = TestResult(record, verdict, replayed=self._is_replayed(record))
+        self._results[state.nodeid] = result
+        return result
+
+    def _verdict(self, record: TestRecord, state: ItemState) -> TestVerdict:
+        why: list[str] = []
+        with guarded("judging", why.append):
+            return self._judged(record, state)
+        # A test that could not be judged must not pass.
+        return TestVerdict(Status.INVALID, (Finding(Status.INVALID, why[0]),))
+
+    def _judged(self, record: TestRecord, state: ItemState) -> TestVerdict:
+        baseline = self.expected.of(state.nodeid)
+        return judge(
             record,
             limits=(*state.marker.limits, *state.limits),
             measured=Expected(
@@ -212,12 +236,9 @@ class Runner:
                 self.expected.file(state.nodeid),
             ),
             compiled=self._expected_of_compiled(state.nodeid),
-            errors=[*(errors_of(sanitized) if sanitized else ()), *state.errors],
+            errors=[*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors],
             strict=self.settings.strict,
         )
-        result = TestResult(record, verdict, replayed=self._is_replayed(record))
-        self._results[state.nodeid] = result
-        return result
 
     def _expected_of_compiled(self, nodeid: str) -> Expected:
         hints = Hints(
@@ -280,9 +301,12 @@ class Runner:
 
     def report(self, terminal: TerminalReporter) -> None:
         """Write the summary to the terminal, and annotations for GitHub."""
-        from pytest_gpuperf.report.publish import publish
+        from pytest_gpuperf.report.publish import annotate, publish
 
-        publish(self._summary(), terminal)
+        with self.guarded("report"):
+            publish(self._summary(), terminal)
+        with self.guarded("annotations"):
+            annotate(self._summary(), terminal)
 
     def _summary(self) -> Summary:
         from pytest_gpuperf.report.rows import Summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 from pytest_gpuperf.metrics import METRICS
@@ -24,7 +25,9 @@ from pytest_gpuperf.session.base import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
+    from contextlib import AbstractContextManager
 
+    from pytest_gpuperf.errors import PluginPart
     from pytest_gpuperf.records import TimingMode
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
@@ -175,6 +178,10 @@ class ChildRunner(Runner):
 
     on_gpu = True
     judges = False
+
+    def guarded(self, part: PluginPart) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Let the error end the test: the parent tells why, and goes on."""
+        return nullcontext()
 
     def __init__(self, settings: Settings, source: Source) -> None:
         nowhere = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())

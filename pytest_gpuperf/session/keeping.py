@@ -55,7 +55,8 @@ class KeepingRunner(Runner):
             tests=tuple(result.record for result in self.results),
         )
         path = self.runs.write(run)
-        self.runs.drop_old_reports()
+        with self.guarded("pruning"):
+            self.runs.drop_old_reports()
         shown = path.relative_to(self.settings.root)
         self.notices.append(f"run written to {shown}")
         if self.settings.update == "never":

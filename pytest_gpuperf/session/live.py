@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import zlib
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
@@ -26,7 +28,7 @@ from pytest_gpuperf.session.progress import Progress, StatusLine, WaitingLine
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
@@ -37,7 +39,16 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.measure.timing.timer import Timer
-    from pytest_gpuperf.records import Correctness, Environment, GpuInfo, Profile, Timing, Trace, WarmUp
+    from pytest_gpuperf.records import (
+        Conditions,
+        Correctness,
+        Environment,
+        GpuInfo,
+        Profile,
+        Timing,
+        Trace,
+        WarmUp,
+    )
     from pytest_gpuperf.records.call import Call, CheckedCall
     from pytest_gpuperf.records.passes import Invocation, Pass
     from pytest_gpuperf.records.selection import Selection
@@ -160,25 +171,32 @@ class LiveRunner(KeepingRunner):
 
         self.open_run(settings)
         self._folder = self.runs.folder / self.run_id
-        ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
+        ncu = None
+        with self.guarded("counters"):
+            ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
-        nvml = Nvml(gpu.uuid)
+        nvml, max_mhz = None, 0
+        with self.guarded("clock reading"):
+            nvml = Nvml(gpu.uuid)
+            max_mhz = nvml.max_sm_clock_mhz
+        self._nvml = nvml
         where = environment(gpu, settings.root, ncu.version if ncu else "")
         self._profiling: ProfilingPass | None = None
         self._in_process: CuptiCounters | None = None
         known = chip_of(gpu.compute_capability)
         chip = known.name if known else ""
+        with self.guarded("counters"):
+            if settings.counters == "cupti" or (settings.counters == "auto" and ncu is None):
+                self._in_process = _in_process(gpu, chip, insists=settings.counters == "cupti")
         counters: ProfilingPass | CuptiCounters
-        if settings.counters == "cupti" or (settings.counters == "auto" and ncu is None):
-            counters = self._in_process = _in_process(gpu, chip, insists=settings.counters == "cupti")
+        if self._in_process is not None:
+            counters = self._in_process
         else:
-            kept = self._kept_counters(settings, where, nvml.clock_settings(), chip) if ncu else None
+            kept = self._kept_counters(settings, where, chip) if ncu else None
             counters = self._profiling = self._profiling_pass(settings, ncu, chip, kept)
         self._counters = counters
         self._tests: dict[str, SelectedTest] = {}
-        timer = Timer(
-            gpu.l2_bytes, settings.budget_s, nvml.conditions, max_sm_clock_mhz=nvml.max_sm_clock_mhz
-        )
+        timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_sm_clock_mhz=max_mhz)
         source = LiveSource(
             counters, self._tests, timer, self._doubt, self._show_progress, self._folder / "traces"
         )
@@ -192,15 +210,19 @@ class LiveRunner(KeepingRunner):
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
 
-    def _kept_counters(
-        self, settings: Settings, where: Environment, clocks: str, chip: str
-    ) -> KeptCounters | None:
-        if settings.counter_cache == "off":
+    def _conditions(self) -> Conditions | None:
+        with self.guarded("clock reading"):
+            return self._nvml.conditions() if self._nvml is not None else None
+        return None
+
+    def _kept_counters(self, settings: Settings, where: Environment, chip: str) -> KeptCounters | None:
+        nvml = self._nvml
+        if nvml is None or settings.counter_cache == "off":
             return None
         return KeptCounters(
             self.runs.folder.parent,
             settings.root,
-            lambda: conditions_of(where, clocks, settings.command_line),
+            lambda: conditions_of(where, nvml.clock_settings(), settings.command_line),
             chip=chip,
             reads=settings.counter_cache == "auto",
         )
@@ -257,24 +279,60 @@ class LiveRunner(KeepingRunner):
         self._tests.update({state.nodeid: self._select(state) for state in states})
         tests = list(self._tests.values())
         if self._in_process is not None:
-            self.notices += self._in_process.expect(tests)
-        passes: list[Pass] = []
+            with self._counting():
+                self.notices += self._in_process.expect(tests)
+        elif self._sanitizing is None and self._profiling is not None and not self._profiling.unavailable:
+            with self._counting():
+                self._run(self._profiling, tests, invocation, reporter)
         if self._sanitizing is not None:
-            passes.append(self._sanitizing)
-        elif self._profiling is not None and not self._profiling.unavailable:
-            passes.append(self._profiling)
-        if self._against is not None:
-            passes.append(self._against)
-        if passes:
-            make_state_folder(self.runs.folder.parent)
-        for each in passes:
-            each.run(tests, invocation, partial(Progress, reporter))
-            self.notices += each.notices
-        if self._sanitizing is not None:
-            self.sanitized = self._sanitizing.results
             title = self._sanitizing.title
+            with guarded("sanitizer", self.problems.append):
+                self._run(self._sanitizing, tests, invocation, reporter)
+            self.sanitized = self._sanitizing.results
             self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
+        if self._against is not None:
+            with guarded("comparison with old code", self.problems.append):
+                self._run(self._against, tests, invocation, reporter)
         self._explain_unavailable(states)
+
+    def _run(
+        self,
+        each: Pass,
+        tests: Sequence[SelectedTest],
+        invocation: Invocation,
+        reporter: TerminalReporter | None,
+    ) -> None:
+        make_state_folder(self.runs.folder.parent)
+        each.run(tests, invocation, partial(self._open_progress, reporter))
+        self.notices += each.notices
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Go on without counters if the plugin cannot read them."""
+        why: list[str] = []
+        with guarded("counters", why.append):
+            yield
+        if why:
+            self._counters.unavailable = why[0]
+
+    @contextmanager
+    def _open_progress(
+        self, reporter: TerminalReporter | None, title: str
+    ) -> Iterator[Callable[[str], None]]:
+        """Show the progress of a pass, if that works."""
+        progress = Progress(reporter, title)
+
+        def show(where: str) -> None:
+            with self.guarded("progress"):
+                progress(where)
+
+        with self.guarded("progress"):
+            progress.__enter__()
+        try:
+            yield show
+        finally:
+            with self.guarded("progress"):
+                progress.__exit__(*sys.exc_info())
 
     def _explain_unavailable(self, states: Sequence[ItemState]) -> None:
         asked, why = self.settings.counters, self._counters.unavailable
@@ -306,14 +364,18 @@ class LiveRunner(KeepingRunner):
         )
 
     def _show_progress(self, text: str) -> None:
-        self._status.show(text)
+        with self.guarded("progress"):
+            self._status.show(text)
 
     def _doubt(self, call: Call, timing: Timing) -> str:
         """Return the verdict on a first time; empty if it passes or has no baseline."""
-        key = call.nodeid, call.label
-        for time in (self.expected.gate.compare(key, timing), self.expected.gate.compare_pinned(key, timing)):
-            if time is not None and time.decision.outcome is not Outcome.PASS:
-                return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
+        key, gate = (call.nodeid, call.label), self.expected.gate
+        with self.guarded("judging"):
+            for time in (gate.compare(key, timing), gate.compare_pinned(key, timing)):
+                if time is not None and time.decision.outcome is not Outcome.PASS:
+                    return (
+                        f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
+                    )
         return ""
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
@@ -327,8 +389,9 @@ class LiveRunner(KeepingRunner):
     def finish(self, *, complete: bool) -> None:
         """Keep the counters that were read, and write the run."""
         if self._profiling is not None:
-            problem = self._profiling.keep(timestamp(self._started))
-            self.notices += [problem] if problem else []
+            with self.guarded("counter cache"):
+                problem = self._profiling.keep(timestamp(self._started))
+                self.notices += [problem] if problem else []
         super().finish(complete=complete)
 
     @property

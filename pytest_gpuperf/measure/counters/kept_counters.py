@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from _pytest.config import get_config
 
+from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.call_profile import names_to_read
 from pytest_gpuperf.measure.counters.project_hash import project_hash
 from pytest_gpuperf.measure.ncu.csv_reader import function_name
@@ -138,7 +139,7 @@ class KeptCounters:
         kept = None
         if self.problem:
             return None
-        with self._guarded():
+        with self.guarded():
             path = self._path(wanted)
             if path.is_file():
                 with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -200,7 +201,7 @@ class KeptCounters:
 
     def drop(self, nodeid: str) -> None:
         """Forget the kept counters of a test that varies."""
-        with self._guarded():
+        with self.guarded():
             write_files({self._paths[nodeid]: msgspec.json.encode(KeptTest(SCHEMA, nodeid, "", varies=True))})
 
     def keep(self, labels: Mapping[str, AbstractSet[str]], read_at: str) -> None:
@@ -211,23 +212,28 @@ class KeptCounters:
             read_at: Date of the session.
         """
         files = {}
-        for nodeid, wanted in labels.items():
-            calls = self._new.get(nodeid, {})
-            if nodeid in self._paths and calls.keys() == wanted:
-                kept = KeptTest(SCHEMA, nodeid, read_at, calls)
-                files[self._paths[nodeid]] = msgspec.json.encode(kept)
-        with self._guarded():
+        with self.guarded():
+            for nodeid, wanted in labels.items():
+                calls = self._new.get(nodeid, {})
+                if nodeid in self._paths and calls.keys() == wanted:
+                    kept = KeptTest(SCHEMA, nodeid, read_at, calls)
+                    files[self._paths[nodeid]] = msgspec.json.encode(kept)
             if files and not self.problem:
                 make_state_folder(self._state)
                 write_files(files)
             self._delete_old()
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self.problem = self.problem or f"counters are not kept for later runs: {error}"
+    def guarded(self) -> Iterator[None]:
+        """Keep nothing if that fails, and go on; `problem` tells why."""
+        why: list[str] = []
+        with guarded("counter cache", why.append):
+            try:
+                yield
+            except (GpuperfError, OSError) as error:
+                why.append(str(error))
+        if why:
+            self.problem = self.problem or f"counters are not kept for later runs: {why[0]}"
 
     @cached_property
     def _everywhere(self) -> tuple[str, ...]:

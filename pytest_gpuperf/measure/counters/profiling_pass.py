@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
@@ -131,7 +131,7 @@ class ProfilingPass:
             Why they could not be kept; empty if they were.
         """
         if self._kept is None or self.unavailable or self.notices:
-            return ""
+            return self._kept.problem if self._kept is not None else ""
         ended = self._skipped | (self._finished - self._failures.keys())
         labels: dict[str, set[str]] = {nodeid: set() for nodeid in ended}
         for nodeid, label in self._ranges:
@@ -240,7 +240,7 @@ class ProfilingPass:
         self._check_metrics(kernels, by_kind(metrics)[1])
         if recalled is None and self._kept is not None:
             # Launches that CUPTI cannot record here could not be compared later.
-            with suppress(CuptiError):
+            with self._kept.guarded(), suppress(CuptiError):
                 self._kept.note(call.nodeid, call.label, read, self._launched(call))
         return profile_of(
             kernels,
@@ -264,11 +264,17 @@ class ProfilingPass:
         """Explain why kept counters do not fit a call; empty if they fit."""
         assert self._kept is not None
         what = f"its counters, kept on {recalled.read_at[:10]},"
+        failed: list[str] = []
+        why = ""
         try:
-            why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), self._launched(call))
+            with guarded("counter cache", failed.append):
+                launched = self._launched(call)
+                why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), launched)
         except CuptiError as error:
+            failed.append(str(error))
+        if failed:
             # They may be right: a run without the other profiler can use them.
-            return f"{what} cannot be checked: {error}; --gpuperf-counter-cache=refresh reads them again"
+            return f"{what} cannot be checked: {failed[0]}; --gpuperf-counter-cache=refresh reads them again"
         if not why:
             return ""
         self._kept.drop(call.nodeid)
