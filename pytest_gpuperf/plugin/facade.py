@@ -345,7 +345,7 @@ class Gpuperf:
         insists = self._runner.settings.counters in ("ncu", "cupti")
         if insists:
             self._state.errors.append(why)
-        return Profile(regex=selection.regex or "", unavailable=why, tolerated=not insists)
+        return Profile(regex=selection.regex or "", unavailable=why.partition(";")[0], tolerated=not insists)
 
     def _refuse_second(self, part: str, label: str) -> None:
         __tracebackhide__ = True

@@ -241,6 +241,7 @@ class Hooks:
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
         if self._runner is not None and self._runner.judges:
-            self._runner.report(terminalreporter)
+            with self._runner.guarded("report"):
+                self._runner.report(terminalreporter)
             for line in self._runner.own_failures.values():
                 terminalreporter.write_line(f"gpuperf: {line}")

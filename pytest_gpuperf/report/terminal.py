@@ -64,8 +64,8 @@ def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[s
         lines += ["", _left_out(results, shown)]
     remarks: list[str] = []
     with guarded("notices", remarks.append):
-        remarks += notices(summary)
-    return [*lines, "", *wrapped(remarks, screen.width)] if remarks else lines
+        remarks += wrapped(notices(summary), screen.width)
+    return [*lines, "", *remarks] if remarks else lines
 
 
 def _worth_showing(results: Sequence[TestResult]) -> list[TestResult]:

@@ -226,14 +226,14 @@ class KeptCounters:
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Keep nothing if that fails, and go on; `problem` tells why."""
-        why: list[str] = []
-        with guarded("counter cache", why.append):
+        with guarded("counter cache", self._end):
             try:
                 yield
             except (GpuperfError, OSError) as error:
-                why.append(str(error))
-        if why:
-            self.problem = self.problem or f"counters are not kept for later runs: {why[0]}"
+                self._end(f"counters are not kept for later runs: {error}")
+
+    def _end(self, problem: str) -> None:
+        self.problem = self.problem or problem
 
     @cached_property
     def _everywhere(self) -> tuple[str, ...]:
