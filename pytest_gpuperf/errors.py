@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +33,30 @@ class GpuperfError(Exception):
         if next_step:
             parts.append(next_step)
         super().__init__("; ".join(parts))
+
+
+_IN_THE_WAY = "move it away, because a folder belongs there"
+_NEXT_STEPS = {
+    errno.EACCES: "type `ls -ld` to see who may use it",
+    errno.EPERM: "type `ls -ld` to see who may use it",
+    errno.EROFS: "name a file or folder on a disk that can be written",
+    errno.ENOSPC: "make room on its disk: type `df -h`",
+    errno.EDQUOT: "make room on its disk: type `df -h`",
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EISDIR: "move it away, because a file belongs there",
+    errno.ELOOP: "remove the link",
+}
+
+
+def of_system(error: OSError) -> GpuperfError:
+    """Turn an error of the operating system into one with a next step."""
+    name = error.filename2 if error.filename2 is not None else error.filename
+    shown = "" if name is None else os.fsdecode(name) if isinstance(name, (str, bytes)) else str(name)
+    while error.errno in (errno.ENOTDIR, errno.EEXIST) and shown.strip("/") and not os.path.lexists(shown):
+        shown = os.path.dirname(shown)  # noqa: PTH120  # the file that is in the way
+    why = error.strerror or str(error)
+    return GpuperfError(f"{shown}: {why}" if shown else why, next_step=_NEXT_STEPS.get(error.errno or 0, ""))
 
 
 class NoGpuError(GpuperfError):
@@ -134,6 +160,8 @@ def _is_own(error: Exception) -> bool:
 
 
 def _failure_line(part: PluginPart, error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"error in the {part}: {of_system(error)}"
     places = ((Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__))
     own = [
         f" ({path.relative_to(_PACKAGE).as_posix()}:{line})"

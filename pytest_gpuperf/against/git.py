@@ -13,6 +13,10 @@ _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "G
 """Variables that git sets for hooks; with them a new worktree would write into the hook's index."""
 
 
+ERRORS_SHOWN = 3
+"""Maximum number of git's errors in one of ours; the first ones have the cause."""
+
+
 class GitError(Exception):
     """An error of git: its message, on one line."""
 
@@ -86,11 +90,10 @@ class Repository:
                 start_new_session=True,
                 check=False,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL character
             raise GitError(f"git cannot be run: {error}") from None
         if done.returncode:
-            said = os.fsdecode(done.stderr).strip().partition("\n")[0]
-            raise GitError(said.removeprefix("fatal: ") or f"exit status {done.returncode}")
+            raise GitError(_error_in(os.fsdecode(done.stderr)) or f"exit status {done.returncode}")
         return os.fsdecode(done.stdout)
 
     def _id(self, ref: str) -> str:
@@ -115,3 +118,11 @@ class Repository:
             return self.git(*arguments).splitlines()
         except GitError:
             return []
+
+
+def _error_in(stderr: str) -> str:
+    """Return the errors among git's lines of progress, warnings and hints; its last line if it names none."""
+    lines = [line.strip() for line in stderr.replace("\r", "\n").splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("error: ", "fatal: "))] or lines[-1:]
+    shown = [line.partition(": ")[2] if line[:7] in ("error: ", "fatal: ") else line for line in errors]
+    return "; ".join(dict.fromkeys(shown[:ERRORS_SHOWN]))

@@ -12,7 +12,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
-from pytest_gpuperf.records.json_files import decode_versioned, show_path
+from pytest_gpuperf.records.json_files import decode_versioned, find_files, show_path
 from pytest_gpuperf.records.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
 from pytest_gpuperf.records.writing import remove_leftovers, write_files
 
@@ -51,11 +51,11 @@ class BaselineStore:
 
     def slugs(self) -> list[str]:
         """Return the GPUs that have baselines, sorted."""
-        return sorted({path.parent.name for path in self.root.glob("*/*.json")})
+        return sorted({path.parent.name for path in find_files(self.root, "*/*.json")})
 
     def suites(self, slug: str) -> list[str]:
         """Return the suites that have a baseline on a GPU, sorted."""
-        return sorted(path.stem for path in (self.root / slug).glob("*.json"))
+        return [path.stem for path in find_files(self.root / slug, "*.json")]
 
     def load(self, slug: str, suite: str) -> Baseline | None:
         """Read the baseline of a suite on a GPU, once; None without a file.
@@ -122,7 +122,7 @@ class BaselineStore:
                 next_step="wait until it has ended, then type the same again",
             ) from None
         try:
-            for folder in (*self.root.glob("*"), *self.root.glob("*/recordings")):
+            for folder in (*find_files(self.root, "*"), *find_files(self.root, "*/recordings")):
                 remove_leftovers(folder)
             yield
         finally:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from pytest_gpuperf._version import __version__
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.records.change import printable
 
 COMMANDS = {
@@ -33,7 +38,9 @@ class _UserError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         del file  # always standard error
-        click.echo(f"gpuperf: error: {printable(self.message)}", err=True)
+        # Nobody reads a name of thousands of letters.
+        message = re.sub(r"(\S{200})\S{800,}", r"\1…", printable(self.message))
+        click.echo(f"gpuperf: error: {message}", err=True)
 
 
 class _Group(click.Group):
@@ -48,11 +55,34 @@ class _Group(click.Group):
         command: click.Command = import_module(f"{__name__}.{COMMANDS[cmd_name]}").command
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any("\0" in argument for argument in args):
+            raise _UserError("an argument has a NUL character, which no name of a file or test has")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except GpuperfError as error:
             raise _UserError(str(error)) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # the reader of a pipe has gone; click ends
+                raise
+            raise _UserError(_explained(error)) from None
+
+
+def _explained(error: OSError) -> str:
+    try:
+        Path.cwd()
+    except OSError:
+        return "the working directory was removed; cd to another one"
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Python would try again at its end, and show a traceback.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+        return f"standard output: {of_system(error)}"
+    return str(of_system(error))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -9,6 +9,7 @@ import click
 from pytest_gpuperf.baseline.merge import refuse_in_ci
 from pytest_gpuperf.baseline.pins import PinnedSuite, pin, unpin
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
+from pytest_gpuperf.errors import GpuperfError
 
 ONLY_TESTS = click.option(
     "--only",
@@ -31,6 +32,8 @@ def pin_command(project: Project, name: str, only: tuple[str, ...]) -> None:
     but add up, for example from release to release. Refused if CI is set.
     """
     refuse_in_ci(next_step=NEXT_STEP)
+    if not name.isprintable():
+        raise GpuperfError(f"the pin {name!r} has no name that can be written", expected="printable text")
     date = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
     for suite in pin(project.store, name, date, only):
         _show(suite, f"pinned{f' as {name}' if name else ''}", "before")

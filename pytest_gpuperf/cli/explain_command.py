@@ -22,7 +22,7 @@ from pytest_gpuperf.judge.explain.explain import (
 from pytest_gpuperf.judge.times import compare_time
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.baseline import suite_of
-from pytest_gpuperf.records.file_kinds import kind_of
+from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.changes import change_lines
 from pytest_gpuperf.report.rows import header_lines
@@ -52,7 +52,7 @@ def command(project: Project, source: str | None, test: str | None) -> None:
     from pytest_gpuperf.measure.ncu.report_file import read_report
 
     path = None if source is None else Path(source)
-    if path is not None and path.is_file() and kind_of(path) == "other":
+    if path is not None and type_of(path) == "file" and kind_of(path) == "other":
         if test is not None:
             check_regex(test, "asked for")
         lines = list(_of_kernels(read_report(path, test)))

@@ -16,6 +16,7 @@ from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.show import count
+from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT
 from pytest_gpuperf.settings.pytest_config import find_config
 
 if TYPE_CHECKING:
@@ -102,8 +103,10 @@ def _tolerance(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value < math.inf:
-        raise GpuperfError(f"gpuperf_tolerance is {text!r}", expected="a number, at least 0")
+    if not 0 <= value <= MAX_TOLERANCE_PCT:
+        raise GpuperfError(
+            f"gpuperf_tolerance is {text!r}", expected=f"a number from 0 to {MAX_TOLERANCE_PCT:,}"
+        )
     return value
 
 

@@ -17,7 +17,7 @@ from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
-from pytest_gpuperf.records.file_kinds import kind_of
+from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.packed import unpacked
 from pytest_gpuperf.records.runs import file_of_run, load_run
@@ -79,7 +79,7 @@ def command(
     if kernel is not None:
         check_regex(kernel, "of --kernel")
     path = Path(source) if source else None
-    of_run = path is None or not path.is_file() or kind_of(path) == "run"
+    of_run = path is None or type_of(path) != "file" or kind_of(path) == "run"
     if path is not None and not of_run:
         if test is not None:
             raise click.UsageError("TEST chooses among the tests of a run; a trace file has none")
@@ -157,7 +157,7 @@ def _only(one: FoundTrace, kernel: str) -> FoundTrace:
 
 def _chrome_of(one: FoundTrace) -> Iterator[bytes]:
     """Return the Chrome trace, unzipped, in pieces."""
-    if not one.file.is_file():
+    if type_of(one.file) != "file":
         raise GpuperfError(
             f"the Chrome trace of {one.title} is gone",
             expected="a recent run of this machine: older runs and recordings have no Chrome trace",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.compare.names import Name, name_of
 from pytest_gpuperf.compare.values import values_of
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.file_kinds import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +81,7 @@ def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
     try:
         run = load(run_ref)
     except GpuperfError as error:
-        if run_ref is None or rest or Path(run_ref).exists():
+        if run_ref is None or rest or type_of(Path(run_ref)):
             raise
         raise GpuperfError(
             error.found, expected=error.expected, next_step=f"a test of the newest run is {'::' + ref!r}"

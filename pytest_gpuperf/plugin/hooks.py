@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.errors import GpuperfError, guarded, of_system
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
@@ -235,7 +235,8 @@ class Hooks:
             try:
                 yield
             except (GpuperfError, OSError) as error:
-                self._runner.notices.append(f"error: {error}")
+                shown = of_system(error) if isinstance(error, OSError) else error
+                self._runner.notices.append(f"error: {shown}")
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import stat
 import zlib
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,6 +17,15 @@ Kind: TypeAlias = Literal["run", "trace", "json", "other"]
 
 HEAD_BYTES = 1 << 16
 """Number of bytes within which a run has its date, and a trace of a host with many GPUs its first event."""
+
+
+def type_of(path: Path) -> Literal["file", "folder", "other", ""]:
+    """Tell files from folders; empty if nothing has this name, or nothing can, such as 5,000 letters."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return ""
+    return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
 
 
 def kind_of(path: Path) -> Kind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,6 +61,30 @@ def _where(data: bytes, error: Exception) -> str:
     except (UnicodeDecodeError, RecursionError):
         pass
     return str(error)
+
+
+def find_files(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths below a folder that match, sorted; none if the folder does not exist.
+
+    `Path.glob` also finds hidden files, and ignores folders that cannot be read.
+
+    Args:
+        folder: The top.
+        pattern: Names separated by slashes, with `*` as in a shell.
+
+    Raises:
+        OSError: The folder, or one in it, is not a folder or cannot be read.
+    """
+    first, _, rest = pattern.partition("/")
+    try:
+        paths = sorted(
+            path for path in folder.iterdir() if path.name[0] != "." and fnmatchcase(path.name, first)
+        )
+    except FileNotFoundError:
+        return []
+    if not rest:
+        return paths
+    return [path for below in paths if below.is_dir() for path in find_files(below, rest)]
 
 
 def show_path(path: Path) -> str:

@@ -15,8 +15,8 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
-from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_trace
-from pytest_gpuperf.records.json_files import decode_versioned, show_path
+from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_trace, type_of
+from pytest_gpuperf.records.json_files import decode_versioned, find_files, show_path
 from pytest_gpuperf.records.packed import read_unpacked
 from pytest_gpuperf.records.run_numbers import check_numbers
 from pytest_gpuperf.records.writing import write_files
@@ -82,7 +82,7 @@ class RunStore:
             keep: Runs whose reports stay, for `ncu-ui` to open.
         """
         for name in ("ncu", "sanitizer", "traces"):
-            for folder in sorted(self.folder.glob(f"*/{name}"), reverse=True)[keep:]:
+            for folder in find_files(self.folder, f"*/{name}")[::-1][keep:]:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def resolve(self, ref: str | None = None) -> Path:
@@ -117,9 +117,9 @@ class RunStore:
         if matches:
             return runs[matches[0]]
         path = Path(ref)
-        if path.is_file():
+        if type_of(path) == "file":
             return path
-        if path.is_dir():
+        if type_of(path) == "folder":
             return _run_file_in(path)
         raise GpuperfError(
             f"there is no run {ref!r}",
@@ -135,7 +135,7 @@ class RunStore:
     def _runs(self) -> dict[str, Path]:
         found = {}
         for name in reversed(RUN_FILES):
-            found.update({path.parent.name: path for path in self.folder.glob(f"*/{name}")})
+            found.update({path.parent.name: path for path in find_files(self.folder, f"*/{name}")})
         return found
 
 
@@ -154,7 +154,7 @@ def make_state_folder(state: Path) -> None:
 
 def _run_file_in(folder: Path) -> Path:
     for pattern in ("{}", "*/{}"):
-        found = sorted(path for name in RUN_FILES for path in folder.glob(pattern.format(name)))
+        found = sorted(path for name in RUN_FILES for path in find_files(folder, pattern.format(name)))
         if len(found) == 1:
             return found[0]
         if found:
@@ -243,7 +243,9 @@ def recording_path(baselines: Path, run: Run) -> Path:
 
 def recordings(baselines: Path) -> Sequence[Path]:
     """Return the files of all recordings below a baselines folder, sorted by GPU and run id."""
-    return sorted([*baselines.glob("*/recordings/*.json"), *baselines.glob("*/recordings/*.json.gz")])
+    return [
+        path for path in find_files(baselines, "*/recordings/*") if path.name.endswith((".json", ".json.gz"))
+    ]
 
 
 def newest_recordings(baselines: Path) -> list[Run]:

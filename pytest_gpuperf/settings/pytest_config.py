@@ -42,13 +42,16 @@ def find_config(start: Path) -> Config | None:
             if (folder / name).is_file():
                 values = _read(folder / name)
                 if values is not None:
-                    return Config(folder, {key: _text(value) for key, value in values.items()})
+                    return Config(folder, {key: _text(key, value) for key, value in values.items()})
     return None
 
 
-def _text(value: object) -> str:
+def _text(key: str, value: object) -> str:
     """Format a value as in an ini file."""
-    return shlex.join(map(str, value)) if isinstance(value, list) else str(value).strip()
+    text = shlex.join(map(str, value)) if isinstance(value, list) else str(value).strip()
+    if key.startswith("gpuperf") and "\0" in text:
+        raise GpuperfError(f"{key} has a NUL character: {text!r}", expected="printable text")
+    return text
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
@@ -56,7 +59,7 @@ def _read(path: Path) -> Mapping[str, Any] | None:
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".toml":
-            return _from_toml(path.name, msgspec.toml.decode(text))
+            return _from_toml(path, msgspec.toml.decode(text))
         sections = iniconfig.IniConfig(path.name, data=text).sections
     except (OSError, UnicodeDecodeError, msgspec.DecodeError, iniconfig.ParseError) as error:
         raise GpuperfError(f"{show_path(path)} cannot be read: {error}") from None
@@ -65,9 +68,16 @@ def _read(path: Path) -> Mapping[str, Any] | None:
     return sections.get("tool:pytest" if path.name == "setup.cfg" else "pytest")
 
 
-def _from_toml(name: str, document: dict[str, Any]) -> Mapping[str, Any] | None:
-    if name != "pyproject.toml":
-        own: dict[str, Any] = document.get("pytest", {})
-        return own
-    table: dict[str, Any] = document.get("tool", {}).get("pytest", {})
-    return table.get("ini_options", table) or None
+def _from_toml(path: Path, document: dict[str, Any]) -> Mapping[str, Any] | None:
+    if path.name != "pyproject.toml":
+        return _table(path, document, "pytest") or {}
+    pytest = _table(path, _table(path, document, "tool") or {}, "pytest") or {}
+    options = _table(path, pytest, "ini_options")
+    return (pytest if options is None else options) or None
+
+
+def _table(path: Path, parent: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    found = parent.get(name)
+    if found is not None and not isinstance(found, dict):
+        raise GpuperfError(f"{show_path(path)} has {name} = {found!r}", expected=f"a table [{name}]")
+    return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 
-from pytest_gpuperf.settings.options import OPTIONS
+from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT, OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +85,8 @@ class Settings:
         for option in OPTIONS:
             given = config.getoption(option.ini)
             value = str(config.getini(option.ini) if given is None else given).strip()
+            if "\0" in value:
+                raise pytest.UsageError(f"gpuperf: {option.ini} has a NUL character: {value!r}")
             choices = ("yes", "no") if option.switch else option.choices
             if choices and value not in choices:
                 raise pytest.UsageError(
@@ -99,7 +102,7 @@ class Settings:
             counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("budget", values["budget"], above_0=True),
-            tolerance_pct=_number("tolerance", values["tolerance"]),
+            tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             seed=values["seed"],
             baselines=config.rootpath / values["baselines"],
@@ -143,12 +146,12 @@ def _presets(text: str) -> tuple[str, ...]:
         raise pytest.UsageError(f"gpuperf: {error}") from None
 
 
-def _number(name: str, text: str, *, above_0: bool = False) -> float:
+def _number(name: str, text: str, *, above_0: bool = False, most: float = sys.float_info.max) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf") or (above_0 and not value):
-        expected = "a number above 0" if above_0 else "a number, at least 0"
+    if not 0 <= value <= most or (above_0 and not value):
+        expected = "a number above 0" if above_0 else f"a number from 0 to {most:,}"
         raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected {expected}")
     return value

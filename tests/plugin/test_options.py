@@ -46,7 +46,7 @@ def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> N
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
-@pytest.mark.parametrize(("option", "expected"), [("budget", "above 0"), ("tolerance", ", at least 0")])
+@pytest.mark.parametrize(("option", "expected"), [("budget", "above 0"), ("tolerance", "from 0 to 1,000")])
 def test_invalid_number_is_named(pytester: pytest.Pytester, option: str, value: str, expected: str) -> None:
     with pytest.raises(pytest.UsageError, match=f"--gpuperf-{option} is '{value}'; expected.*{expected}"):
         settings(pytester, f"--gpuperf-{option}={value}")
@@ -112,3 +112,11 @@ def test_counters_are_kept_unless_ci_is_set(
 def test_baselines_are_updated_with_new_counters(pytester: pytest.Pytester, asked: str, found: str) -> None:
     arguments = (f"--gpuperf-counter-cache={asked}", "--gpuperf-update=new")
     assert settings(pytester, *arguments).counter_cache == found
+
+
+@pytest.mark.parametrize("key", ["gpuperf_baselines", "gpuperf_against", "gpuperf_replay"])
+def test_nul_character_in_an_ini_key_is_named(pytester: pytest.Pytester, key: str) -> None:
+    pytester.makepyprojecttoml(f'[tool.pytest.ini_options]\n{key} = "a\\u0000b"\n')
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: gpuperf: {key} has a NUL character: 'a\\x00b'"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from against_project import Project
-from pytest_gpuperf.against.git import Commit, Repository
+from pytest_gpuperf.against.git import Commit, GitError, Repository
 from pytest_gpuperf.against.worktree import PREFIX, old_tree
 from pytest_gpuperf.errors import GpuperfError
 
@@ -207,3 +207,41 @@ def test_failed_worktree_leaves_nothing(project: Project) -> None:
     ):
         pytest.fail("there is no such commit")
     assert list(project.temporary.glob(f"{PREFIX}*")) == []
+
+
+def test_failed_worktree_shows_the_error_of_git(project: Project) -> None:
+    project.commit({".gitattributes": "*.py filter=broken\n"})
+    for key, value in (("smudge", "false"), ("required", "true")):
+        project.git("config", f"filter.broken.{key}", value)
+    with pytest.raises(GpuperfError) as raised, old_tree(repository(project), head(project)):
+        pass
+    assert "Preparing worktree" not in str(raised.value)
+    assert "external filter 'false' failed 1" in str(raised.value)
+    assert "smudge filter broken failed" in str(raised.value)
+    assert project.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        ("Preparing worktree (detached HEAD 1a2b3c4)\nfatal: no room\n", "no room"),
+        ("Updating files:  50% (1/2)\rUpdating files: 100%\nerror: a\nhint: b\nfatal: c\n", "a; c"),
+        ("warning: a\ngit: 'worktree' is not a git command.\n", "git: 'worktree' is not a git command."),
+        ("", "exit status 9"),
+    ],
+)
+def test_errors_of_git_are_found_among_other_lines(
+    project: Project, monkeypatch: pytest.MonkeyPatch, stderr: str, said: str
+) -> None:
+    def fails(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(command, 9, b"", stderr.encode())
+
+    monkeypatch.setattr(subprocess, "run", fails)
+    with pytest.raises(GitError) as raised:
+        Repository(project.root).git("worktree", "add")
+    assert str(raised.value) == said
+
+
+def test_reference_with_a_nul_character_is_an_error(project: Project) -> None:
+    with pytest.raises(GpuperfError, match="git cannot be run: embedded null byte"):
+        repository(project).commit("a\0b")
