@@ -104,6 +104,8 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
     clock = timing.sm_clock_mhz
     if clock:
         session["sm_clock_mhz"] = round_to_digits(clock, TIME_DIGITS)
+    if timing.host_us:
+        session["host_us"] = round_to_digits(timing.host_us, 3)
     if timing.autotuned:
         session["autotuned"] = list(timing.autotuned)
     model = timing.clock_model

@@ -125,7 +125,7 @@ class Gate:
         against: str = "",
     ) -> TimeComparison | None:
         found = timing.by(times.source)
-        if found is None or found.mode != times.mode:
+        if found is None or found.mode != times.mode or timing.only_host:
             return None
         timing, sessions = found, times.sessions
         stored_models = (session.clock_model for session in reversed(sessions) if session.clock_model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.judge.gate import compare_restarts
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.records.baseline import MeasurementBaseline
-from pytest_gpuperf.records.change import show_pair, show_signed
+from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
@@ -78,14 +78,17 @@ def compare_time(
     timing, known = measurement.timing, baseline.time
     if time is not None or timing is None or known is None:
         return BaselineComparison(counters, time)
+    if timing.not_captured and known.mode in ("hot", "cold"):
+        now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
+        reason = f"the time could not be compared: {now}, the baseline is {known.mode}"
+        return BaselineComparison(counters, not_compared=reason, fell_back=True)
+    if timing.not_captured and timing.not_recorded:
+        reason = f"the time was taken {timing.mode} ({timing.not_recorded}): not compared"
+        return BaselineComparison(counters, not_compared=reason, other_source=True)
     if timing.mode == known.mode:
         why = f" ({timing.not_recorded})" if timing.not_recorded else ""
         reason = f"the time is by {timing.source}{why}, the baseline's by {known.source}: not compared"
         return BaselineComparison(counters, not_compared=reason, other_source=True)
-    if timing.not_captured:
-        now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
-        reason = f"the time could not be compared: {now}, the baseline is {known.mode}"
-        return BaselineComparison(counters, not_compared=reason, fell_back=True)
     reason = f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared"
     return BaselineComparison(counters, not_compared=reason)
 
@@ -158,7 +161,8 @@ def _time_findings(
         yield from _of_time(comparison.counters, comparison.time, timing.mode, label, hints)
     else:
         yield Finding(Status.NEW, f"the baseline has no time yet; {hints.no_baseline}", label)
-    for remark in (_machine_moved(comparison), _autotuned_otherwise(timing, baseline)):
+    remarks = (_host(timing, baseline), _machine_moved(comparison), _autotuned_otherwise(timing, baseline))
+    for remark in remarks:
         if remark:
             yield Finding(Status.PASS, remark, label)
 
@@ -230,6 +234,22 @@ def _machine_moved(comparison: BaselineComparison) -> str:
         f"the machine moved, not the kernel: {show_signed(time.raw_change_pct)} % {clocks}, "
         f"{show_signed(time.decision.change_pct)} % at {time.at_mhz:.0f} MHz{work}"
     )
+
+
+def _host(timing: Timing, baseline: TimeBaseline | None) -> str:
+    """Return a remark on the time of the host with its noise; empty if it was not taken.
+
+    Processes differ by more than the blocks of one of them, and nothing is concluded from them.
+    """
+    if not timing.host_us:
+        return ""
+    known = sorted(session.host_us for session in (baseline.sessions if baseline else ()) if session.host_us)
+    sessions = ""
+    if known:
+        several = f"{show_value(known[0])} to {show_value(known[-1])} µs in {len(known)} sessions"
+        sessions = "; " + (several if len(known) > 1 else f"{show_value(known[0])} µs in the baseline")
+    noise = f"±{timing.host_spread_pct / 2:.0f} % within this process"
+    return f"the host takes {show_value(timing.host_us)} µs a call ({noise}{sessions}), which is not judged"
 
 
 def _autotuned_otherwise(timing: Timing, baseline: TimeBaseline | None) -> str:

@@ -171,7 +171,7 @@ class Gpuperf:
             args: Its arguments.
             bytes: Bytes that one call has to move, for GB/s.
             flops: Floating-point operations of one call, for TFLOP/s.
-            mode: `auto`, `hot`, `cold`, `queued` or `host`; by default the one of `--gpuperf-mode`.
+            mode: `auto`, `hot`, `cold`, `queued`, `kernels` or `host`; by default that of `--gpuperf-mode`.
             label: Name of the measurement.
             kwargs: Keyword arguments of `fn`.
 

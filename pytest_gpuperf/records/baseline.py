@@ -55,6 +55,8 @@ class Session(Record, frozen=True, kw_only=True):
     sm_clock_mhz: float = 0.0
     """Mean SM clock during the measurement, in MHz; 0 if unknown."""
     clock_model: ClockModel | None = None
+    host_us: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Time of a call by the host's clock, which is shown and not judged; 0 if it was not taken."""
     autotuned: tuple[str, ...] = ()
     """Configurations that autotuners had picked, as `kernel: config`."""
 

@@ -13,13 +13,14 @@ from pytest_gpuperf.statistics.clock_model import ClockModel
 HELD_BACK = 0.97
 """Share of the highest SM clock below which the power limit or heat holds a clock back."""
 
-TimingMode: TypeAlias = Literal["hot", "cold", "queued", "host"]
+TimingMode: TypeAlias = Literal["hot", "cold", "queued", "kernels", "host"]
 """Mode of a time. Times of different modes are different quantities and never compared.
 
 `hot`: CUDA events around a CUDA graph of many launches, caches warm. `cold`: the same with the L2
 flushed before each launch and the cost of the flush taken out. `queued`: event pairs around single
-launches queued behind a blocking kernel, for callables that cannot be captured. `host`: the host's clock
-around many calls and their end on the GPU, launch included, for launch-bound code.
+launches queued behind a blocking kernel. `kernels`: CUPTI's durations of the kernels of single calls on any
+stream, for callables that cannot be captured: they synchronise the host, or use streams of their own. `host`:
+the host's clock around many calls and their end on the GPU, launch included, for launch-bound code.
 """
 
 TimingSource: TypeAlias = Literal["events", "cupti", "host"]
@@ -50,6 +51,21 @@ class WarmUp(Record, frozen=True, kw_only=True):
     """False if the maximum was reached before the time was steady."""
 
 
+class StreamWork(Record, frozen=True, kw_only=True):
+    """Work of one call on one stream."""
+
+    stream: int
+    """CUPTI's number of the stream."""
+    current: bool = False
+    """True for the current stream of torch."""
+    launches: float
+    """Kernels, fills and copies on the GPU, a call."""
+    kernels_us: float
+    """Sum of their durations, in microseconds a call."""
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels, in the order of their first launch."""
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
@@ -67,6 +83,19 @@ class Timing(Record, frozen=True, kw_only=True):
     """By CUDA events, in microseconds a call, with the launch gap; 0 if not taken."""
     cupti_us: float = 0.0
     """Sum of the kernels' own durations by CUPTI, in microseconds a call; 0 if not taken."""
+    gpu_busy_us: float = 0.0
+    """Mode `kernels`: time in which a kernel, fill or copy ran on the GPU, on any stream, in microseconds a
+    call; the same as `time_us`."""
+    gpu_kernels_us: float = 0.0
+    """Mode `kernels`: sum of their durations; more than `gpu_busy_us` if streams overlap."""
+    host_copies_us: float = 0.0
+    """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others."""
+    host_us: float = 0.0
+    """Mode `kernels`: time of a call by the host's clock, launches and waits included; it is not judged."""
+    host_spread_pct: float = 0.0
+    """Interquartile range of the host's blocks, in % of `host_us`. Processes differ by more."""
+    streams: tuple[StreamWork, ...] = ()
+    """Mode `kernels`: work of a call on each stream."""
     launch_gap_us: float = 0.0
     """Gap between two launches inside a graph, in microseconds, measured with an empty kernel."""
     blocks_mhz: tuple[float, ...] = ()
@@ -76,14 +105,14 @@ class Timing(Record, frozen=True, kw_only=True):
     normalised_us: float = 0.0
     """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
     not_recorded: str = ""
-    """Reason why CUPTI could not record a short time; empty if it could."""
+    """Reason why CUPTI could not record a short time or mode `kernels`; empty if it could."""
     autotuned: tuple[str, ...] = ()
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
     l2_flushed: bool = False
     not_captured: str = ""
-    """Reason why a CUDA graph could not be captured, if `mode` fell back to `queued`; else empty."""
+    """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""
     bytes: int = 0
     """Bytes that a call has to move, given by the caller; 0 if not given."""
     flops: int = 0
@@ -112,6 +141,11 @@ class Timing(Record, frozen=True, kw_only=True):
             normalised_us=0.0,
             clock_model=None,
         )
+
+    @property
+    def only_host(self) -> bool:
+        """True if the host's clock replaces CUPTI, which was missing: such a time is not judged."""
+        return self.mode == "host" and bool(self.not_captured)
 
     @property
     def sm_clock_mhz(self) -> float:

@@ -31,6 +31,9 @@ _TIMING = {
     "tflop_per_s": "TFLOP/s",
     "events_us": "us",
     "cupti_us": "us",
+    "gpu_kernels_us": "us",
+    "host_us": "us",
+    "host_copies_us": "us",
     "normalised_us": "us",
 }
 _CLOCK_MODEL = {"sm_clock_share": "", "reference_mhz": "MHz"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.rows import split_names
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.show import count, not_captured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -117,17 +117,18 @@ def _dates(result: TestResult) -> Iterable[str]:
 
 
 def _not_captured(results: Sequence[TestResult]) -> list[str]:
-    by_count = _by_reason(results, lambda result: (timing.not_captured for timing in _timings(result)))
-    lines = [
-        printable(f"{_queued(len(tests))} cannot be captured: {_names(tests)}: {reason}")
-        for reason, tests in by_count[:SHOWN]
-    ]
-    rest = sum(len(tests) for _, tests in by_count[SHOWN:])
-    return [*lines, f"{_queued(rest)} cannot be captured for other reasons"] if rest else lines
+    by_count = _by_reason(results, lambda result: map("\0".join, map(not_captured, _timings(result))))
+    lines = []
+    for found, tests in by_count[:SHOWN]:
+        how, _, why = found.partition("\0")
+        lines.append(printable(f"{_timed(tests, how)} cannot be captured: {_names(tests)}: {why}"))
+    if rest := [test for _, tests in by_count[SHOWN:] for test in tests]:
+        lines.append(f"{_timed(rest, 'without a graph')} cannot be captured for other reasons")
+    return lines
 
 
-def _queued(number: int) -> str:
-    return f"{_tests(number)} timed queued because {'it' if number == 1 else 'they'}"
+def _timed(tests: Sequence[TestResult], how: str) -> str:
+    return f"{_tests(len(tests))} timed {how} because {'it' if len(tests) == 1 else 'they'}"
 
 
 def _by_reason(

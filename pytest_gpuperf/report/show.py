@@ -55,6 +55,15 @@ def show_timing(timing: Timing) -> str:
     return f"{show_time(timing.time_us)}{mode} ±{timing.spread_pct / 2:.1f} %"
 
 
+def not_captured(timing: Timing) -> tuple[str, ...]:
+    """Return how a call that cannot be captured was timed, and why it cannot; empty if it can."""
+    if not timing.not_captured:
+        return ()
+    how = {"kernels": "by kernels", "host": "by the host's clock"}.get(timing.mode, timing.mode)
+    not_recorded = f"; CUPTI: {timing.not_recorded}" if timing.not_recorded else ""
+    return how, timing.not_captured + not_recorded
+
+
 def show_rate(timing: Timing) -> str:
     """Show the rate of a time: `640 TFLOP/s`, `3.20 TB/s`, `412 GB/s`; empty if its work is not known."""
     if timing.tflop_per_s is not None:

@@ -19,6 +19,7 @@ from pytest_gpuperf.report.rows import (
     overall_status,
 )
 from pytest_gpuperf.report.show import (
+    not_captured,
     number_in,
     show_duration,
     show_number,
@@ -159,8 +160,8 @@ def _clock_line(timing: Timing) -> str:
 def _remarks(result: TestResult, width: int) -> list[str]:
     """Return the findings of a verdict except failures, which pytest shows with the test."""
     timings = [m.timing for m in result.record.measurements.values() if m.timing]
-    reasons = dict.fromkeys(filter(None, (timing.not_captured for timing in timings)))
-    lines = [f"timed queued because it cannot be captured: {reason}" for reason in reasons]
+    reasons = dict.fromkeys(filter(None, map(not_captured, timings)))
+    lines = [f"timed {how} because it cannot be captured: {why}" for how, why in reasons]
     lines += [line for timing in timings if (line := _clock_line(timing))]
     for finding in result.verdict.findings:
         if not result.verdict.fails_by(finding.status):

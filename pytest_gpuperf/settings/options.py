@@ -61,9 +61,10 @@ OPTIONS = (
         "mode",
         "auto",
         "timing mode of tests that name none: 'hot' (CUDA graph of many launches), 'cold' (L2 flushed before "
-        "each launch), 'queued' (event pairs around queued launches), 'host' (the host's clock, launches "
-        "included); 'auto' is hot if the callable can be captured, else queued",
-        choices=("auto", "hot", "cold", "queued", "host"),
+        "each launch), 'queued' (event pairs around queued launches), 'kernels' (CUPTI's times of the "
+        "kernels), 'host' (the host's clock, launches included); 'auto' is hot if the callable can be "
+        "captured, else kernels",
+        choices=("auto", "hot", "cold", "queued", "kernels", "host"),
     ),
     Option(
         "budget",

@@ -30,7 +30,7 @@ class Settings:
     counters: str
     """`auto`, `ncu`, `cupti` or `off`."""
     mode: str
-    """`auto`, `hot`, `cold`, `queued` or `host`."""
+    """`auto`, `hot`, `cold`, `queued`, `kernels` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
     tolerance_pct: float

@@ -198,11 +198,52 @@ def test_work_on_a_joined_stream_counts(timer: Timer, square: Callable[[], torch
     assert timing.time_us > 0.8 * timer.time(square, mode="hot").time_us
 
 
-def test_a_callable_that_synchronises_is_queued_with_a_reason(timer: Timer) -> None:
+def test_a_callable_that_synchronises_is_timed_by_its_kernels(timer: Timer) -> None:
     x = torch.randn(1024, 1024, device="cuda")
     timing = timer.time(lambda: torch.square(x).sum().item(), mode="auto")
-    assert timing.mode == "queued"
+    assert (timing.mode, timing.source) == ("kernels", "cupti")
     assert "captur" in timing.not_captured
+    assert [stream.current for stream in timing.streams] == [True]
+    assert timing.host_us > timing.gpu_kernels_us == pytest.approx(timing.time_us)
+    assert timing.host_copies_us > 0
+
+
+@pytest.mark.parametrize("size", [1024, 2048, 8192])
+def test_kernels_time_is_the_kernels_own_duration(timer: Timer, size: int) -> None:
+    x = torch.randn(size, size, device="cuda")
+    timing = timer.time(lambda: torch.square(x), mode="kernels")
+    true_us = kernel_us(lambda: torch.square(x))
+    assert abs(timing.time_us - true_us) < max(0.1, 0.02 * true_us)
+
+
+def test_callable_on_another_stream_is_timed_there(timer: Timer) -> None:
+    x = torch.randn(4096, 4096, device="cuda")
+    side = torch.cuda.Stream()
+
+    def beside() -> torch.Tensor:
+        with torch.cuda.stream(side):
+            return torch.square(x)
+
+    timing = timer.time(beside, mode="auto")
+    assert timing.mode == "kernels"
+    assert [stream.current for stream in timing.streams] == [False]
+    assert timing.time_us == pytest.approx(timer.time(lambda: torch.square(x), mode="hot").time_us, rel=0.05)
+
+
+def test_running_profiler_leaves_the_host_time_of_a_call_that_waits(timer: Timer) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    x = torch.randn(1024, 1024, device="cuda")
+    with profile(activities=[ProfilerActivity.CUDA]):
+        timing = timer.time(lambda: torch.square(x).sum().item(), mode="auto")
+    assert timing.only_host
+    assert "torch.profiler" in timing.not_recorded
+
+
+def test_queued_refuses_a_call_that_waits(timer: Timer) -> None:
+    x = torch.randn(1024, 1024, device="cuda")
+    with pytest.raises(GpuperfError, match="mode='kernels'"):
+        timer.time(lambda: x.sum().item(), mode="queued")
 
 
 def test_a_failed_capture_does_not_affect_later_ones(
@@ -214,6 +255,14 @@ def test_a_failed_capture_does_not_affect_later_ones(
     assert timer.time(square, mode="auto").mode == "hot"
 
 
+def test_a_failed_capture_restores_the_current_stream() -> None:
+    x = torch.randn(1024, 1024, device="cuda")
+    before = torch.cuda.current_stream()
+    with pytest.raises(NotCapturableError):
+        capture(lambda: x.sum().item())
+    assert torch.cuda.current_stream() == before
+
+
 def test_random_numbers_work_after_a_failed_capture() -> None:
     x = torch.randn(1024, 1024, device="cuda")
     with pytest.raises(NotCapturableError, match="captur"):
@@ -223,11 +272,11 @@ def test_random_numbers_work_after_a_failed_capture() -> None:
 
 def test_cold_refuses_calls_that_cannot_be_captured(timer: Timer) -> None:
     x = torch.randn(1024, 1024, device="cuda")
-    with pytest.raises(GpuperfError, match="mode='queued'"):
+    with pytest.raises(GpuperfError, match="mode='kernels'"):
         timer.time(lambda: x.sum().item(), mode="cold")
 
 
-@pytest.mark.parametrize("mode", ["auto", "hot", "cold", "queued", "host"])
+@pytest.mark.parametrize("mode", ["auto", "hot", "cold", "queued", "kernels", "host"])
 def test_a_callable_that_launches_nothing_is_refused(timer: Timer, mode: str) -> None:
     with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
         timer.time(lambda: torch.ones(3).sum(), mode=mode)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,9 @@ from pytest_gpuperf.records import (
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import measured, profile, queued, record, timing
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import TimingMode
 
 
 def test_unchanged_test_passes_without_a_message() -> None:
@@ -109,6 +113,13 @@ def test_test_without_baseline_passes_with_the_next_command() -> None:
     assert not result.status.fails
 
 
+def baseline_of(mode: TimingMode) -> TestBaseline:
+    times = TimeBaseline(
+        mode=mode, source="host" if mode == "host" else "events", sessions=(Session(run="r", time_us=5.3),)
+    )
+    return TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+
+
 @pytest.mark.parametrize("now", [measured(5.3, mode="cold"), queued("")])
 def test_time_of_another_requested_mode_is_new(now: Measurement) -> None:
     result = verdict(record(main=now), baseline())
@@ -162,6 +173,53 @@ def test_callable_that_never_could_be_captured_is_compared_as_before() -> None:
     times = TimeBaseline(mode="queued", sessions=(Session(run="r", time_us=5.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
     assert verdict(record(main=queued("it synchronises")), known).status is Status.PASS
+
+
+def waiting(time_us: float = 5.3, **fields: Any) -> Measurement:
+    """Return a call that waits for the GPU."""
+    timed = replace(timing(time_us, "kernels"), source="cupti", not_captured="it synchronises")
+    return Measurement(timing=replace(timed, **fields))
+
+
+def known_kernels(*host_us: float) -> TestBaseline:
+    sessions = tuple(Session(run=f"r{at}", time_us=5.3, host_us=host) for at, host in enumerate(host_us))
+    times = TimeBaseline(mode="kernels", source="cupti", sessions=sessions)
+    return TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
+
+
+def test_kernel_time_of_a_call_that_waits_is_judged() -> None:
+    result = verdict(record(main=waiting(5.84)), known_kernels(300, 410))
+    assert (result.status, "kernels" in result.findings[0].line) == (Status.REGRESSED, True)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "shown"),
+    [
+        ((261.0, 416.0), "; 261 to 416 µs in 2 sessions"),
+        ((300.0,), "; 300 µs in the baseline"),
+        ((0.0,), ""),
+    ],
+)
+def test_host_time_is_shown_with_its_noise_and_not_judged(sessions: tuple[float, ...], shown: str) -> None:
+    now = waiting(host_us=900.0, host_spread_pct=12.0)
+    result = verdict(record(main=now), known_kernels(*sessions))
+    assert result.status is Status.PASS
+    assert [finding.line for finding in result.findings] == [
+        f"the host takes 900 µs a call (±6 % within this process{shown}), which is not judged"
+    ]
+
+
+@pytest.mark.parametrize("known", [known_kernels(300.0), baseline_of("host"), baseline_of("queued")])
+def test_time_of_the_host_in_place_of_cupti_is_never_judged(known: TestBaseline) -> None:
+    now = waiting(500.0, mode="host", source="host", not_recorded="torch.profiler holds CUPTI")
+    result = verdict(record(main=now), known)
+    assert result.status is Status.INCONCLUSIVE
+    assert result.findings[0].line == ("the time was taken host (torch.profiler holds CUPTI): not compared")
+
+
+def test_older_baseline_of_a_call_that_waits_is_not_a_regression() -> None:
+    assert verdict(record(main=waiting()), baseline_of("queued")).status is Status.NEW
+    assert verdict(record(main=waiting()), baseline_of("hot")).status is Status.REGRESSED
 
 
 def test_another_choice_of_the_autotuner_is_reported() -> None:

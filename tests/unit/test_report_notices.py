@@ -98,6 +98,17 @@ def test_queued_timings_are_named_with_the_reason() -> None:
     ]
 
 
+def test_calls_timed_by_their_kernels_are_named_with_the_reason() -> None:
+    waits = msgspec.structs.replace(timing(), mode="kernels", not_captured="it synchronises")
+    no_cupti = msgspec.structs.replace(waits, mode="host", not_recorded="torch.profiler holds CUPTI")
+    results = [timed("test_x", waits), timed("test_y", waits), timed("test_z", no_cupti)]
+    assert notices_of(results, "", replayed=False) == [
+        "2 tests timed by kernels because they cannot be captured: test_x, test_y: it synchronises",
+        "1 test timed by the host's clock because it cannot be captured: test_z: it synchronises; CUPTI: "
+        "torch.profiler holds CUPTI",
+    ]
+
+
 def test_accepted_tests_do_not_lack_a_baseline() -> None:
     assert notices_of([result(status=Status.NEW)], "", replayed=False, updated=True) == []
 

@@ -15,10 +15,11 @@ from scipy import stats
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import timer
-from pytest_gpuperf.measure.timing.batch import Block
+from pytest_gpuperf.measure.timing.batch import Block, Work
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.warm_up import until_steady
-from pytest_gpuperf.records import Conditions
+from pytest_gpuperf.records import Conditions, StreamWork
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 
 if TYPE_CHECKING:
@@ -309,3 +310,41 @@ def test_warm_up_waits_for_a_drifting_clock() -> None:
     warm_up = until_steady(batch, 3.0, batch.clock)
     assert warm_up.steady
     assert warm_up.seconds > 1
+
+
+class RecordedBlocks(KernelsBatch):
+    """Blocks of a call that waits for the GPU."""
+
+    def __init__(self, *times_us: float) -> None:
+        self.calls = 4
+        self._times = itertools.cycle(times_us)
+        self.now = 0.0
+
+    def run(self) -> Block:
+        self.now += 0.01
+        streams = (StreamWork(stream=7, launches=2, kernels_us=6.0),)
+        busy_us = next(self._times)
+        return Block(busy_us, 0.0, Work(busy_us, busy_us + 1, 1.5, streams))
+
+    def host_blocks_us(self) -> list[float]:
+        return [300.0, 400.0, 500.0]
+
+    def clock(self) -> float:
+        return self.now
+
+
+def test_call_that_waits_has_gpu_time_and_host_time(bench: Bench) -> None:
+    timing = bench.time(RecordedBlocks(5.0), "kernels")  # type: ignore[arg-type]
+    assert (timing.mode, timing.source, timing.time_us, timing.calls_per_block) == ("kernels", "cupti", 5, 4)
+    assert (timing.gpu_busy_us, timing.gpu_kernels_us, timing.host_copies_us) == (5.0, 6.0, 1.5)
+    assert (timing.host_us, timing.host_spread_pct) == (400.0, 25.0)
+    assert timing.streams[0].launches == 2
+
+
+def test_reason_for_the_hosts_clock_is_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = repeating([9.0])
+    timed = bench.timer(blocks, "host", 1e-9)
+    found = Prepared(blocks, "host", "it waits", (), "torch.profiler holds CUPTI")
+    monkeypatch.setattr(timer, "prepare", lambda *_, **__: found)
+    timing = timed.time(lambda: None, mode="auto")
+    assert (timing.only_host, timing.not_recorded) == (True, "torch.profiler holds CUPTI")

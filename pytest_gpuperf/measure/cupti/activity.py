@@ -213,6 +213,7 @@ def recorded(*, stay: bool = False) -> Iterator[list[Activity]]:
         torch.cuda.synchronize()
         library.call("cuptiActivityFlushAll", _FLUSH_FORCED)
         activities.extend(sorted(recorder.activities))
+        recorder.activities.clear()
     finally:
         for kind in kinds:
             library.functions.cuptiActivityDisable(kind)

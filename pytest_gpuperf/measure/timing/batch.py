@@ -9,6 +9,7 @@ import torch
 
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, elapsed_us, event, replay_us
 from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.timing.stamp import Stamps
+    from pytest_gpuperf.records import StreamWork
 
 MAX_CALLS = 2000
 """Capturing and instantiating a graph costs tens of microseconds a node; more nodes gain nothing."""
@@ -28,6 +30,18 @@ SPIN = "spin_kernel"
 """torch's kernel that blocks the GPU."""
 
 
+class Work(NamedTuple):
+    """Work of a call by CUPTI's records of the whole device, in microseconds a call."""
+
+    busy_us: float
+    """Time in which at least one kernel, fill or copy on the GPU ran."""
+    kernels_us: float
+    """Sum of their durations; more than `busy_us` if streams overlap."""
+    host_copies_us: float
+    """Sum of the durations of copies from and to the host, in neither of the others."""
+    streams: tuple[StreamWork, ...]
+
+
 class Block(NamedTuple):
     """The mean over the calls of one block."""
 
@@ -35,6 +49,8 @@ class Block(NamedTuple):
     """Microseconds a call."""
     sm_clock_mhz: float = 0.0
     """Mean SM clock of the block, by stamps on the GPU; 0 without stamps."""
+    work: Work | None = None
+    """Only from a batch that records all of its blocks."""
 
 
 class Batch(Protocol):
@@ -109,7 +125,7 @@ class QueuedBatch:
     """An event pair around each call, all queued behind a kernel that blocks the GPU meanwhile.
 
     Without the blocking kernel the pairs of short calls would time the host, not the GPU. A callable that
-    synchronises the host breaks the queue: its time then includes the wait.
+    synchronises the host would break the queue, so such callables have a `KernelsBatch`.
     """
 
     def __init__(
@@ -151,11 +167,12 @@ class HostBatch:
 
     def run(self) -> Block:
         """Run the calls once."""
-        torch.cuda.synchronize()
+        finish()
+        value = None
         begin = time.perf_counter()
         for _ in range(self.calls):
-            self._fn()
-        torch.cuda.synchronize()
+            value = self._fn()
+        finish(value)
         return Block((time.perf_counter() - begin) * 1e6 / self.calls)
 
     def run_recorded(self, blocks: int) -> list[Block]:

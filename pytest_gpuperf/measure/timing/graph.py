@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,10 @@ class NotCapturableError(Exception):
     """The callable cannot be captured into a CUDA graph; the text is the reason."""
 
 
+class NothingLaunchedError(GpuperfError):
+    """The callable launched nothing on the current stream, or nothing at all."""
+
+
 def event() -> torch.cuda.Event:
     """Return a CUDA event with timing."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -35,11 +40,12 @@ def capture(body: Callable[[], Any]) -> torch.cuda.CUDAGraph:
 
     Raises:
         NotCapturableError: `body` synchronises, allocates outside torch or launches elsewhere.
-        GpuperfError: `body` launched nothing on the GPU.
+        NothingLaunchedError: `body` launched nothing on the current stream.
     """
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with warnings.catch_warnings(record=True) as caught:
+    # A capture that fails does not restore the current stream itself.
+    with warnings.catch_warnings(record=True) as caught, torch.cuda.stream(torch.cuda.current_stream()):
         warnings.simplefilter("always")
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
@@ -81,10 +87,27 @@ def replay_us(graph: torch.cuda.CUDAGraph) -> float:
     return elapsed_us(start, end)
 
 
-def nothing_launched() -> GpuperfError:
+def nothing_launched() -> NothingLaunchedError:
     """Return the error for a callable that does no work on the GPU."""
-    return GpuperfError(
+    return NothingLaunchedError(
         "the callable launched nothing on the GPU",
-        expected="a callable that launches kernels on the current CUDA stream",
+        expected="a callable that launches kernels, on the current CUDA stream unless the mode is 'kernels'",
         next_step="put its tensors on gpuperf.device",
     )
+
+
+def waits_for_gpu(fn: Callable[[], Any]) -> bool:
+    """Return True if `fn` returns only when the GPU has finished earlier work."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    fn()
+    host_us = (time.perf_counter() - begin) * 1e6
+    torch.cuda.synchronize()
+    # Long enough that a host that is slow for once does not look like one that waits.
+    block_gpu(min(max(20_000, 10 * host_us), 500_000))
+    passed = event()
+    passed.record()
+    fn()
+    waited = bool(passed.query())  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    return waited

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import detach
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.autotuners import watched
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
+    NothingLaunchedError,
     block_gpu,
     capture,
     elapsed_us,
     event,
     nothing_launched,
+    waits_for_gpu,
 )
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.warm_up import until_steady
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ COLD_CALLS = 20
 QUEUED_CALLS = 50
 """Pairs queued at once; the GPU is blocked while the host queues them."""
 WARM_UP_CAP_S = 3.0
-MODES = ("auto", "hot", "cold", "queued", "host")
+MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,11 @@ class Prepared:
     batch: Batch
     mode: TimingMode
     not_captured: str = ""
-    """Reason that no graph could be captured, unless the mode does without."""
+    """Reason that no graph could be captured, unless the mode was asked for."""
     autotuned: tuple[str, ...] = ()
     """Picks of the autotuners: `kernel: configuration`."""
+    not_recorded: str = ""
+    """Reason that CUPTI could not record the kernels of a callable that cannot be captured."""
 
     def warm_up(self) -> WarmUp:
         """Run blocks until time and SM clock are steady."""
@@ -62,64 +69,114 @@ class Prepared:
 def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamps | None) -> Prepared:
     """Compile and capture a callable.
 
+    In mode `auto` a callable that cannot be captured, or launches nothing on the current stream, is timed by
+    its kernels. Without CUPTI it is `queued`; the host's clock times it if it waits for the GPU.
+
     Args:
         fn: A callable without arguments; it is called many times.
-        mode: `auto`, `hot`, `cold`, `queued` or `host`.
+        mode: `auto`, `hot`, `cold`, `queued`, `kernels` or `host`.
         flush_bytes: Bytes that a cold batch writes before each call, at least twice the L2.
         stamps: Stamps before and after each block; None for no stamps.
 
     Raises:
-        GpuperfError: Unknown mode, a mode that needs a capture and gets none, or a callable that launches
+        GpuperfError: Unknown mode, a mode that the callable does not allow, or a callable that launches
             nothing.
     """
     if mode not in MODES:
         raise GpuperfError(f"the timing mode is {mode!r}", expected=f"one of {', '.join(MODES)}")
     # While CUPTI is attached, each node of a graph takes longer.
     detach()
-    call_us, enqueue_us, autotuned = _probe(fn)
-    reason = ""
+    probe = _probe(fn)
+    if mode == "kernels":
+        return Prepared(KernelsBatch(fn, stamps), "kernels", autotuned=probe.autotuned)
+    if mode == "host":
+        _refuse_nothing_launched(fn)
+        return Prepared(_host_batch(fn, probe), "host", autotuned=probe.autotuned)
+    elsewhere = False
     try:
         # A few calls show if it can be captured, and if it launches anything.
         capture(lambda: (fn(), fn()))
         if mode == "cold":
-            batch = ColdBatch(fn, _calls(call_us, COLD_CALLS), flush_bytes, stamps)
-            return Prepared(batch, "cold", autotuned=autotuned)
+            batch = ColdBatch(fn, _calls(probe.call_us, COLD_CALLS), flush_bytes, stamps)
+            return Prepared(batch, "cold", autotuned=probe.autotuned)
         if mode in ("auto", "hot"):
-            return Prepared(HotBatch(fn, _calls(call_us, MAX_CALLS), stamps), "hot", autotuned=autotuned)
+            hot = HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
+            return Prepared(hot, "hot", autotuned=probe.autotuned)
+        reason = ""
     except NotCapturableError as error:
-        if mode in ("hot", "cold"):
-            raise GpuperfError(
-                f"mode {mode!r} needs a callable that a CUDA graph can capture: {error}",
-                next_step="use mode='queued', or keep host synchronisation out of the callable",
-            ) from error
-        # A requested `queued` is not a fallback.
-        reason = str(error) if mode == "auto" else ""
-    if mode == "host":
-        calls = _calls(max(call_us, enqueue_us), MAX_CALLS)
-        return Prepared(HostBatch(fn, calls), "host", autotuned=autotuned)
-    queued = QueuedBatch(fn, _calls(call_us, QUEUED_CALLS), enqueue_us, stamps)
-    return Prepared(queued, "queued", reason, autotuned)
+        reason = str(error)
+    except NothingLaunchedError:
+        elsewhere, reason = True, "it launches nothing on the current stream"
+        if mode != "auto":
+            raise
+    if mode in ("hot", "cold"):
+        raise GpuperfError(
+            f"mode {mode!r} needs a callable that a CUDA graph can capture: {reason}",
+            next_step="use mode='kernels', or keep host synchronisation out of the callable",
+        )
+    if mode == "auto":
+        return _not_captured(fn, probe, stamps, reason, elsewhere=elsewhere)
+    if reason and waits_for_gpu(fn):
+        raise GpuperfError(
+            "mode 'queued' needs a callable that does not wait for the GPU",
+            next_step="use mode='kernels', or keep host synchronisation out of the callable",
+        )
+    return Prepared(_queued_batch(fn, probe, stamps), "queued", autotuned=probe.autotuned)
+
+
+def _not_captured(
+    fn: Callable[[], Any], probe: _Probe, stamps: Stamps | None, reason: str, *, elsewhere: bool
+) -> Prepared:
+    """Prepare a callable without a graph."""
+    try:
+        return Prepared(KernelsBatch(fn, stamps), "kernels", reason, probe.autotuned)
+    except CuptiError as error:
+        if elsewhere or waits_for_gpu(fn):
+            return Prepared(_host_batch(fn, probe), "host", reason, probe.autotuned, error.found)
+        return Prepared(_queued_batch(fn, probe, stamps), "queued", reason, probe.autotuned, error.found)
+
+
+def _refuse_nothing_launched(fn: Callable[[], Any]) -> None:
+    """Refuse a callable that launches nothing: on the current stream or, if CUPTI can tell, on any."""
+    try:
+        capture(lambda: (fn(), fn()))
+    except NotCapturableError:
+        return
+    except NothingLaunchedError:
+        try:
+            KernelsBatch(fn)
+        except CuptiError:
+            # It is not known that something was launched elsewhere.
+            raise nothing_launched() from None
+
+
+def _host_batch(fn: Callable[[], Any], probe: _Probe) -> HostBatch:
+    return HostBatch(fn, _calls(max(probe.call_us, probe.enqueue_us), MAX_CALLS))
+
+
+def _queued_batch(fn: Callable[[], Any], probe: _Probe, stamps: Stamps | None) -> QueuedBatch:
+    return QueuedBatch(fn, _calls(probe.call_us, QUEUED_CALLS), probe.enqueue_us, stamps)
 
 
 def _calls(call_us: float, most: int) -> int:
     return max(1, min(most, round(BLOCK_US / call_us)))
 
 
-def _probe(fn: Callable[[], Any]) -> tuple[float, float, tuple[str, ...]]:
-    """Call `fn` a few times: compile, autotune, allocate, and estimate its time.
+class _Probe(NamedTuple):
+    call_us: float
+    """Approximate microseconds of a call on the current stream."""
+    enqueue_us: float
+    """Microseconds that the host needs to queue a call."""
+    autotuned: tuple[str, ...]
+    """Picks of autotuners."""
 
-    Returns:
-        Approximate microseconds of a call on the GPU; microseconds that the host needs to queue one; the
-        picks of autotuners.
 
-    Raises:
-        GpuperfError: The callable launched nothing on the GPU.
-    """
+def _probe(fn: Callable[[], Any]) -> _Probe:
+    """Call `fn` a few times: compile, autotune, allocate, and estimate its time."""
     fn()
     with watched() as picked:
         fn()
-    fn()
-    torch.cuda.synchronize()
+    finish(fn())
     start, end = event(), event()
     block_gpu(1000)
     start.record()
@@ -129,7 +186,7 @@ def _probe(fn: Callable[[], Any]) -> tuple[float, float, tuple[str, ...]]:
     enqueue_us = (time.perf_counter() - begin) / 5 * 1e6
     end.record()
     torch.cuda.synchronize()
-    call_us = elapsed_us(start, end) / 5
-    if call_us <= 0:
-        raise nothing_launched()
-    return call_us, enqueue_us, tuple(f"{kernel}: {config}" for kernel, config in sorted(picked.items()))
+    call_us = max(elapsed_us(start, end) / 5, 0.1)
+    return _Probe(
+        call_us, enqueue_us, tuple(f"{kernel}: {config}" for kernel, config in sorted(picked.items()))
+    )

@@ -13,6 +13,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, mean_work
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
 from pytest_gpuperf.measure.timing.prepared import Prepared, prepare
 from pytest_gpuperf.measure.timing.stamp import stamps
@@ -102,7 +103,7 @@ class Timer:
 
         Args:
             fn: A callable without arguments; it is called many times.
-            mode: `auto`, `hot`, `cold`, `queued` or `host`.
+            mode: `auto`, `hot`, `cold`, `queued`, `kernels` or `host`.
             bytes: Bytes that a call moves, kept in the record.
             flops: Operations of a call, kept in the record.
             progress: Called with the present activity.
@@ -114,8 +115,9 @@ class Timer:
         progress("compiles")
         prepared = self.prepare(fn, mode)
         thrown_away: list[str] = []
+        measure = self._measure_kernels if isinstance(prepared.batch, KernelsBatch) else self._measure
         while True:
-            timing = self._measure(prepared, progress)
+            timing = measure(prepared, progress)
             why = disturbed(timing)
             if not why or len(thrown_away) == ATTEMPTS - 1:
                 break
@@ -158,8 +160,49 @@ class Timer:
             blocks_mhz=_clocks(blocks),
             clock_model=model,
             autotuned=prepared.autotuned,
-            not_recorded=not_recorded,
+            not_recorded=prepared.not_recorded or not_recorded,
             l2_flushed=prepared.mode == "cold",
+            not_captured=prepared.not_captured,
+            warm_up=warm_up,
+            conditions=conditions,
+        )
+        return replace(timing, normalised_us=normalised_us(timing) or 0.0)
+
+    def _measure_kernels(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+        """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
+        assert isinstance(prepared.batch, KernelsBatch)
+        progress("warms up")
+        warm_up = prepared.warm_up()
+        if self._build(prepared.mode):
+            warm_up = prepared.warm_up()
+        end = time.perf_counter() + self._budget_s
+        progress("measures")
+        blocks = self._steady_blocks(prepared, self._budget_s / 2)
+        conditions = self._conditions()
+        progress("measures at other clocks")
+        model = self._clock_model(prepared, blocks, end, scale=1.0)
+        progress("measures the host")
+        host_us = prepared.batch.host_blocks_us()
+        times = [block.time_us for block in blocks]
+        time_us = trimmed_mean(times)
+        work = mean_work([block.work for block in blocks if block.work is not None])
+        timing = Timing(
+            mode="kernels",
+            time_us=round(time_us, 6),
+            spread_pct=100 * interquartile_range(times) / time_us,
+            blocks_us=tuple(round(block_us, 6) for block_us in times),
+            calls_per_block=prepared.batch.calls,
+            source="cupti",
+            cupti_us=round(time_us, 6),
+            gpu_busy_us=round(time_us, 6),
+            gpu_kernels_us=round(work.kernels_us, 6),
+            host_copies_us=round(work.host_copies_us, 4),
+            host_us=round(trimmed_mean(host_us), 3),
+            host_spread_pct=round(100 * interquartile_range(host_us) / trimmed_mean(host_us), 2),
+            streams=work.streams,
+            blocks_mhz=_clocks(blocks),
+            clock_model=model,
+            autotuned=prepared.autotuned,
             not_captured=prepared.not_captured,
             warm_up=warm_up,
             conditions=conditions,

@@ -1,0 +1,173 @@
+"""Calls one by one under CUPTI: the times of their kernels, on any stream, however long the host waits.
+
+Between two calls the whole device is idle, and a mark, an empty kernel, separates their launches. Where a
+call synchronises the host the GPU idles in it, too; that is not in the time of its kernels, which varies by
+0.1 to 0.5 % between processes when the time of the host varies by 40 % (H200, `docs/explanation/gate.md`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.measure.cupti.activity import busy_us, detach, recorded
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.ncu.csv_reader import function_name
+from pytest_gpuperf.measure.timing.batch import SPIN, Block, HostBatch, Work
+from pytest_gpuperf.measure.timing.graph import nothing_launched
+from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
+from pytest_gpuperf.records import StreamWork
+from pytest_gpuperf.statistics.estimate import trimmed_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.timing.stamp import Stamps
+
+BLOCK_US = 5_000
+HOST_BLOCK_US = 50_000
+"""Kernel time, and time of the host, that a block of several calls may take."""
+MAX_CALLS = 50
+FIRST_CALLS = 3
+"""Calls of the first recording, which shows how long a call takes."""
+HOST_BLOCKS = 20
+EMPTY = "gpuperf_empty"
+
+
+class KernelsBatch:
+    """Durations of all kernels and fills on the device in each call, by CUPTI's records.
+
+    Copies from and to the memory of the host are recorded apart: they depend on the host.
+
+    Args:
+        fn: A callable without arguments.
+        stamps: Stamps around each block; None for none.
+
+    Raises:
+        CuptiError: CUPTI is missing, or another profiler holds it.
+        GpuperfError: The callable launched nothing on the GPU.
+    """
+
+    def __init__(self, fn: Callable[[], Any], stamps: Stamps | None = None) -> None:
+        self._fn = fn
+        self._stamps = stamps
+        self._mark, self._marks_name = _mark()
+        first, _ = self._record(FIRST_CALLS)
+        if not any(first):
+            raise nothing_launched()
+        call_us = max(trimmed_mean(busy_us(first)), 0.1)
+        detach()
+        host_us = HostBatch(fn, 1).run().time_us
+        self.calls = max(1, min(MAX_CALLS, round(BLOCK_US / call_us), round(HOST_BLOCK_US / host_us)))
+
+    def run(self) -> Block:
+        """Record the calls of one block. CUPTI stays attached; `detach` ends that."""
+        calls, stream = self._record(self.calls)
+        work = work_of(calls, stream)
+        return Block(work.busy_us, 0.0 if self._stamps is None else self._stamps.sm_clock_mhz(), work)
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        """Run blocks: all of them are recorded."""
+        return [self.run() for _ in range(blocks)]
+
+    def host_blocks_us(self) -> list[float]:
+        """Time blocks by the host's clock, without CUPTI: microseconds a call."""
+        detach()
+        batch = HostBatch(self._fn, self.calls)
+        return [batch.run().time_us for _ in range(HOST_BLOCKS)]
+
+    def _record(self, calls: int) -> tuple[list[list[Activity]], int]:
+        """Return the activities of each call, and CUPTI's number of the current stream."""
+        with recorded(stay=True) as activities:
+            if self._stamps is not None:
+                self._stamps.before()
+            for _ in range(calls):
+                self._mark()
+                finish(self._fn())
+            self._mark()
+            if self._stamps is not None:
+                self._stamps.after()
+        marks = sorted(
+            (activity.launch, activity.stream) for activity in activities if self._marks_name in activity.name
+        )
+        if len(marks) != calls + 1:
+            raise CuptiError(
+                f"CUPTI recorded {len(marks)} of {calls + 1} marks",
+                next_step="leave other profilers out of the process",
+            )
+        return by_call(activities, [launch for launch, _ in marks]), marks[0][1]
+
+
+def by_call(activities: Sequence[Activity], marks: Sequence[int]) -> list[list[Activity]]:
+    """Split activities by the launch numbers of the marks around the calls; leave out all others."""
+    calls: list[list[Activity]] = [[] for _ in marks[1:]]
+    for activity in activities:
+        at = bisect_left(marks, activity.launch)
+        if 0 < at < len(marks) and activity.launch != marks[at] and STAMP not in activity.name:
+            calls[at - 1].append(activity)
+    return calls
+
+
+def work_of(calls: Sequence[Sequence[Activity]], current: int) -> Work:
+    """Return the mean work of a call: without the extremes for times, since some calls are disturbed.
+
+    Args:
+        calls: The activities of each call.
+        current: CUPTI's number of the current stream.
+    """
+    device = [[one for one in call if not one.with_host] for call in calls]
+    host = [[one for one in call if one.with_host] for call in calls]
+    return Work(
+        busy_us=trimmed_mean(busy_us(device)),
+        kernels_us=trimmed_mean([_sum_us(call) for call in device]),
+        host_copies_us=trimmed_mean([_sum_us(call) for call in host]),
+        streams=_streams(device, current),
+    )
+
+
+def _streams(calls: Sequence[Sequence[Activity]], current: int) -> tuple[StreamWork, ...]:
+    ran: defaultdict[int, list[Activity]] = defaultdict(list)
+    for call in calls:
+        for activity in call:
+            ran[activity.stream].append(activity)
+    return tuple(
+        StreamWork(
+            stream=stream,
+            current=stream == current,
+            launches=round(len(activities) / len(calls), 2),
+            kernels_us=round(_sum_us(activities) / len(calls), 3),
+            kernels=tuple(dict.fromkeys(function_name(one.name) for one in activities if one.name)),
+        )
+        for stream, activities in sorted(ran.items())
+    )
+
+
+def _sum_us(activities: Sequence[Activity]) -> float:
+    return sum(one.end_ns - one.start_ns for one in activities) / 1e3
+
+
+def _mark() -> tuple[Callable[[], object], str]:
+    """Return a function that launches a mark, and the name of its kernel."""
+    try:
+        from pytest_gpuperf.measure.timing.kernels import gpuperf_empty
+
+        gpuperf_empty[(1,)](num_warps=1)
+    except Exception:  # Triton is missing or cannot compile for this GPU
+        return lambda: torch.cuda._sleep(1), SPIN  # type: ignore[no-untyped-call]
+    return lambda: gpuperf_empty[(1,)](num_warps=1), EMPTY
+
+
+def mean_work(works: Sequence[Work]) -> Work:
+    """Return the mean of the work of several blocks; the streams are those of the last."""
+    return Work(
+        busy_us=trimmed_mean([work.busy_us for work in works]),
+        kernels_us=trimmed_mean([work.kernels_us for work in works]),
+        host_copies_us=fmean(work.host_copies_us for work in works),
+        streams=works[-1].streams,
+    )

@@ -1,0 +1,188 @@
+"""Calls that are timed by their kernels: a block from CUPTI's records, and the choice of this mode."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.timing import kernels_batch, prepared
+from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, work_of
+from pytest_gpuperf.records import StreamWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_gpuperf.measure.timing.prepared import Prepared
+
+
+def kernel(launch: int, start_us: float, us: float, name: str = "k", **rest: Any) -> Activity:
+    return Activity(round(start_us * 1e3), round((start_us + us) * 1e3), name, launch=launch, **rest)
+
+
+def test_marks_separate_calls_by_launch_not_by_start() -> None:
+    first = [kernel(2, 10, 5), kernel(3, 90, 5, stream=9)]
+    second = [kernel(5, 20, 5)]
+    others = [kernel(0, 0, 1), kernel(1, 5, 1, "mark"), kernel(4, 15, 1, "mark"), kernel(6, 99, 1, "mark")]
+    late = [kernel(7, 120, 3), kernel(5, 30, 2, "gpuperf_stamp")]
+    found = by_call([*late, *others, *second, *first], [1, 4, 6])
+    assert [sorted(call) for call in found] == [first, second]
+
+
+def test_gaps_and_copies_to_the_host_are_not_in_the_time() -> None:
+    call = [kernel(2, 0, 5), kernel(3, 300, 7), kernel(4, 400, 40, "", with_host=True)]
+    work = work_of([call], current=0)
+    assert (work.busy_us, work.kernels_us, work.host_copies_us) == (12, 12, 40)
+
+
+def test_overlapping_streams_count_once_in_the_busy_time() -> None:
+    call = [kernel(2, 0, 10, "a<4>(int)", stream=7), kernel(3, 5, 10, "b", stream=13)]
+    work = work_of([call], current=7)
+    assert (work.busy_us, work.kernels_us) == (15, 20)
+    assert work.streams == (
+        StreamWork(stream=7, current=True, launches=1, kernels_us=10, kernels=("a",)),
+        StreamWork(stream=13, launches=1, kernels_us=10, kernels=("b",)),
+    )
+
+
+def test_calls_may_launch_different_kernels() -> None:
+    calls = [[kernel(1, 0, 5)], [kernel(3, 10, 5), kernel(4, 20, 5)]]
+    work = work_of(calls, current=0)
+    assert (work.busy_us, work.streams[0].launches) == (7.5, 1.5)
+
+
+class FakeCupti:
+    """Records of a call that waits: `us` microseconds of kernels on stream 144."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.us = 5.0
+        self.lost = 0
+        self.refused = ""
+        self.now = 0
+        self._found: list[Activity] = []
+        monkeypatch.setattr(kernels_batch, "recorded", self._recorded)
+        monkeypatch.setattr(kernels_batch, "detach", lambda: None)
+        monkeypatch.setattr(kernels_batch, "_mark", lambda: (self._mark, "mark"))
+
+    def _mark(self) -> None:
+        self._launch("mark", 1.0, 7)
+
+    def call(self) -> None:
+        if self.us:
+            self._launch("k", self.us, 144)
+
+    def _launch(self, name: str, us: float, stream: int) -> None:
+        self.now += 1
+        self._found.append(kernel(self.now, 100 * self.now, us, name, stream=stream))
+
+    @contextmanager
+    def _recorded(self, *, stay: bool) -> Iterator[list[Activity]]:
+        if self.refused:
+            raise CuptiError(self.refused)
+        self._found = []
+        found: list[Activity] = []
+        yield found
+        found.extend(self._found[self.lost :])
+
+
+@pytest.fixture
+def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
+    return FakeCupti(monkeypatch)
+
+
+def test_block_has_the_kernels_of_each_call(cupti: FakeCupti) -> None:
+    block = KernelsBatch(cupti.call).run()
+    assert block.time_us == 5.0
+    assert block.work is not None
+    assert [(one.stream, one.current) for one in block.work.streams] == [(144, False)]
+
+
+def test_lost_records_are_refused(cupti: FakeCupti) -> None:
+    batch = KernelsBatch(cupti.call)
+    cupti.lost = 1
+    with pytest.raises(CuptiError, match="of 51 marks"):
+        batch.run()
+
+
+def test_call_without_kernels_is_refused(cupti: FakeCupti) -> None:
+    cupti.us = 0
+    with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
+        KernelsBatch(cupti.call)
+
+
+def test_block_of_long_calls_has_one(cupti: FakeCupti) -> None:
+    cupti.us = 1e6
+    assert KernelsBatch(cupti.call).calls == 1
+
+
+@pytest.fixture
+def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., Prepared]:
+    """Return a function that prepares a call whose capture fails with an error."""
+    monkeypatch.setattr(prepared, "detach", lambda: None)
+    monkeypatch.setattr(prepared, "_probe", lambda _: prepared._Probe(5.0, 5.0, ()))
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
+
+    def prepare(mode: str, error: Exception, *, waits: bool = True) -> Prepared:
+        def capture(_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(prepared, "capture", capture)
+        monkeypatch.setattr(prepared, "waits_for_gpu", lambda _: waits)
+        return prepared.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
+
+    return prepare
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NotCapturableError("it synchronises"), "it synchronises"),
+        (nothing_launched(), "it launches nothing on the current stream"),
+    ],
+)
+def test_auto_times_other_calls_by_their_kernels(
+    prepare: Callable[..., Prepared], error: Exception, reason: str
+) -> None:
+    found = prepare("auto", error)
+    assert (found.mode, found.not_captured, found.not_recorded) == ("kernels", reason, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "waits", "mode"),
+    [
+        (NotCapturableError("x"), True, "host"),
+        (NotCapturableError("x"), False, "queued"),
+        (nothing_launched(), False, "host"),
+    ],
+)
+def test_without_cupti_the_host_times_calls_that_wait(
+    prepare: Callable[..., Prepared], cupti: FakeCupti, error: Exception, waits: bool, mode: str
+) -> None:
+    cupti.refused = "torch.profiler holds CUPTI"
+    found = prepare("auto", error, waits=waits)
+    assert (found.mode, found.not_recorded) == (mode, "torch.profiler holds CUPTI")
+
+
+@pytest.mark.parametrize("mode", ["hot", "cold", "queued"])
+def test_other_modes_refuse_calls_that_wait(prepare: Callable[..., Prepared], mode: str) -> None:
+    with pytest.raises(GpuperfError, match="mode='kernels'"):
+        prepare(mode, NotCapturableError("it synchronises"))
+
+
+@pytest.mark.parametrize("mode", ["auto", "hot", "queued", "host"])
+def test_call_that_launches_nothing_is_refused_in_each_mode(
+    prepare: Callable[..., Prepared], cupti: FakeCupti, mode: str
+) -> None:
+    cupti.us = 0
+    with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
+        prepare(mode, nothing_launched())
+
+
+def test_queued_takes_calls_that_do_not_wait(prepare: Callable[..., Prepared]) -> None:
+    assert prepare("queued", NotCapturableError("x"), waits=False).mode == "queued"
