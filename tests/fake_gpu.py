@@ -13,6 +13,8 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import pytest_gpuperf.plugin.isolation
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,9 +32,20 @@ class FakeCuda:
     """The part of `torch.cuda` that the children use."""
 
     current_device = staticmethod(lambda: 0)
-    synchronize = staticmethod(lambda: None)
+    is_initialized = staticmethod(lambda: True)
+
+    @staticmethod
+    def synchronize() -> None:
+        """Raise the error of a kernel that has broken the GPU."""
+        if error:
+            raise RuntimeError(error[0])
 
 
+error: list[str] = []
+"""A CUDA error from now on."""
+
+
+pytest_gpuperf.plugin.isolation.may_measure = lambda: True
 numbers = random.Random()
 stand_in("torch", cuda=FakeCuda, device=lambda *_: "cuda", manual_seed=numbers.seed, rand=numbers.random)
 

@@ -22,6 +22,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Let pytest-xdist run the tests in a process of their own if they measure on a GPU."""
+    flag = early_config.known_args_namespace.gpuperf
+    if early_config.getini("gpuperf") if flag is None else flag:
+        from pytest_gpuperf.plugin.isolation import isolate
+
+        isolate(early_config, args)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker; with `--gpuperf` register the hooks before other plugins read their options.
 

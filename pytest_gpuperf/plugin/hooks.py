@@ -9,20 +9,26 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError, guarded, of_system
 from pytest_gpuperf.plugin.facade import Gpuperf
+from pytest_gpuperf.plugin.isolation import is_isolated
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
+from pytest_gpuperf.session.keeping import KeepingRunner
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker
+from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.seeds import Seeding
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
+    from typing import Any
 
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.errors import PluginPart
     from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.link import Link
+    from pytest_gpuperf.session.progress import Terminal
 
 FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
 
@@ -35,20 +41,35 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
         first_on_path: The first import folder before pytest added those of tests.
     """
     option = config.option
+    given = getattr(config, "workerinput", {}).get("gpuperf")
     spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
-    if spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput"):
+    spread = spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput")
+    isolated = bool(spread) and given is None and is_isolated(config, option)
+    if spread and given is None and not isolated:
         raise pytest.UsageError(
             "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
             "run --gpuperf without -n (or with -n 0)"
         )
     why: list[str] = []
     with guarded("options", why.append):
-        _activate(config, Settings.from_config(config, first_on_path))
+        if isolated:
+            from pytest_gpuperf.plugin.controller import Controller
+
+            settings = Settings.from_config(config, first_on_path)
+            config.pluginmanager.register(Controller(config, settings), "gpuperf-hooks")
+        else:
+            link = _link(given) if given else None
+            first = link.orders.first_on_path if link else first_on_path
+            _activate(config, Settings.from_config(config, first), link)
     if why:
         raise pytest.UsageError(f"gpuperf: {why[0]}")
 
 
-def _activate(config: pytest.Config, settings: Settings) -> None:
+def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> None:
+    if link is not None:
+        from pytest_gpuperf.plugin.guard import Worker
+
+        config.pluginmanager.register(Worker(link, config, settings.timeout_s), "gpuperf-process")
     child = settings.profiling_pass or settings.sanitizing_pass
     if child is not None:
         from pytest_gpuperf.session.profiling import prepare_child
@@ -58,9 +79,15 @@ def _activate(config: pytest.Config, settings: Settings) -> None:
         from pytest_gpuperf.session.worker import prepare_worker
 
         prepare_worker(config, settings.worker)
-    config.pluginmanager.register(Hooks(settings), "gpuperf-hooks")
+    config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
     if settings.seed == "on":
         config.pluginmanager.register(Seeding(), "gpuperf-seeding")
+
+
+def _link(given: Mapping[str, Any]) -> Link:
+    from pytest_gpuperf.session.link import Link
+
+    return Link.of(given)
 
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
@@ -82,8 +109,9 @@ def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
 class Hooks:
     """Connects a `Runner` to pytest, once there is a test that measures."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, link: Link | None = None) -> None:
         self._settings = settings
+        self._link = link
         self._runner: Runner | None = None
         self.failure = ""
         """The error of this plugin that keeps tests from being measured; empty without one."""
@@ -112,7 +140,7 @@ class Hooks:
             config.hook.pytest_deselected(items=dropped)
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
-        runner = start(self._settings)
+        runner = start(self._settings, self._link)
         for item in measuring:
             state = item.stash[STATE]
             failed: list[str] = []
@@ -139,7 +167,9 @@ class Hooks:
             return
         measuring = [item for item in session.items if STATE in item.stash]
         states = [item.stash[STATE] for item in measuring]
-        reporter: TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+        reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
+        if self._link is not None:
+            reporter = RemoteTerminal(self._link)
         typed, settings = config.invocation_params, self._settings
         arguments = [str(argument) for argument in typed.args]
         invocation = Invocation(
@@ -152,6 +182,11 @@ class Hooks:
                 self._runner.run_passes(states, invocation, reporter)
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
+        self._tell_facts()
+
+    def _tell_facts(self) -> None:
+        if isinstance(self._runner, KeepingRunner):
+            self._runner.tell_facts()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -217,6 +252,9 @@ class Hooks:
             # Each by itself: an error in one must not lose the others.
             with self._reported(session, "run file"):
                 self._runner.finish(complete=complete)
+            if self._link is not None:
+                self._tell_facts()
+                return
             with self._reported(session, "report"):
                 self._runner.check_problems()
             with self._reported(session, "Markdown summary"):
@@ -241,7 +279,7 @@ class Hooks:
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
-        if self._runner is not None and self._runner.judges:
+        if self._runner is not None and self._runner.judges and self._link is None:
             with self._runner.guarded("report"):
                 self._runner.report(terminalreporter)
             for line in self._runner.own_failures.values():

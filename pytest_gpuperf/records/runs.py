@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from pytest_gpuperf.records import TestRecord
+
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
 
@@ -34,6 +36,9 @@ REPORTS_KEPT = 3
 RUN_FILES = ("run.json", "run.json.gz")
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Form of a GPU's slug and a run's id; both become names of files."""
+
+_END = b"\n]}\n"
+"""The end of a run file, after its last test."""
 
 # Not strict, so that words such as `nan`, which JSON has no number for, read as numbers again.
 _DECODER = msgspec.json.Decoder(Run, strict=False)
@@ -70,6 +75,16 @@ class RunStore:
         path = self.folder / run.id / RUN_FILES[0]
         write_files({path: encode_run(run)})
         return path
+
+    def append(self, run_id: str, test: TestRecord) -> None:
+        """Add a test to the run file of an unfinished run; the file is a complete run at any time.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        with (self.folder / run_id / RUN_FILES[0]).open("r+b") as file:
+            file.seek(-len(_END), os.SEEK_END)
+            file.write(b",\n" + _encode_test(test) + _END)
 
     def ids(self) -> set[str]:
         """Return the ids of all runs."""
@@ -171,15 +186,13 @@ def encode_run(run: Run) -> bytes:
     Numbers that JSON does not have (a difference from a reference may be NaN or infinite) become words, which
     `load_run` reads as numbers again.
     """
-    encode = msgspec.json.encode
-    head = encode(msgspec.structs.replace(run, tests=()))
-    tests = []
-    for test in run.tests:
-        line = encode(test)
-        if b"null" in line:
-            line = encode(_spelled(msgspec.to_builtins(test)))
-        tests.append(line)
-    return head[:-1] + b',"tests":[\n' + b",\n".join(tests) + b"\n]}\n"
+    head = msgspec.json.encode(msgspec.structs.replace(run, tests=()))
+    return head[:-1] + b',"tests":[\n' + b",\n".join(map(_encode_test, run.tests)) + _END
+
+
+def _encode_test(test: TestRecord) -> bytes:
+    line = msgspec.json.encode(test)
+    return msgspec.json.encode(_spelled(msgspec.to_builtins(test))) if b"null" in line else line
 
 
 def _spelled(value: Any) -> Any:
@@ -201,6 +214,9 @@ def load_run(path: Path) -> Run:
     """
     shown = show_path(path)
     data = read_unpacked(path, "a run.json")
+    if b'"complete":false' in data[: data.find(b"\n")] and not data.endswith(_END):
+        # The process was killed while it appended the last test.
+        data = data[: data.rfind(b",\n")] + _END
     refuse_trace(kind_of_content(data), shown, "a run.json")
     run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import NoGpuError
+from pytest_gpuperf.errors import GpuperfError, NoGpuError
 
 if TYPE_CHECKING:
     from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.settings.settings import Settings
 
 
-def start(settings: Settings) -> Runner:
+def start(settings: Settings, link: Link | None = None) -> Runner:
     """Choose the way to run by the options and the machine.
 
     Without a GPU and without a recording, kernels can still be compiled; each test that needs a GPU fails.
+
+    Args:
+        settings: The options.
+        link: Leads to the controller; None if this process does everything.
 
     Raises:
         GpuperfError: The run to replay cannot be read, or an option asks for something impossible.
@@ -37,7 +42,9 @@ def start(settings: Settings) -> Runner:
 
         reason = why_not_live()
         if not reason:
-            return LiveRunner(settings)
+            return LiveRunner(settings, link)
+        if link is not None:
+            raise GpuperfError(f"{reason}, but the driver has one", next_step="type `pytest --gpuperf -n 0`")
         if settings.replay == "never":
             missing = NoGpuError(
                 f"{reason}, and --gpuperf-replay=never forbids a replay",

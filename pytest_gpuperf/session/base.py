@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -156,7 +157,7 @@ class Runner:
         """
         self.expected.add(nodeid)
 
-    def begin(self, reporter: TerminalReporter | None) -> None:
+    def begin(self, reporter: Terminal | None) -> None:
         """Wait until no other run measures on this GPU."""
 
     def enter(self, nodeid: str) -> None:
@@ -178,7 +179,7 @@ class Runner:
         check_names([*self.settings.metrics, *names], chip.name if chip else "")
 
     def run_passes(
-        self, states: Sequence[ItemState], invocation: Invocation, reporter: TerminalReporter | None
+        self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
         """Run the passes: counters under ncu, compute-sanitizer, old against new code.
 

@@ -13,6 +13,9 @@ from pytest_gpuperf.session.base import Runner, now
 if TYPE_CHECKING:
     import datetime
 
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.session.link import Link
+    from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -22,9 +25,12 @@ def timestamp(moment: datetime.datetime) -> str:
 
 
 class KeepingRunner(Runner):
-    """Writes `.gpuperf/runs/<id>/run.json`."""
+    """Writes `.gpuperf/runs/<id>/run.json`, after each test and at the end."""
 
-    def open_run(self, settings: Settings) -> None:
+    link: Link | None = None
+    """Leads to the controller, which writes the run; None if this process writes it."""
+
+    def open_run(self, settings: Settings, link: Link | None = None) -> None:
         """Begin a run, before anything is measured.
 
         Raises:
@@ -32,20 +38,46 @@ class KeepingRunner(Runner):
         """
         if settings.update != "never":
             refuse_in_ci()
-        self._started = now()
+        self.link = link
+        self._started = link.orders.started if link else now()
+        self._written: set[str] = set()
         self.runs = RunStore(settings.root / STATE_FOLDER)
-        self.run_id = RunStore.new_id(self._started)
+        self.run_id = link.orders.run_id if link else RunStore.new_id(self._started)
 
     @property
     def why_no_counters(self) -> str:
         """Reason why the whole run has no counters; empty if no test asks for any."""
         return ""
 
-    def finish(self, *, complete: bool) -> None:
-        """Write the run file; update baselines if that was asked for and the run is complete."""
-        if not self.results:
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test, and write its record at once: the next test may end this process."""
+        result = super().judge(state, failure)
+        self.take(result)
+        return result
+
+    def take(self, result: TestResult) -> None:
+        """Keep a result, and write its record into the unfinished run."""
+        if self.link is not None:
+            from pytest_gpuperf.session.link import Judged
+
+            self.link.tell(Judged.of(result))
             return
-        run = Run(
+        again = result.record.nodeid in self._written
+        self._results[result.record.nodeid] = result
+        try:
+            if again or not self._written:
+                self.runs.write(self._run(complete=False))
+            else:
+                self.runs.append(self.run_id, result.record)
+        except OSError as error:
+            self.notices.append(
+                f"error: {result.record.nodeid} was not written while the run went on: {error}"
+            )
+            return
+        self._written.add(result.record.nodeid)
+
+    def _run(self, *, complete: bool) -> Run:
+        return Run(
             schema=RUN_SCHEMA,
             id=self.run_id,
             started_at=timestamp(self._started),
@@ -54,6 +86,29 @@ class KeepingRunner(Runner):
             counters_unavailable=self.why_no_counters,
             tests=tuple(result.record for result in self.results),
         )
+
+    def tell_facts(self) -> None:
+        """Tell the controller the state of this run, if there is one."""
+        if self.link is not None:
+            from pytest_gpuperf.session.link import Facts
+
+            self.link.tell(
+                Facts(
+                    self.environment,
+                    self.counters_unavailable,
+                    self.why_no_counters,
+                    self.notices,
+                    self.problems,
+                    self.lines,
+                    self.own_failures,
+                )
+            )
+
+    def finish(self, *, complete: bool) -> None:
+        """Write the run file; update baselines if that was asked for and the run is complete."""
+        if not self.results or self.link is not None:
+            return
+        run = self._run(complete=complete)
         path = self.runs.write(run)
         with self.guarded("pruning"):
             self.runs.drop_old_reports()

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from _pytest.terminal import TerminalReporter
-
     from pytest_gpuperf.against.against_pass import AgainstPass
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
@@ -52,7 +50,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call, CheckedCall
     from pytest_gpuperf.records.passes import Invocation, Pass
     from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
 LOOKS = 3
@@ -162,14 +162,14 @@ class LiveRunner(KeepingRunner):
 
     on_gpu = True
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, link: Link | None = None) -> None:
         from pytest_gpuperf.measure.device.conditions import Nvml
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
         from pytest_gpuperf.measure.device.lock import GpuLock
         from pytest_gpuperf.measure.timing.timer import Timer
 
-        self.open_run(settings)
+        self.open_run(settings, link)
         self._folder = self.runs.folder / self.run_id
         ncu = None
         with self.guarded("counters"):
@@ -259,7 +259,7 @@ class LiveRunner(KeepingRunner):
             repository, repository.commit(ref), self._folder / "against", self.settings.budget_s
         )
 
-    def begin(self, reporter: TerminalReporter | None) -> None:
+    def begin(self, reporter: Terminal | None) -> None:
         """Wait until no other run measures on this GPU; if that cannot be known, go on with a notice."""
         self._status = StatusLine(reporter)
         try:
@@ -273,7 +273,7 @@ class LiveRunner(KeepingRunner):
         self._lock.release()
 
     def run_passes(
-        self, states: Sequence[ItemState], invocation: Invocation, reporter: TerminalReporter | None
+        self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
         """Run the passes that the options ask for, then apply their results to the tests."""
         self._tests.update({state.nodeid: self._select(state) for state in states})

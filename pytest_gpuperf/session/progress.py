@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.measure.device.lock import Holder
+    from pytest_gpuperf.session.link import Link
+
+    Terminal: TypeAlias = "TerminalReporter | RemoteTerminal"
 
 SILENT_S = 1.0
 """A shorter wait for the GPU is not worth a line."""
@@ -25,7 +28,7 @@ _BACK = "\x1b8"
 class Progress:
     """Shows the progress of a pass: a line rewritten on a terminal, two lines in a log."""
 
-    def __init__(self, reporter: TerminalReporter | None, what: str) -> None:
+    def __init__(self, reporter: Terminal | None, what: str) -> None:
         self._reporter = reporter
         self._what = what
         self._begin = time.monotonic()
@@ -64,7 +67,7 @@ class Progress:
 class WaitingLine:
     """Shows who has the GPU: a line rewritten on a terminal, two lines in a log."""
 
-    def __init__(self, reporter: TerminalReporter | None, gpu: str) -> None:
+    def __init__(self, reporter: Terminal | None, gpu: str) -> None:
         self._reporter = reporter
         self._gpu = gpu
         self._begin = time.monotonic()
@@ -110,13 +113,16 @@ class StatusLine:
     pytest writes its dots and names without a newline, so its line must not be touched.
     """
 
-    def __init__(self, reporter: TerminalReporter | None) -> None:
+    def __init__(self, reporter: Terminal | None) -> None:
         usable = reporter is not None and reporter.isatty and os.environ.get("TERM", "dumb") != "dumb"
         self._reporter = reporter if usable else None
 
     def show(self, text: str) -> None:
         """Replace the line; an empty text clears it."""
         if self._reporter is None:
+            return
+        if isinstance(self._reporter, RemoteTerminal):
+            self._reporter.show(text)
             return
         writer = self._reporter._tw
         # pytest captures writes to the terminal's file while a test runs.
@@ -126,7 +132,44 @@ class StatusLine:
             writer.flush()
 
 
-def _log(reporter: TerminalReporter, text: str) -> None:
+class RemoteTerminal:
+    """The controller's terminal, for lines about waiting and progress.
+
+    Args:
+        link: Leads to the controller.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.isatty = link.orders.isatty
+        self._link = link
+
+    def _tell(self, method: str, text: str = "") -> None:
+        from pytest_gpuperf.session.link import Printed
+
+        self._link.tell(Printed(method, text))
+
+    def ensure_newline(self) -> None:
+        """Begin a new line."""
+        self._tell("ensure_newline")
+
+    def write_line(self, text: str) -> None:
+        """Write a line."""
+        self._tell("write_line", text)
+
+    def rewrite(self, text: str, *, erase: bool) -> None:
+        """Replace the present line."""
+        assert erase
+        self._tell("rewrite", text)
+
+    def show(self, text: str) -> None:
+        """Replace the line below the present one."""
+        self._tell("show", text)
+
+    def flush(self) -> None:
+        """Do nothing: the controller flushes each line."""
+
+
+def _log(reporter: Terminal, text: str) -> None:
     """Write a line and flush it: a buffer would show it only after the wait."""
     reporter.write_line(text)
     reporter.flush()

@@ -11,6 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MAX_TIMEOUT_S = 10**6
+"""Longest time of a test, in seconds."""
 MAX_TOLERANCE_PCT = 1000
 """Largest slowdown that a tolerance may accept, in %."""
 
@@ -71,6 +73,13 @@ OPTIONS = (
         "1",
         "seconds that one time() call may measure, without the warm-up; it stops earlier when it is precise "
         "enough, and measures at least ten blocks",
+        metavar="SECONDS",
+    ),
+    Option(
+        "timeout",
+        "600",
+        "seconds that one test may take, with its fixtures, before its process is ended and the other tests "
+        "run in a new one; 0: any time; without effect under -n 0, -s and --pdb",
         metavar="SECONDS",
     ),
     Option(

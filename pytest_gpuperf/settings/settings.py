@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 
-from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT, OPTIONS
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, MAX_TOLERANCE_PCT, OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +33,8 @@ class Settings:
     """`auto`, `hot`, `cold`, `queued`, `kernels` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
+    timeout_s: float
+    """Seconds that one test may take; 0 for any time."""
     tolerance_pct: float
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
@@ -102,6 +104,7 @@ class Settings:
             counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("budget", values["budget"], above_0=True),
+            timeout_s=_number("timeout", values["timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             seed=values["seed"],

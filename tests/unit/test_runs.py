@@ -3,7 +3,8 @@ from __future__ import annotations
 import gzip
 import math
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -34,9 +35,6 @@ from pytest_gpuperf.records.runs import (
 from pytest_gpuperf.records.writing import write_files
 from run_builders import H200, measured, one_test, record, run, timing
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NOW = datetime(2026, 11, 20, 19, 30, 12, tzinfo=timezone(timedelta(hours=2)))
 
 
@@ -66,6 +64,27 @@ def test_git_ignores_the_state_folder(store: RunStore) -> None:
 def test_a_test_is_a_line(store: RunStore) -> None:
     tests = [record(f"t.py::{name}", main=measured()) for name in "abc"]
     assert len(store.write(run(*tests)).read_text(encoding="utf-8").splitlines()) == 2 + len(tests)
+
+
+def test_appended_tests_are_read_like_written_ones(store: RunStore) -> None:
+    tests = [record(f"t.py::{name}", main=measured()) for name in "abc"]
+    unfinished = run(tests[0], complete=False)
+    path = store.write(unfinished)
+    for test in tests[1:]:
+        store.append(unfinished.id, test)
+        assert not load_run(path).complete
+    assert path.read_bytes() == encode_run(run(*tests, complete=False))
+
+
+@given(st.data())
+def test_a_killed_append_loses_only_its_own_test(data: st.DataObject) -> None:
+    tests = [record(f"t.py::{name}", main=measured()) for name in "abc"]
+    before, after = (encode_run(run(*tests[:count], complete=False)) for count in (2, 3))
+    end = data.draw(st.integers(len(before), len(after) - 1))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "run.json")
+        path.write_bytes(after[:end])
+        assert load_run(path).tests[:2] == tuple(tests[:2])
 
 
 @given(st.lists(st.floats(), min_size=2, max_size=2), st.text(max_size=5))

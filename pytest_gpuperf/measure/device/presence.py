@@ -1,0 +1,37 @@
+"""Find out without torch if this machine can measure, for processes that leave the GPU to others."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def may_measure() -> bool:
+    """Return True if there is a GPU, and torch is built for its driver; torch itself has the last word."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return False
+    built_for = _cuda_of_torch()
+    if not built_for:
+        return False
+    import pynvml
+
+    with suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        driver: int = pynvml.nvmlSystemGetCudaDriverVersion()
+        return bool(pynvml.nvmlDeviceGetCount()) and driver // 1000 >= built_for
+    return False
+
+
+def _cuda_of_torch() -> int:
+    """Return the major version of CUDA that torch was built with; 0 if there is none."""
+    with suppress(ValueError, OSError):
+        spec = find_spec("torch")
+        if spec is None or not spec.origin:
+            return 0
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+        found = re.search(r"^cuda\b[^=]*=\s*['\"](\d+)", text, re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0

@@ -1,0 +1,267 @@
+"""Hooks of the controller: the tests run in another process, which is replaced if a test ends it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from xdist.scheduler import LoadScheduling
+
+from pytest_gpuperf.plugin.hooks import Hooks
+from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.session.base import now
+from pytest_gpuperf.session.collected import CollectedRunner
+from pytest_gpuperf.session.link import (
+    Benchmarks,
+    Broken,
+    Deselected,
+    Facts,
+    Judged,
+    Orders,
+    Printed,
+    Refused,
+    decode,
+)
+from pytest_gpuperf.session.progress import StatusLine
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from _pytest.terminal import TerminalReporter
+    from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
+
+    from pytest_gpuperf.session.link import Message
+    from pytest_gpuperf.settings.settings import Settings
+
+    Location = tuple[str, int | None, str]
+
+STARTS = 3
+"""Processes that may end in a row before any of their tests begins."""
+REAPED_S = 10
+"""Seconds in which a process whose pipe is closed has to end."""
+STACK_LINES = 15
+"""Lines of the stack of a test that took too long."""
+
+
+class InOrder(LoadScheduling):
+    """Sends the tests in order, and blames a lost worker only on a test that it had begun.
+
+    Args:
+        config: pytest's.
+        log: xdist's.
+        begun: Node ids of tests that have begun.
+    """
+
+    def __init__(self, config: pytest.Config, log: Producer, begun: Container[str]) -> None:
+        super().__init__(config, log)
+        self._begun = begun
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test that ended the worker; the tests after it come next."""
+        pending = self.node2pending.pop(node)
+        broke = None
+        if pending and self.collection is not None and self.collection[pending[0]] in self._begun:
+            broke = self.collection[pending.pop(0)]
+        self.pending[:0] = pending
+        for other in self.node2pending:
+            self.check_schedule(other)
+        return broke
+
+
+class Controller(Hooks):
+    """Starts the process of the tests, and writes and reports their results.
+
+    Args:
+        config: pytest's.
+        settings: The options.
+    """
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        super().__init__(settings)
+        self._config = config
+        self._reporter: TerminalReporter | None = None
+        self._collected: CollectedRunner | None = None
+        self._started = now()
+        self._run_id = RunStore.new_id(self._started)
+        self._begun: dict[str, Location] = {}
+        self._nodeids: list[str] | None = None
+        self._refused = ""
+        self._deselected = 0
+        self._ending = ""
+        self._early = 0
+        self._benchmarks = ""
+        self._blames: list[str] = []
+        self._folder = TemporaryDirectory(prefix="gpuperf-")
+        if config.option.maxworkerrestart is None:
+            # Each ends at least one test; `STARTS` limits the others.
+            config.option.maxworkerrestart = 10**9
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keep the terminal as it is without pytest-xdist."""
+        self._session = session
+        manager = self._config.pluginmanager
+        manager.get_plugin("dsession").terminal = None
+        self._reporter = manager.get_plugin("terminalreporter")
+        self._status = StatusLine(self._reporter)
+        if self._reporter is not None:
+            manager.unregister(name="terminaldistreporter")
+            self._reporter.showfspath = None
+            self._reporter.pytest_collection()
+
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        """Give a worker its orders."""
+        channel = node.gateway.newchannel()
+        channel.setcallback(partial(self._receive, node))
+        orders = Orders(
+            self._run_id,
+            self._started.isoformat(),
+            self._settings.first_on_path,
+            bool(self._reporter and self._reporter.isatty),
+            os.getpid(),
+            str(self._stacks(node)),
+            self._nodeids,
+        )
+        node.workerinput["gpuperf"] = {"orders": asdict(orders), "channel": channel}
+
+    def _stacks(self, node: WorkerController) -> Path:
+        return Path(self._folder.name, f"{node.gateway.id}.txt")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> InOrder:
+        """Return the scheduler."""
+        return InOrder(config, log, self._begun)
+
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Show how many tests there are, and end the run if files cannot be collected."""
+        if self._nodeids is not None:
+            return
+        self._nodeids = list(ids)
+        if self._reporter is not None:
+            if self._deselected:
+                self._reporter.pytest_deselected(cast("Any", range(self._deselected)))
+            self._reporter._numcollected = len(ids) + self._deselected
+            self._reporter.report_collect(final=True)
+        errors = self._session.testsfailed
+        if errors and not self._config.option.continue_on_collection_errors:
+            raise self._session.Interrupted(f"{errors} error{'s' * (errors > 1)} during collection")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str, location: Location) -> None:
+        """Note that a test has begun."""
+        self._begun[nodeid] = location
+        self._early = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Show the test as without pytest-xdist, and note expected failures."""
+        vars(report).pop("node", None)
+        super().pytest_runtest_logreport(report)
+
+    def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
+        """Find out why a worker has ended."""
+        if self._refused:
+            raise pytest.UsageError(self._refused)
+        if not error:
+            return
+        self._early += 1
+        self._ending = self._how_it_ended(node)
+        if self._early > STARTS:
+            pytest.exit(f"gpuperf: the process of the tests {self._ending} before any test", returncode=3)
+
+    def _how_it_ended(self, node: WorkerController) -> str:
+        stacks = self._stacks(node)
+        if stacks.exists() and (text := stacks.read_text(encoding="utf-8", errors="replace")):
+            first = "\n".join(text.rpartition("Thread 0x")[2].splitlines()[1:][:STACK_LINES])
+            return f"took more than {self._settings.timeout_s:g} s (--gpuperf-timeout)\n{first}"
+        process: subprocess.Popen[bytes] | None = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        if process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                status = process.wait(REAPED_S)
+                if status >= 0:
+                    return f"ended its process with exit status {status}"
+                return f"ended its process by signal {-status} ({signal.strsignal(-status)})"
+        return "ended its process"
+
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """Say how the test ended its process, and where to look."""
+        report.when = "call"
+        report.location = self._begun[crashitem]
+        report.longrepr = f"gpuperf: this test {self._ending}\n{_advice(crashitem)}"
+        self._blame(crashitem, self._ending.partition("\n")[0])
+
+    def _blame(self, nodeid: str, how: str) -> None:
+        self._blames.append(
+            f"error: {nodeid} {how}; the tests after it ran in a new process\n    {_advice(nodeid)}"
+        )
+        self._ending = ""
+
+    def _receive(self, node: WorkerController, data: bytes) -> None:
+        """Take a message, in a thread of execnet."""
+        try:
+            self._take(decode(data))
+        except Exception as error:
+            self._blames.append(f"error: a message of {node.gateway.id} was lost: {error}")
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Facts):
+            if self._collected is None:
+                self._collected = CollectedRunner(self._settings, message, self._started, self._run_id)
+                self._runner = self._collected
+            self._collected.update(message)
+        elif isinstance(message, Judged):
+            assert self._collected is not None
+            self._collected.take(message.result)
+        elif isinstance(message, Broken):
+            self._blame(message.nodeid, f"broke the GPU: {message.error}")
+        elif isinstance(message, Refused):
+            self._refused = message.reason
+        elif isinstance(message, Deselected):
+            self._deselected += message.count
+        elif isinstance(message, Benchmarks):
+            self._benchmarks += message.text
+        else:
+            self._print(message)
+
+    def _print(self, message: Printed) -> None:
+        if self._reporter is None:
+            return
+        if message.method == "show":
+            self._status.show(message.text)
+        elif message.method == "rewrite":
+            self._reporter.rewrite(message.text, erase=True)
+        elif message.method == "write_line":
+            self._reporter.write_line(message.text)
+            self._reporter.flush()
+        else:
+            self._reporter.ensure_newline()
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the run and the baselines, after the last worker has ended."""
+        if self._runner is not None:
+            self._runner.notices += self._blames
+        super().pytest_sessionfinish(session, exitstatus)
+        self._folder.cleanup()
+
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        """Show the tables, and the tests that ended their process."""
+        if self._benchmarks:
+            terminalreporter.write(self._benchmarks)
+        super().pytest_terminal_summary(terminalreporter)
+        if self._runner is None:
+            for blame in self._blames:
+                terminalreporter.write_line(f"gpuperf: {blame}")
+
+
+def _advice(nodeid: str) -> str:
+    return f"to find the cause: pytest --gpuperf --gpuperf-sanitize=memcheck {shlex.quote(nodeid)}"

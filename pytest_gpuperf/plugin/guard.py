@@ -1,0 +1,186 @@
+"""Hooks of the process that runs the tests: notice a broken GPU, and end what takes too long."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.measure.device.health import why_broken
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Callable, Generator
+
+    from pytest_gpuperf.session.link import Link, Message
+
+LAST_S = 30
+"""Seconds for the end of a process whose GPU is broken: teardown of fixtures, coverage, counters."""
+PR_SET_PDEATHSIG = 1
+
+
+class Watch:
+    """Notices after each phase of a test that the GPU is broken.
+
+    Args:
+        tell: Called once, with the test and the error.
+    """
+
+    def __init__(self, tell: Callable[[str, str], None]) -> None:
+        self.broken = ""
+        """The error; empty while the GPU works."""
+        self._tell = tell
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Look after the fixtures."""
+        return (yield from self._looked(item))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Look after the test, before it is judged."""
+        return (yield from self._looked(item))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Look after the end of the fixtures."""
+        return (yield from self._looked(item))
+
+    def _looked(self, item: pytest.Item) -> Generator[None, object, object]:
+        try:
+            outcome = yield
+        except BaseException:
+            self._look(item)
+            raise
+        self._look(item)
+        # unittest's runner keeps an exception for pytest to find later.
+        if self.broken and not getattr(item, "_excinfo", None):
+            raise pytest.fail.Exception(f"gpuperf: a kernel broke the GPU: {self.broken}", pytrace=False)
+        return outcome
+
+    def _look(self, item: pytest.Item) -> None:
+        if not self.broken and (error := why_broken()):
+            self.broken = error
+            self._tell(item.nodeid, error)
+
+
+class Timeout:
+    """Ends this process if a test takes too long.
+
+    A thread of the C library does it: the test may hang in a library that holds Python's lock.
+
+    Args:
+        seconds: The time of one test.
+        stacks: File for the stacks of all threads.
+    """
+
+    def __init__(self, seconds: float, stacks: io.TextIOWrapper) -> None:
+        self._seconds = seconds
+        self._stacks = stacks
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        """End the time of the test."""
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Begin the time of the test, after pytest's own `faulthandler_timeout`, which only shows stacks."""
+        faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._stacks)
+
+
+class Worker:
+    """Ends this process once the GPU is broken; the controller starts another one.
+
+    Args:
+        link: Leads to the controller.
+        config: pytest's.
+        timeout_s: Seconds that one test may take; 0 for any time.
+    """
+
+    def __init__(self, link: Link, config: pytest.Config, timeout_s: float) -> None:
+        self._link = link
+        self._watch = Watch(self._broke)
+        config.pluginmanager.register(self._watch, "gpuperf-watch")
+        if timeout_s:
+            stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+            config.pluginmanager.register(Timeout(timeout_s, stacks), "gpuperf-timeout")
+        _end_with(link.orders.controller)
+
+    def _tell(self, message: Message) -> None:
+        self._link.tell(message)
+
+    def _broke(self, nodeid: str, error: str) -> None:
+        from pytest_gpuperf.session.link import Broken
+
+        self._tell(Broken(nodeid, error))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Tell mistakes on the command line and in markers."""
+        return (yield from self._told())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Tell mistakes that the passes have found."""
+        return (yield from self._told())
+
+    def _told(self) -> Generator[None, object, object]:
+        from pytest_gpuperf.session.link import Refused
+
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            self._tell(Refused("\n".join(map(str, error.args))))
+            raise
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Bring the tests into the order of the process that this one replaces."""
+        outcome = yield
+        if self._link.orders.nodeids is not None:
+            found = {item.nodeid: item for item in items}
+            items[:] = [found[nodeid] for nodeid in self._link.orders.nodeids if nodeid in found]
+        return outcome
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Tell how many tests options have deselected."""
+        from pytest_gpuperf.session.link import Deselected
+
+        self._tell(Deselected(len(items)))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logfinish(self) -> None:
+        """Run no other test on a broken GPU."""
+        if self._watch.broken:
+            self._session.shouldstop = "the GPU is broken"
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keep the session."""
+        self._session = session
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        """End without telling xdist that all is well: then it starts another process."""
+        if not self._watch.broken:
+            return (yield)
+        faulthandler.dump_traceback_later(LAST_S, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+        try:
+            return (yield)
+        finally:
+            os._exit(0)
+
+
+def _end_with(controller: int) -> None:
+    """End this process at once if the controller is killed: nobody would read its results."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != controller:
+        os._exit(1)

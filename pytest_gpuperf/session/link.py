@@ -1,0 +1,138 @@
+"""Messages from a worker, which runs the tests, to the controller, which writes and reports their results."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from pytest_gpuperf.judge.gate import TimeComparison
+from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.records import Environment, TestRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Facts(msgspec.Struct, tag=True):
+    """The state of the worker's run, except its results."""
+
+    environment: Environment
+    counters_unavailable: str
+    why_no_counters: str
+    notices: list[str]
+    problems: list[str]
+    lines: dict[str, int]
+    own_failures: dict[str, str]
+
+
+class Judged(msgspec.Struct, tag=True):
+    """The result of a test."""
+
+    record: TestRecord
+    status: Status
+    findings: tuple[Finding, ...]
+    times: dict[str, TimeComparison]
+    strict: bool
+
+    @classmethod
+    def of(cls, result: TestResult) -> Judged:
+        """Take a result apart."""
+        verdict = result.verdict
+        return cls(result.record, verdict.status, verdict.findings, verdict.times, verdict.strict)
+
+    @property
+    def result(self) -> TestResult:
+        """The result again."""
+        return TestResult(
+            self.record, TestVerdict(self.status, self.findings, self.times, strict=self.strict)
+        )
+
+
+class Broken(msgspec.Struct, tag=True):
+    """A CUDA error after which this process cannot use the GPU."""
+
+    nodeid: str
+    error: str
+
+
+class Refused(msgspec.Struct, tag=True):
+    """A mistake of the user that ends the run."""
+
+    reason: str
+
+
+class Deselected(msgspec.Struct, tag=True):
+    """Number of tests that options have deselected."""
+
+    count: int
+
+
+class Printed(msgspec.Struct, tag=True):
+    """A line of the terminal, about progress."""
+
+    method: str
+    text: str = ""
+
+
+class Benchmarks(msgspec.Struct, tag=True):
+    """The tables of pytest-benchmark."""
+
+    text: str
+
+
+Message: TypeAlias = Facts | Judged | Broken | Refused | Deselected | Printed | Benchmarks
+_DECODER = msgspec.msgpack.Decoder(Message)
+
+
+def decode(data: bytes) -> Message:
+    """Read a message."""
+    message: Message = _DECODER.decode(data)
+    return message
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The part of the run that a worker does."""
+
+    run_id: str
+    started_at: str
+    """UTC, ISO 8601."""
+    first_on_path: str
+    isatty: bool
+    """True if the controller writes to a terminal."""
+    controller: int
+    """Its pid."""
+    stacks: str
+    """File for the stacks of a test that takes too long."""
+    nodeids: list[str] | None = None
+    """The tests in order, in a worker that replaces another one."""
+
+    @property
+    def started(self) -> datetime.datetime:
+        """Begin of the run."""
+        return datetime.datetime.fromisoformat(self.started_at)
+
+
+class Link:
+    """The worker's end.
+
+    Args:
+        orders: The part of the run that this worker does.
+        send: Sends bytes to the controller.
+    """
+
+    def __init__(self, orders: Orders, send: Callable[[bytes], None]) -> None:
+        self.orders = orders
+        self._send = send
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Link:
+        """Take the orders from the input of a worker."""
+        return cls(Orders(**given["orders"]), given["channel"].send)
+
+    def tell(self, message: Message) -> None:
+        """Tell the controller something."""
+        self._send(msgspec.msgpack.encode(message))
