@@ -9,6 +9,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -180,18 +181,20 @@ class Controller(Hooks):
             pytest.exit(f"gpuperf: the process of the tests {self._ending} before any test", returncode=3)
 
     def _how_it_ended(self, node: WorkerController) -> str:
-        stacks = self._stacks(node)
-        if stacks.exists() and (text := stacks.read_text(encoding="utf-8", errors="replace")):
-            first = "\n".join(text.rpartition("Thread 0x")[2].splitlines()[1:][:STACK_LINES])
-            return f"took more than {self._settings.timeout_s:g} s (--gpuperf-timeout)\n{first}"
         process: subprocess.Popen[bytes] | None = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        how = "ended its process"
         if process is not None:
             with suppress(subprocess.TimeoutExpired):
                 status = process.wait(REAPED_S)
-                if status >= 0:
-                    return f"ended its process with exit status {status}"
-                return f"ended its process by signal {-status} ({signal.strsignal(-status)})"
-        return "ended its process"
+                how += f" with exit status {status}"
+                if status < 0:
+                    how = f"ended its process by signal {-status} ({signal.strsignal(-status)})"
+        with suppress(FileNotFoundError):
+            stacks = self._stacks(node).read_text(encoding="utf-8", errors="replace")
+            if stacks.startswith("Timeout"):
+                how = f"took more than {self._settings.timeout_s:g} s (--gpuperf-timeout)"
+            how = "\n".join((how, *_innermost(stacks)))
+        return how
 
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """Say how the test ended its process, and where to look."""
@@ -261,6 +264,13 @@ class Controller(Hooks):
         if self._runner is None:
             for blame in self._blames:
                 terminalreporter.write_line(f"gpuperf: {blame}")
+
+
+def _innermost(stacks: str) -> list[str]:
+    """Return the frames of the main thread below pytest's own, the innermost first."""
+    frames = stacks.rpartition(" (most recent call first):\n")[2].splitlines()
+    inside = takewhile(lambda frame: frame.startswith("  File ") and "/_pytest/" not in frame, frames)
+    return list(inside)[:STACK_LINES]
 
 
 def _advice(nodeid: str) -> str:

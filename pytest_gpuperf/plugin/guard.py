@@ -55,18 +55,20 @@ class Watch:
         try:
             outcome = yield
         except BaseException:
-            self._look(item)
+            self._finds(item)
             raise
-        self._look(item)
         # unittest's runner keeps an exception for pytest to find later.
-        if self.broken and not getattr(item, "_excinfo", None):
+        if self._finds(item) and not getattr(item, "_excinfo", None):
             raise pytest.fail.Exception(f"gpuperf: a kernel broke the GPU: {self.broken}", pytrace=False)
         return outcome
 
-    def _look(self, item: pytest.Item) -> None:
-        if not self.broken and (error := why_broken()):
-            self.broken = error
-            self._tell(item.nodeid, error)
+    def _finds(self, item: pytest.Item) -> bool:
+        if self.broken:
+            return False
+        self.broken = why_broken()
+        if self.broken:
+            self._tell(item.nodeid, self.broken)
+        return bool(self.broken)
 
 
 class Timeout:
@@ -110,9 +112,9 @@ class Worker:
         self._link = link
         self._watch = Watch(self._broke)
         config.pluginmanager.register(self._watch, "gpuperf-watch")
+        self._stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
         if timeout_s:
-            stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
-            config.pluginmanager.register(Timeout(timeout_s, stacks), "gpuperf-timeout")
+            config.pluginmanager.register(Timeout(timeout_s, self._stacks), "gpuperf-timeout")
         _end_with(link.orders.controller)
 
     def _tell(self, message: Message) -> None:
@@ -164,15 +166,16 @@ class Worker:
             self._session.shouldstop = "the GPU is broken"
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Keep the session."""
+        """Keep the session; let the controller show the stacks of a crash, with the failure of its test."""
         self._session = session
+        faulthandler.enable(file=self._stacks)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
         """End without telling xdist that all is well: then it starts another process."""
         if not self._watch.broken:
             return (yield)
-        faulthandler.dump_traceback_later(LAST_S, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+        faulthandler.dump_traceback_later(LAST_S, exit=True, file=self._stacks)
         try:
             return (yield)
         finally:
