@@ -54,7 +54,7 @@ STACK_LINES = 15
 """Lines of the stack of a test that took too long."""
 
 
-class InOrder(LoadScheduling):
+class InOrder(LoadScheduling):  # type: ignore[misc]
     """Sends the tests in order, and blames a lost worker only on a test that it had begun.
 
     Args:
@@ -112,7 +112,8 @@ class Controller(Hooks):
         """Keep the terminal as it is without pytest-xdist."""
         self._session = session
         manager = self._config.pluginmanager
-        manager.get_plugin("dsession").terminal = None
+        distributed: Any = manager.get_plugin("dsession")
+        distributed.terminal = None
         self._reporter = manager.get_plugin("terminalreporter")
         self._status = StatusLine(self._reporter)
         if self._reporter is not None:

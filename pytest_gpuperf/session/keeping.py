@@ -52,7 +52,8 @@ class KeepingRunner(Runner):
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, and write its record at once: the next test may end this process."""
         result = super().judge(state, failure)
-        self.take(result)
+        with self.guarded("run file"):
+            self.take(result)
         return result
 
     def take(self, result: TestResult) -> None:
@@ -66,7 +67,7 @@ class KeepingRunner(Runner):
         self._results[result.record.nodeid] = result
         try:
             if again or not self._written:
-                self.runs.write(self._run(complete=False))
+                self.runs.write(self._as_run(complete=False))
             else:
                 self.runs.append(self.run_id, result.record)
         except OSError as error:
@@ -76,7 +77,7 @@ class KeepingRunner(Runner):
             return
         self._written.add(result.record.nodeid)
 
-    def _run(self, *, complete: bool) -> Run:
+    def _as_run(self, *, complete: bool) -> Run:
         return Run(
             schema=RUN_SCHEMA,
             id=self.run_id,
@@ -108,7 +109,7 @@ class KeepingRunner(Runner):
         """Write the run file; update baselines if that was asked for and the run is complete."""
         if not self.results or self.link is not None:
             return
-        run = self._run(complete=complete)
+        run = self._as_run(complete=complete)
         path = self.runs.write(run)
         with self.guarded("pruning"):
             self.runs.drop_old_reports()

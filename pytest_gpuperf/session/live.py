@@ -300,7 +300,7 @@ class LiveRunner(KeepingRunner):
         each: Pass,
         tests: Sequence[SelectedTest],
         invocation: Invocation,
-        reporter: TerminalReporter | None,
+        reporter: Terminal | None,
     ) -> None:
         make_state_folder(self.runs.folder.parent)
         each.run(tests, invocation, partial(self._open_progress, reporter))
@@ -316,9 +316,7 @@ class LiveRunner(KeepingRunner):
             self._counters.unavailable = why[0]
 
     @contextmanager
-    def _open_progress(
-        self, reporter: TerminalReporter | None, title: str
-    ) -> Iterator[Callable[[str], None]]:
+    def _open_progress(self, reporter: Terminal | None, title: str) -> Iterator[Callable[[str], None]]:
         """Show the progress of a pass, if that works."""
         progress = Progress(reporter, title)
 

@@ -1,0 +1,193 @@
+"""Tests in a process of their own: what a crash, a hang or a kill costs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from against_project import PLUGIN, TESTS
+from pytest_gpuperf.records.runs import load_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+pytest.importorskip("xdist")
+RUN = ("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_timeout=0.5")
+SUITE = """
+import ctypes, os, time
+import fake_gpu
+
+def test_first(gpuperf):
+    gpuperf.time(lambda: 5.0)
+
+def test_abort(gpuperf):
+    os.abort()
+
+def test_plain():
+    pass
+
+def test_segmentation_fault(gpuperf):
+    ctypes.string_at(0)
+
+def test_exit():
+    os._exit(0)
+
+def test_between(gpuperf):
+    gpuperf.time(lambda: 6.0)
+
+def test_kill(gpuperf):
+    gpuperf.time(lambda: 6.0)
+    os.kill(os.getpid(), 9)
+
+def test_illegal_access(gpuperf):
+    gpuperf.time(lambda: 6.0)
+    fake_gpu.error.append("CUDA error: an illegal memory access was encountered")
+
+def test_hang(gpuperf):
+    time.sleep(60)
+
+def test_last(gpuperf):
+    gpuperf.time(lambda: 7.0)
+"""
+WAITS = """
+import os, time
+from pathlib import Path
+
+def test_first(gpuperf):
+    gpuperf.time(lambda: 5.0)
+
+def test_waits(gpuperf):
+    Path("pid.new").write_text(str(os.getpid()))
+    os.rename("pid.new", "pid")
+    time.sleep(60)
+
+def test_last(gpuperf):
+    gpuperf.time(lambda: 6.0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _with_fake_gpu(monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
+
+
+def run_of(folder: Path) -> Run:
+    (path,) = folder.glob(".gpuperf/runs/*/run.json")
+    return load_run(path)
+
+
+def measured(run: Run) -> list[str]:
+    return [test.nodeid.rpartition("::test_")[2] for test in run.tests if not test.failure]
+
+
+def test_broken_tests_cost_only_themselves(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    result = pytester.runpytest_subprocess(*RUN)
+    result.assert_outcomes(failed=6, passed=4)
+    result.stdout.fnmatch_lines(["collected 10 items", "test_k.py .F.FF.FFF. *"])
+    for name, how in {
+        "abort": "ended its process by signal 6 (Aborted)",
+        "segmentation_fault": "ended its process by signal 11 (Segmentation fault)",
+        "exit": "ended its process with exit status 0",
+        "kill": "ended its process by signal 9 (Killed)",
+        "illegal_access": "broke the GPU: CUDA error: an illegal memory access was encountered",
+        "hang": "took more than 0.5 s (--gpuperf-timeout)",
+    }.items():
+        result.stdout.fnmatch_lines(
+            [
+                f"gpuperf: error: test_k.py::test_{name} {how}; the tests after it ran in a new process",
+                f"*pytest --gpuperf --gpuperf-sanitize=memcheck test_k.py::test_{name}",
+            ]
+        )
+    # The innermost frames of a crash and of a hang.
+    for name, line in {"abort": 8, "hang": 31}.items():
+        result.stdout.fnmatch_lines(
+            [f'  File "*test_k.py", line {line} in test_{name}', "to find the cause: *"]
+        )
+    run = run_of(pytester.path)
+    assert run.complete
+    assert measured(run) == ["first", "between", "last"]
+
+
+def test_crash_while_collecting_ends_the_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="import os\nos._exit(1)\n")
+    result = pytester.runpytest_subprocess(*RUN)
+    assert result.ret == 3
+    result.stdout.fnmatch_lines(
+        ["*the process of the tests ended its process with exit status 1 before any*"]
+    )
+
+
+@pytest.mark.parametrize("victims", ["controller", "both", "interrupted"])
+def test_finished_tests_are_kept(pytester: pytest.Pytester, victims: str) -> None:
+    pytester.makepyfile(test_k=WAITS)
+    command = [sys.executable, "-m", "pytest", *RUN, "--gpuperf-timeout=0"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        pid = pytester.path / "pid"
+        until(pid.exists)
+        worker = int(pid.read_text())
+        if victims == "interrupted":
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.kill()
+        if victims == "both":
+            os.kill(worker, signal.SIGKILL)
+    run = run_of(pytester.path)
+    assert not run.complete
+    assert measured(run) == ["first"]
+    until(lambda: not is_running(worker))
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.02)
+    raise TimeoutError
+
+
+def is_running(pid: int) -> bool:
+    """Return True if a process runs; a killed one may stay as a zombie until its new parent looks."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_mistake_in_a_marker_is_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="import pytest\n@pytest.mark.gpuperf(wrong=1)\ndef test_k(gpuperf): pass\n")
+    result = pytester.runpytest_subprocess(*RUN)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: gpuperf: the gpuperf marker of test_k.py::test_k has the argument*"])
+
+
+def test_missing_file_is_one_line(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(*RUN, "test_missing.py")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: file or directory not found: test_missing.py*"])
+
+
+def test_broken_file_ends_the_run_before_its_tests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): pass\n", test_broken="import nothing_of_this_name\n")
+    result = pytester.runpytest_subprocess(*RUN)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*Interrupted: 1 error during collection*"])
+
+
+@pytest.mark.parametrize("option", ["-s", "--pdb", "-n0", "-pno:xdist"])
+def test_options_keep_the_tests_in_this_process(pytester: pytest.Pytester, option: str) -> None:
+    pytester.makepyfile(
+        test_k="def test_k(gpuperf, request): assert not hasattr(request.config, 'workerinput')"
+    )
+    pytester.runpytest_subprocess(*RUN, option).assert_outcomes(passed=1)
