@@ -96,7 +96,7 @@ class Timeout:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         """Begin the time of the test, after pytest's own `faulthandler_timeout`, which only shows stacks."""
-        faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._stacks)
+        faulthandler.dump_traceback_later(max(self._seconds, 1e-3), exit=True, file=self._stacks)
 
 
 class Worker:
