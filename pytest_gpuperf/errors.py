@@ -133,7 +133,7 @@ def guarded(part: PluginPart, tell: Callable[[str], object]) -> Iterator[None]:
         tell(_failure_line(part, error))
 
 
-def show_value(value: object, longest: int = 40) -> str:
+def show_repr(value: object, longest: int = 40) -> str:
     """Return the `repr` of any value for a message: one line, and short; its type if it has none."""
     return _one_line(repr, value, longest) or f"<{type(value).__name__}>"
 

@@ -13,20 +13,20 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf import metrics as catalogue
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_gpuperf.records import Measurement, MetricValue, Profile, TestRecord, Timing, Trace
     from pytest_gpuperf.records.baseline import MeasurementBaseline
@@ -130,19 +130,21 @@ def parse_limit(text: str) -> Limit:
             return Limit(name, " ".join(op.split()), word, arch or "")
     parts = _GRAMMAR.fullmatch(text)
     if parts is None:
-        raise GpuperfError(f"the limit {text!r} cannot be read", expected=_EXAMPLE)
+        raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=_EXAMPLE)
     arch, name, op, number, word, unit = parts.group("arch", "name", "op", "number", "word", "unit")
     _check_name(name)
     takes_words = name in catalogue.WORDS or catalogue.is_raw_name(name)
     if name in _LISTS:
-        raise GpuperfError(f"the limit {text!r} cannot be read", expected=f"such as 'wgmma in {name}'")
+        raise GpuperfError(
+            f"the limit {show_repr(text)} cannot be read", expected=f"such as 'wgmma in {name}'"
+        )
     if number is not None and name not in catalogue.WORDS and math.isfinite(float(number)):
         _check_unit(text, name, unit)
         return Limit(name, op, float(number), arch or "")
     if word is not None and takes_words and unit is None and op in ("==", "!="):
         return Limit(name, op, word, arch or "")
     wanted = "== or != and a word" if name in catalogue.WORDS else "a number"
-    raise GpuperfError(f"the limit {text!r} cannot be read", expected=f"{wanted} behind {name}")
+    raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=f"{wanted} behind {name}")
 
 
 def _check_name(name: str) -> None:
@@ -150,7 +152,7 @@ def _check_name(name: str) -> None:
         return
     near = catalogue.nearest(name, _OWN_UNITS)
     raise GpuperfError(
-        f"there is no metric {name!r}",
+        f"there is no metric {show_repr(name)}",
         expected=f"{' or '.join(map(repr, near))}" if near else "a name of the catalogue or a raw ncu name",
     )
 
@@ -162,7 +164,7 @@ def _check_unit(text: str, name: str, unit: str | None) -> None:
         own = "%"
     if unit is not None and unit.replace("µ", "u") != own:
         raise GpuperfError(
-            f"the limit {text!r} has the unit {unit!r}",
+            f"the limit {show_repr(text)} has the unit {unit!r}",
             expected=f"{own!r} or none" if own else "none",
         )
 
@@ -182,15 +184,19 @@ def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit
         for name, bound in limits.items():
             if not isinstance(name, str) or not isinstance(bound, str):
                 raise GpuperfError(
-                    f"the limit of {name!r} is {bound!r}", expected="a comparison in quotes, such as '>= 60'"
+                    f"the limit of {show_repr(name)} is {show_repr(bound)}",
+                    expected="a comparison in quotes, such as '>= 60'",
                 )
         return tuple(parse_limit(f"{name} {bound}") for name, bound in limits.items())
-    if not isinstance(limits, Iterable):
-        raise GpuperfError(f"limits are given as {limits!r}", expected="a dictionary or a list of texts")
-    texts = tuple(limits)
+    try:
+        texts = tuple(limits)
+    except Exception:  # a stranger's `__iter__`
+        raise GpuperfError(
+            f"limits are given as {show_repr(limits)}", expected="a dictionary or a list of texts"
+        ) from None
     for text in texts:
         if not isinstance(text, str):
-            raise GpuperfError(f"a limit is given as {text!r}", expected=f"a text, {_EXAMPLE}")
+            raise GpuperfError(f"a limit is given as {show_repr(text)}", expected=f"a text, {_EXAMPLE}")
     return tuple(map(parse_limit, texts))
 
 

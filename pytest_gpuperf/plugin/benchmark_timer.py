@@ -112,4 +112,4 @@ def apply(item: pytest.Item) -> None:
 
 def _is_marked(item: pytest.Item) -> bool:
     asked = (mark.kwargs["benchmark"] for mark in item.iter_markers("gpuperf") if "benchmark" in mark.kwargs)
-    return bool(next(asked, False))
+    return next(asked, False) is True

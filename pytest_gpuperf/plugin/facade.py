@@ -11,10 +11,19 @@ from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.static.compile import compile_static
 from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
+from pytest_gpuperf.plugin.arguments import (
+    check_count,
+    check_flag,
+    check_label,
+    check_mode,
+    check_mutates,
+    check_static,
+    check_tolerance,
+)
 from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from pytest_gpuperf.records.runs import STATE_FOLDER
-from pytest_gpuperf.records.selection import Selection, check_launches
+from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
 from pytest_gpuperf.session.seeds import seed_of
 
 if TYPE_CHECKING:
@@ -66,7 +75,7 @@ class Gpuperf:
         equal_nan: bool = False,
         mutates: bool | Collection[int | str] = (),
         mode: str | None = None,
-        kernels: str | None = None,
+        kernels: str | Sequence[str] | None = None,
         launches: Launches | None = None,
         label: str = "main",
         **kwargs: Any,
@@ -128,8 +137,14 @@ class Gpuperf:
         """
         __tracebackhide__ = True
         source, call = self._begin("correctness", label, fn, args, kwargs)
-        reference = Reference(expected, rtol=rtol, atol=atol, equal_nan=equal_nan, mutates=mutates)
         try:
+            reference = Reference(
+                expected,
+                rtol=check_tolerance("rtol", rtol),
+                atol=check_tolerance("atol", atol),
+                equal_nan=check_flag("equal_nan", equal_nan),
+                mutates=check_mutates(mutates),
+            )
             result = source.check(CheckedCall(**vars(call), reference=reference))
         except GpuperfError as error:
             self._fail(error)
@@ -183,9 +198,9 @@ class Gpuperf:
         try:
             result = source.time(
                 call,
-                mode=mode or self._runner.settings.mode,
-                bytes=_count("bytes", bytes),
-                flops=_count("flops", flops),
+                mode=check_mode(mode, self._runner.settings.mode),
+                bytes=check_count("bytes", bytes),
+                flops=check_count("flops", flops),
             )
         except GpuperfError as error:
             self._fail(error)
@@ -197,7 +212,7 @@ class Gpuperf:
         fn: Callable[..., Any],
         /,
         *args: Any,
-        kernels: str | None = None,
+        kernels: str | Sequence[str] | None = None,
         launches: Launches | None = None,
         label: str = "main",
         **kwargs: Any,
@@ -210,8 +225,9 @@ class Gpuperf:
         Args:
             fn: The callable to profile.
             args: Its arguments.
-            kernels: Regex over the function name or the demangled name, found anywhere in it; by default
-                the marker's. The kernels that match are kept one by one and combined into one row.
+            kernels: Regex over the function name or the demangled name, found anywhere in it, or a list of
+                them; by default the marker's. The kernels that match are kept one by one and combined
+                into one row.
             launches: Launches of those kernels to keep: `all`, `first`, `last`, or the index of one, from 0
                 on or from -1 back; by default the marker's.
             label: Name of the measurement.
@@ -222,8 +238,9 @@ class Gpuperf:
         """
         __tracebackhide__ = True
         source, call = self._begin("profile", label, fn, args, kwargs)
-        regex = kernels or self._state.marker.regex
+        regex = self._state.marker.regex
         try:
+            regex = check_kernels(kernels, f"for {call}") or regex
             which = (
                 self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
             )
@@ -290,15 +307,12 @@ class Gpuperf:
             Registers, memory and occupancy of the compiled kernel, by architecture.
         """
         __tracebackhide__ = True
-        given = {
-            "signature": signature,
-            "args": args,
-            "constexprs": constexprs,
-            "options": options,
-            "state": self._runner.settings.root / STATE_FOLDER,
-        }
-        call = Call(self._state.nodeid, label, compile_static, (kernel, archs), given)
+        given = {"signature": signature, "args": args, "constexprs": constexprs}
+        more = {"options": options, "state": self._runner.settings.root / STATE_FOLDER}
+        self._check_label(label)
         try:
+            check_static(given, archs)
+            call = Call(self._state.nodeid, label, compile_static, (kernel, archs), {**given, **more})
             compiled = self._runner.static(call)
         except NoCompilerError as error:
             pytest.skip(str(error))
@@ -324,6 +338,7 @@ class Gpuperf:
         self, part: str, label: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Source, Call]:
         __tracebackhide__ = True
+        self._check_label(label)
         if not callable(fn):
             self._fail(
                 GpuperfError(
@@ -346,6 +361,13 @@ class Gpuperf:
         if insists:
             self._state.errors.append(why)
         return Profile(regex=selection.regex or "", unavailable=why.partition(";")[0], tolerated=not insists)
+
+    def _check_label(self, label: object) -> None:
+        __tracebackhide__ = True
+        try:
+            check_label(label)
+        except GpuperfError as error:
+            self._fail(error)
 
     def _refuse_second(self, part: str, label: str) -> None:
         __tracebackhide__ = True
@@ -379,14 +401,3 @@ class _NoTrace:
     def __getattr__(self, _: str) -> NoReturn:
         __tracebackhide__ = True
         raise pytest.fail.Exception(f"gpuperf: {self._why}")
-
-
-def _count(name: str, value: Any) -> int:
-    """Check a number of bytes or operations; it may be numpy's, or a float without a fraction."""
-    try:
-        count = int(value)
-    except (TypeError, ValueError, OverflowError):
-        count = -1
-    if count < 0 or count != value:
-        raise GpuperfError(f"{name}={value!r}", expected=f"how many {name} one call has, a whole number")
-    return count

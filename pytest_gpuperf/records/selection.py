@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_repr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,8 @@ Launch = TypeVar("Launch")
 
 Launches: TypeAlias = Literal["all", "first", "last"] | int
 """An index counts from 0, or from the end if it is negative."""
+LAST_LAUNCH = 2**31
+"""Largest index that makes sense."""
 
 
 @dataclass(frozen=True)
@@ -65,21 +67,47 @@ def check_launches(value: object, where: str) -> Launches:
     """
     if isinstance(value, str) and value in ("all", "first", "last"):
         return cast("Launches", value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LAST_LAUNCH:
         return cast("Launches", {0: "first", -1: "last"}.get(value, value))
     raise GpuperfError(
-        f"launches={value!r} {where}",
+        f"launches={show_repr(value)} {where}",
         expected="'all', 'first', 'last', or the index of a launch: from 0 on, or from -1 back",
     )
+
+
+def check_kernels(value: object, where: str) -> str | None:
+    """Check `kernels=` as a user wrote it.
+
+    Args:
+        value: A regex, a list of them, or None.
+        where: Its place, for the message.
+
+    Returns:
+        One regex; None for all kernels.
+
+    Raises:
+        GpuperfError: It is something else, or a broken regex.
+    """
+    if value is None:
+        return None
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, str) for part in parts):
+        raise GpuperfError(f"kernels={show_repr(value)} {where}", expected="a regex or a list of them")
+    for part in parts:
+        check_regex(part, where)
+    return str(parts[0]) if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)
 
 
 def check_regex(regex: str, where: str) -> None:
     """Refuse a broken regex before anything runs."""
     try:
         re.compile(regex)
-    except re.error as error:
+        broken = "" if regex.isprintable() else "it has characters that cannot be printed"
+    except (re.error, OverflowError, RecursionError) as error:
+        broken = str(error)
+    if broken:
         raise GpuperfError(
-            f"the kernel regex {regex!r} {where} is broken: {error}",
+            f"the kernel regex {show_repr(regex)} {where} is broken: {broken}",
             expected="a Python regex",
             next_step="escape characters such as ( [ * + with a backslash",
-        ) from None
+        )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
-from pytest_gpuperf.records.selection import check_launches, check_regex
+from pytest_gpuperf.records.selection import check_kernels, check_launches
 from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
@@ -50,74 +50,76 @@ class Marker:
             GpuperfError: A marker has an unknown argument, a broken limit, a broken regex, an unknown
                 preset, or impossible launches.
         """
-        values: dict[str, object] = {}
+        kernels: list[str] = []
+        launches: list[Launches] = []
         limits: list[Limit] = []
+        tolerances: list[float] = []
+        presets: list[tuple[str, ...]] = []
         metrics: list[str] = []
+        where = f"in the gpuperf marker of {item.nodeid}"
         for mark in item.iter_markers("gpuperf"):
-            unknown = [key for key in mark.kwargs if key not in MARKER_KEYS]
-            if mark.args or unknown:
-                found = f"argument {unknown[0]!r}" if unknown else f"positional argument {mark.args[0]!r}"
+            # Each is checked, also if a nearer one hides it.
+            given = {
+                key: value for key, value in mark.kwargs.items() if value is not None or key == "metrics"
+            }
+            unknown = [*mark.args, *(key for key in mark.kwargs if key not in MARKER_KEYS)]
+            if unknown:
+                kind = "positional argument" if mark.args else "argument"
                 raise GpuperfError(
-                    f"the gpuperf marker of {item.nodeid} has the {found}",
+                    f"the gpuperf marker of {item.nodeid} has the {kind} {show_repr(unknown[0])}",
                     expected=f"keyword arguments out of {', '.join(MARKER_KEYS)}",
                 )
-            if mark.kwargs.get("limits"):
-                limits.extend(parse_limits(mark.kwargs["limits"]))
-            metrics.extend(_metrics(mark.kwargs.get("metrics", ()), item.nodeid))
-            for key in ("kernels", "launches", "tolerance", "preset"):
-                if mark.kwargs.get(key) is not None:
-                    values.setdefault(key, mark.kwargs[key])
+            if (regex := check_kernels(given.get("kernels"), where)) is not None:
+                kernels.append(regex)
+            if "launches" in given:
+                launches.append(check_launches(given["launches"], where))
+            if "limits" in given:
+                limits.extend(_limits(given["limits"], where))
+            if "tolerance" in given:
+                tolerances.append(_tolerance(given["tolerance"], where))
+            if "preset" in given:
+                presets.append(_preset(given["preset"], where))
+            metrics.extend(_metrics(mark.kwargs.get("metrics", ()), where))
+            if not isinstance(given.get("benchmark", False), bool):
+                raise GpuperfError(
+                    f"benchmark={show_repr(given['benchmark'])} {where}", expected="True or False"
+                )
         metrics.extend(limit.name for limit in limits if limit.part == "profile")
         return cls(
-            regex=_regex(values.get("kernels"), item.nodeid),
-            launches=check_launches(values.get("launches", "all"), f"in the gpuperf marker of {item.nodeid}"),
+            regex=next(iter(kernels), None),
+            launches=next(iter(launches), "all"),
             limits=tuple(limits),
-            tolerance_pct=_tolerance(values.get("tolerance"), item.nodeid),
-            preset=_preset(values.get("preset"), item.nodeid),
+            tolerance_pct=next(iter(tolerances), None),
+            preset=next(iter(presets), ()),
             metrics=tuple(dict.fromkeys(metrics)),
         )
 
 
-def _regex(kernels: object, nodeid: str) -> str | None:
-    if kernels is None:
-        return None
-    parts = [kernels] if isinstance(kernels, str) else kernels
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts) or not parts:
-        raise GpuperfError(
-            f"kernels={kernels!r} in the gpuperf marker of {nodeid}", expected="a regex or a list of them"
-        )
-    for part in parts:
-        check_regex(part, f"in the gpuperf marker of {nodeid}")
-    return parts[0] if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)
+def _limits(value: Any, where: str) -> tuple[Limit, ...]:
+    try:
+        return parse_limits(value)
+    except GpuperfError as error:
+        raise GpuperfError(f"{error.found} {where}", expected=error.expected) from None
 
 
-def _preset(value: object, nodeid: str) -> tuple[str, ...]:
-    if value is None:
-        return ()
+def _preset(value: object, where: str) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
-        raise GpuperfError(
-            f"preset={value!r} in the gpuperf marker of {nodeid}", expected="names of presets: 'sol,stalls'"
-        )
-    return check_presets(parts, f"in the gpuperf marker of {nodeid}")
+        raise GpuperfError(f"preset={show_repr(value)} {where}", expected="names of presets: 'sol,stalls'")
+    return check_presets(parts, where)
 
 
-def _metrics(value: object, nodeid: str) -> Sequence[str]:
+def _metrics(value: object, where: str) -> Sequence[str]:
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple, set, frozenset)) or not all(isinstance(one, str) for one in parts):
-        raise GpuperfError(
-            f"metrics={value!r} in the gpuperf marker of {nodeid}", expected="a name or a list of names"
-        )
+        raise GpuperfError(f"metrics={show_repr(value)} {where}", expected="a name or a list of names")
     return list(parts)
 
 
-def _tolerance(value: object, nodeid: str) -> float | None:
-    if value is None:
-        return None
+def _tolerance(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_TOLERANCE_PCT:
-        shown = repr(value) if len(repr(value)) < 40 else f"{repr(value)[:20]}…"
         raise GpuperfError(
-            f"tolerance={shown} in the gpuperf marker of {nodeid}",
+            f"tolerance={show_repr(value)} {where}",
             expected=f"a number of percent, above 0 and at most {MAX_TOLERANCE_PCT}",
         )
     return float(value)

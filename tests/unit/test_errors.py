@@ -8,7 +8,7 @@ from typing import NoReturn
 import msgspec
 import pytest
 
-from pytest_gpuperf.errors import ISSUES, GpuperfError, PluginPart, guarded, show_value
+from pytest_gpuperf.errors import ISSUES, GpuperfError, PluginPart, guarded, show_repr
 from pytest_gpuperf.records.call import Call
 
 
@@ -76,6 +76,6 @@ def test_error_of_the_callable_under_test_passes() -> None:
 
 @pytest.mark.parametrize("value", [10**5000, Hostile(), "a\x1b\nb", "x" * 10_000], ids=type)
 def test_any_value_is_shown_on_a_short_line(value: object) -> None:
-    text = show_value(value)
+    text = show_repr(value)
     assert text.isprintable()
     assert 0 < len(text) <= 41

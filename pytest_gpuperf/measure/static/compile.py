@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def compile_static(
         GpuperfError: The kernel does not compile, or cannot be launched on one of the architectures.
     """
     if isinstance(archs, str) or not archs:
-        raise GpuperfError(f"archs={archs!r}", expected="a tuple such as ('sm_90', 'sm_120')")
+        raise GpuperfError(f"archs={show_repr(archs)}", expected="a tuple such as ('sm_90', 'sm_120')")
     if not isinstance(kernel, (str, Path)):
         from pytest_gpuperf.measure.static.triton_kernel import compile_triton
 
@@ -63,4 +63,19 @@ def compile_static(
         raise GpuperfError(
             f"{unknown[0]}= for CUDA source", expected=f"keyword arguments out of {', '.join(known)}"
         )
+    _check_options(options)
     return compile_cuda(kernel, archs, state=state, **options)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Check the options of CUDA source."""
+    entry, flags = options.get("entry", ""), options.get("flags", ())
+    if not isinstance(entry, str):
+        raise GpuperfError(f"entry={show_repr(entry)}", expected="a regex, found in the name of the kernel")
+    for name in ("block_size", "shared_memory"):
+        value = options.get(name, 0)
+        if type(value) is not int or not 0 <= value < 2**31:
+            raise GpuperfError(f"{name}={show_repr(value)}", expected="a whole number, at least 0")
+    texts = isinstance(flags, (list, tuple)) and all(isinstance(flag, str) for flag in flags)
+    if not texts or not all(flag.isprintable() for flag in flags):
+        raise GpuperfError(f"flags={show_repr(flags)}", expected="a list of the compiler's options: ['-O3']")

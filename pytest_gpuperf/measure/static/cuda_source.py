@@ -118,7 +118,7 @@ def _kernels(output: CudaOutput) -> list[Compiled]:
 def _choose(kernels: Sequence[Compiled], entry: str) -> Compiled:
     try:
         found = [kernel for kernel in kernels if re.search(entry, kernel.name)]
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise GpuperfError(f"entry={entry!r} is a broken regex: {error}", expected="a Python regex") from None
     if len(found) == 1:
         return found[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
 from pytest_gpuperf.records import KernelProfile, Profile, Record, StaticKernel
 from pytest_gpuperf.records.counters import NO_INSTRUCTIONS, STATIC_SOURCE
@@ -79,9 +79,9 @@ def compute_capability(arch: str) -> tuple[int, int]:
     Raises:
         GpuperfError: The name has another form, or the occupancy table does not have the architecture.
     """
-    found = _ARCH.fullmatch(arch) if isinstance(arch, str) else None
+    found = _ARCH.fullmatch(arch) if isinstance(arch, str) and len(arch) < 10 else None
     if found is None:
-        raise GpuperfError(f"the architecture {arch!r}", expected="one such as 'sm_90' or 'sm_120'")
+        raise GpuperfError(f"the architecture {show_repr(arch)}", expected="one such as 'sm_90' or 'sm_120'")
     capability = int(found["major"]), int(found["minor"])
     multiprocessor(capability)
     return capability

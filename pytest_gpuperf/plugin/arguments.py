@@ -1,0 +1,114 @@
+"""Checks of what users pass to the methods of the `gpuperf` fixture, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from pytest_gpuperf.errors import GpuperfError, show_repr
+from pytest_gpuperf.settings.options import OPTIONS
+
+MODES = next(option.choices for option in OPTIONS if option.name == "mode")
+LONGEST_LABEL = 200
+LARGEST_COUNT = 2**63 - 1
+"""Largest whole number that a run file can hold."""
+
+
+def check_label(label: object) -> None:
+    """Check the name of a measurement: a key in files, and a part of a line in reports."""
+    if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or not label.isprintable():
+        raise GpuperfError(
+            f"label={show_repr(label)}", expected=f"a text of 1 to {LONGEST_LABEL} printable characters"
+        )
+
+
+def check_mode(mode: object, default: str) -> str:
+    """Return the timing mode; the default for None."""
+    if mode is not None and not (isinstance(mode, str) and mode in MODES):
+        raise GpuperfError(f"mode={show_repr(mode)}", expected=f"one of {', '.join(MODES)}")
+    return default if mode is None else str(mode)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a number of bytes or operations; it may be numpy's, or a float without a fraction."""
+    count = -1
+    if not isinstance(value, (bool, str, bytes, bytearray)):
+        try:
+            count = int(value)
+            if count != value:
+                count = -1
+        except Exception:  # `int` and `==` are the value's own
+            count = -1
+    if not 0 <= count <= LARGEST_COUNT:
+        raise GpuperfError(
+            f"{name}={show_repr(value)}",
+            expected=f"how many {name} one call has, a whole number from 0 to {LARGEST_COUNT}",
+        )
+    return count
+
+
+def check_tolerance(name: str, value: object) -> float | None:
+    """Return a tolerance of a comparison; None for the default."""
+    if value is None:
+        return None
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+    if not 0 <= number < math.inf:
+        raise GpuperfError(f"{name}={show_repr(value)}", expected="a number, at least 0, or None")
+    return number
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return True or False, which may be numpy's."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise GpuperfError(f"{name}={show_repr(value)}", expected="True or False")
+    return bool(value)
+
+
+def check_mutates(mutates: object) -> bool | Collection[int | str]:
+    """Return the arguments that the callable may write to."""
+    if isinstance(mutates, bool):
+        return mutates
+    keys: list[Any] = list(mutates) if isinstance(mutates, (list, tuple, set, frozenset, range)) else [None]
+    if not all(isinstance(key, str) or (type(key) is int and 0 <= key < 2**31) for key in keys):
+        raise GpuperfError(
+            f"mutates={show_repr(mutates)}",
+            expected="positions and names of arguments, such as (0, 'out'), or True for all",
+        )
+    return keys
+
+
+def check_static(given: Mapping[str, object], archs: object) -> None:
+    """Check the kinds of the arguments of `static`; their values are checked against the kernel later.
+
+    Args:
+        given: `signature`, `constexprs` and `args`.
+        archs: The architectures.
+    """
+    if not _is_list(archs) or not _are_texts(archs):
+        raise GpuperfError(f"archs={show_repr(archs)}", expected="a tuple such as ('sm_90', 'sm_120')")
+    signature, constexprs, args = (given[name] for name in ("signature", "constexprs", "args"))
+    if signature is not None and not (isinstance(signature, Mapping) and _are_texts(signature.values())):
+        raise GpuperfError(
+            f"signature={show_repr(signature)}", expected="types by name: {'x_ptr': '*fp32', 'n': 'i32'}"
+        )
+    if constexprs is not None and not (isinstance(constexprs, Mapping) and _are_texts(constexprs)):
+        raise GpuperfError(f"constexprs={show_repr(constexprs)}", expected="values by name: {'BLOCK': 128}")
+    if args is not None and not (_is_list(args) or (isinstance(args, Mapping) and _are_texts(args))):
+        raise GpuperfError(
+            f"args={show_repr(args)}", expected="the arguments of a launch: a tuple, or values by name"
+        )
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+
+
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
