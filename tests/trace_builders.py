@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_gpuperf.measure.trace.chrome import ChromeTrace, parse_chrome_trace
 from pytest_gpuperf.measure.trace.summary import summarise
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 H200_PROPERTIES = {
     "id": 0,
@@ -107,12 +111,14 @@ class TraceBuilder:
             "est. achieved occupancy %": 0,
         })  # fmt: skip
 
-    def copy(self, start: float, dur: float, bytes: int, kind: str = "HtoD (Pageable -> Device)") -> None:
+    def copy(
+        self, start: float, dur: float, bytes: int, kind: str = "HtoD (Pageable -> Device)", stream: int = 7
+    ) -> None:
         """Add a memcpy, or a memset if `kind` is `memset`."""
         number = self.call("cudaMemcpyAsync", start - 5)
         fill = kind == "memset"
         cat, name = "gpu_memset" if fill else "gpu_memcpy", "Memset (Device)" if fill else f"Memcpy {kind}"
-        self._gpu(cat, name, start, dur, 0, 7, number, {"bytes": bytes, "memory bandwidth (GB/s)": 1.5})
+        self._gpu(cat, name, start, dur, 0, stream, number, {"bytes": bytes, "memory bandwidth (GB/s)": 1.5})
 
     def annotation(self, name: str, start: float, dur: float) -> None:
         """Add a `record_function`."""
@@ -148,6 +154,31 @@ class TraceBuilder:
         """Return the bytes of the file."""
         return json.dumps(self.content(**head)).encode()
 
+    def write(self, path: Path, **head: Any) -> Path:
+        """Write the file, gzipped if its name ends so."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = self.data(**head)
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+        return path
+
+    def of_torch_1_9(self) -> TraceBuilder:
+        """Return the events with the categories of torch 1.8 to 1.12."""
+        names = {
+            "kernel": "Kernel",
+            "gpu_memcpy": "Memcpy",
+            "gpu_memset": "Memset",
+            "cuda_runtime": "Runtime",
+            "cpu_op": "Operator",
+            "user_annotation": "Operator",
+            "ac2g": "async",
+        }
+        old = TraceBuilder()
+        old.events = [
+            {**event, "cat": names.get(event["cat"], event["cat"])} if "cat" in event else event
+            for event in self.events
+        ]
+        return old
+
     def read(self, **head: Any) -> ChromeTrace:
         """Return the result of the reader."""
         return parse_chrome_trace(self.data(**head), "trace.json")
@@ -170,6 +201,18 @@ def attention_block() -> TraceBuilder:
         run("void at::native::(anonymous namespace)::softmax_warp_forward<float, float, 8>", 5.0)
     for _ in range(2):
         run("ampere_sgemm_64x64_nn", 105.0, grid=(16, 33, 1), block=(64, 1, 1), registers=126, shared=8704)
+    return trace
+
+
+def rank(number: int, *, steps: int = 2) -> TraceBuilder:
+    """Return steps of a rank: a product, then a reduction between GPUs that starts while it runs."""
+    trace = TraceBuilder()
+    for step in range(steps):
+        at = 1000.0 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 900.0)
+        trace.kernel("ampere_sgemm_128x128_nn", at + 100, 100.0 + 10 * number, device=number)
+        trace.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                     at + 150, 200.0, launched=at + 20, stream=20, device=number)  # fmt: skip
     return trace
 
 

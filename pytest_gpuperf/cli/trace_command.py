@@ -15,27 +15,30 @@ import msgspec
 from pytest_gpuperf.cli.output import DEFAULT, OUTPUT_FILE, output_form, show, write
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose
+from pytest_gpuperf.compare.pairing import pair_up
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.packed import unpacked
-from pytest_gpuperf.records.runs import file_of_run, load_run
+from pytest_gpuperf.records.runs import RUN_FILES, file_of_run, load_run
 from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.report.trace_comparison import trace_comparison_report
 from pytest_gpuperf.report.trace_report import FoundTrace, short_name, trace_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.records import Run
+    from pytest_gpuperf.report.table import Report
 
+_RUN_AND_TEST = 2
 _NAMES_SHOWN = 8
 """Maximum number of tests or kernels that an error names."""
 
 
 @click.command("trace")
-@click.argument("source", required=False)
-@click.argument("test", required=False)
+@click.argument("sources", metavar="[SOURCE]... [TEST]", nargs=-1)
 @click.option("--kernel", metavar="REGEX", help="Show only kernels with this regex in their names.")
 @click.option(
     "--annotation",
@@ -53,61 +56,108 @@ _NAMES_SHOWN = 8
     type=click.Path(path_type=Path, file_okay=False),
     help="Write the Chrome traces to a log directory, each as a run of TensorBoard's profiler plugin.",
 )
+@click.option(
+    "--compare",
+    "other",
+    metavar="OTHER",
+    type=click.Path(path_type=Path),
+    help="Show the changes of trace files since OTHER, a trace file or a folder of them.",
+)
 @output_form
 @project_options
 def command(
     project: Project,
-    source: str | None,
-    test: str | None,
+    sources: tuple[str, ...],
     kernel: str | None,
     annotation: str | None,
     chrome: Path | None,
     tensorboard: Path | None,
+    other: Path | None,
     form: str,
 ) -> None:
-    """Show the kernels of a run or a saved trace.
+    """Show the kernels of a run or of saved traces.
 
     SOURCE is a run (an id, the start of an id, a run.json, or its folder; the newest run by default), tests
-    of a run as RUN::TEST and ::TEST, or a trace file from export_chrome_trace or tensorboard_trace_handler,
-    gzipped or not. TEST alone is a part of a node id. Needs no GPU.
+    of a run as RUN::TEST and ::TEST, or trace files and folders of them, from export_chrome_trace or
+    tensorboard_trace_handler, gzipped or not: ranks, GPUs and steps stand next to each other. TEST alone is
+    a part of a node id. Needs no GPU.
     """
-    if (chrome or tensorboard) and (kernel is not None or annotation is not None or form != DEFAULT):
+    if (chrome or tensorboard) and (kernel is not None or annotation is not None or other or form != DEFAULT):
         raise click.UsageError(
             "--chrome and --tensorboard write everything that the profiler wrote; --kernel, --annotation and "
             "output forms are for the table"
         )
     if kernel is not None:
         check_regex(kernel, "of --kernel")
-    path = Path(source) if source else None
-    of_run = path is None or type_of(path) != "file" or kind_of(path) == "run"
-    if path is not None and not of_run:
-        if test is not None:
-            raise click.UsageError("TEST chooses among the tests of a run; a trace file has none")
-        found = [_of_file(path, annotation)]
+    paths = [Path(source) for source in sources]
+    remarks: tuple[str, ...] = ()
+    of_run = not paths or not _is_trace(paths[0])
+    if not of_run:
+        if strange := [source for source, path in zip(sources, paths, strict=True) if not type_of(path)]:
+            raise click.UsageError(
+                f"{strange[0]!r} is neither a file nor a folder; TEST chooses among the tests of a run"
+            )
+        found, remarks = _of_files(paths, annotation)
+    elif other is not None:
+        raise click.UsageError("--compare is for trace files; gpuperf compare shows the changes of runs")
     elif annotation is not None:
         raise click.UsageError("--annotation is for a trace file; a run holds the table of one call")
+    elif len(sources) > _RUN_AND_TEST:
+        raise click.UsageError("a run and a part of a test's name, or trace files, are expected")
     else:
-        found = _of_run(project, source or "latest", test)
+        found = _of_run(project, *(sources or ("latest",)))
     if chrome is not None:
         _write_chrome(found, chrome)
     if tensorboard is not None:
         _write_tensorboard(found, tensorboard)
     if chrome is not None or tensorboard is not None:
         return
+    if other is not None:
+        old, left_out = _of_files([other], annotation)
+        show(_compared(old, found, kernel, (show_path(other), ", ".join(sources)), left_out + remarks), form)
+        return
     chosen = found if kernel is None else _with_kernel(found, kernel)
     # The bounds of a call depend on all its kernels; a file is more than a call, as slow as its profiler.
     explained = of_run and kernel is None
-    show(trace_report(chosen, matching=kernel or "", explained=explained), form)
+    show(trace_report(chosen, matching=kernel or "", explained=explained, remarks=remarks), form)
 
 
-def _of_file(path: Path, annotation: str | None) -> FoundTrace:
-    from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
-    from pytest_gpuperf.measure.trace.summary import summarise
+def _is_trace(path: Path) -> bool:
+    """Return True for a file or a folder that is not a run."""
+    if type_of(path) == "folder":
+        return not any(found for name in RUN_FILES for found in (*path.glob(name), *path.glob(f"*/{name}")))
+    return type_of(path) == "file" and kind_of(path) != "run"
 
-    return FoundTrace("", "", summarise(read_chrome_trace(path), annotation=annotation), path)
+
+def _of_files(paths: Sequence[Path], annotation: str | None) -> tuple[list[FoundTrace], tuple[str, ...]]:
+    from pytest_gpuperf.measure.trace.files import read_traces
+
+    read = read_traces(paths, annotation)
+    return [FoundTrace("", "", one.trace, one.file, one) for one in read.gpus], read.left_out
 
 
-def _of_run(project: Project, ref: str, test: str | None) -> list[FoundTrace]:
+def _compared(
+    old: Sequence[FoundTrace],
+    new: Sequence[FoundTrace],
+    kernel: str | None,
+    names: tuple[str, str],
+    remarks: tuple[str, ...],
+) -> Report:
+    """Compare the traces of the same rank and GPU, else of the same place."""
+    if kernel is not None:
+        old, new = _with_kernel(old, kernel), _with_kernel(new, kernel)
+    rows = pair_up([old, new], lambda one: (one.rank, one.trace.device), lambda one: one.rank, lambda _: 0)
+    pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
+    left = {"old": len(old) - len(pairs), "new": len(new) - len(pairs)}
+    alone = [f"without a partner: {number} {title}" for title, number in left.items() if number]
+    return trace_comparison_report(
+        [(other.heading if len(pairs) > 1 else "", one.trace, other.trace) for one, other in pairs],
+        names,
+        [*alone, *remarks],
+    )
+
+
+def _of_run(project: Project, ref: str, test: str | None = None) -> list[FoundTrace]:
     path = Path()
 
     def load(run_ref: str | None) -> Run:

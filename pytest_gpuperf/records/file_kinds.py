@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import stat
 import zlib
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -17,6 +18,14 @@ Kind: TypeAlias = Literal["run", "trace", "json", "other"]
 
 HEAD_BYTES = 1 << 16
 """Number of bytes within which a run has its date, and a trace of a host with many GPUs its first event."""
+
+NCU_HEAD_BYTES = 1 << 20
+"""Number of bytes within which ncu names itself, after the lines that the profiled program has printed."""
+_JSON = re.compile(rb"\s*[{\[]")
+_OF_NCU = re.compile(
+    rb"==(?:PROF|ERROR|WARNING)==|^\s*Section: |\"?Kernel Name\"?,|\bMetric Name\b|Context \d+, Stream \d+",
+    re.MULTILINE,
+)
 
 
 def type_of(path: Path) -> Literal["file", "folder", "other", ""]:
@@ -48,7 +57,24 @@ def kind_of_content(content: bytes) -> Kind:
         return "other"
     if b'"started_at"' in head:
         return "run"
-    return "trace" if b'"traceEvents"' in head else "json"
+    # torch 1.8 wrote a bare list of events.
+    is_list = head.startswith(b"[") and b'"ph"' in head and b'"cat"' in head
+    return "trace" if is_list or b'"traceEvents"' in head else "json"
+
+
+def refuse_ncu(content: bytes, shown: str) -> None:
+    """Refuse a report, a CSV or the console text of ncu, and name the command that reads them.
+
+    Raises:
+        GpuperfError: It is one of them.
+    """
+    head = content[:NCU_HEAD_BYTES]
+    if head.startswith(b"NVR\0") or (not _JSON.match(head) and _OF_NCU.search(head)):
+        raise GpuperfError(
+            f"{shown} is from Nsight Compute (ncu)",
+            expected="a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')",
+            next_step=f"gpuperf ncu {shown}",
+        )
 
 
 def refuse_trace(kind: Kind, shown: str, expected: str) -> None:

@@ -18,10 +18,24 @@ KernelClass: TypeAlias = Literal[
     "data_movement",
     "reduction",
     "elementwise",
+    "communication",
     "other",
 ]
 """Role of a kernel in a call, by the rules of `pytest_gpuperf.measure.trace.classes`."""
 KERNEL_CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
+
+KernelCategory: TypeAlias = Literal[
+    "gemm",
+    "attention",
+    "convolution",
+    "norm",
+    "reduction",
+    "elementwise",
+    "data_movement",
+    "communication",
+    "other",
+]
+"""Work of a kernel, by its name alone: `pytest_gpuperf.measure.trace.categories`."""
 
 SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
 """Source of a span: torch.profiler, CUPTI's activity records, or CUDA events without a profiler."""
@@ -72,6 +86,9 @@ class TracedKernel(Record, frozen=True, kw_only=True):
     """In %, by `pytest_gpuperf.measure.device.occupancy`; None if that does not know the GPU."""
     tensor_cores: bool | None = None
     """True if it multiplies on tensor cores, by its name or its code; None if neither tells."""
+    category: KernelCategory = "other"
+    position: int = 0
+    """Place of its first launch among the first launches of all kernels, from 0."""
 
 
 class FusionCandidate(Record, frozen=True, kw_only=True):
@@ -88,6 +105,31 @@ class FusionCandidate(Record, frozen=True, kw_only=True):
     that is saved, too."""
     at_most_us: float
     """`saved_us` and the time of all kernels except the longest of each row: if those cost nothing."""
+
+
+class Communication(Record, frozen=True, kw_only=True):
+    """Time of the kernels that move data between GPUs, by `pytest_gpuperf.measure.trace.overlap`."""
+
+    total_us: float
+    """Microseconds in which at least one of them ran: overlaps among them count once."""
+    exposed_us: float
+    """The part of `total_us` without computation."""
+    overlapped_us: float
+    """The part of `total_us` with computation."""
+    kernels: int
+    """Number of launches."""
+
+
+class Idle(Record, frozen=True, kw_only=True):
+    """Time of the span in which nothing ran, by `pytest_gpuperf.measure.trace.overlap`."""
+
+    total_us: float
+    host_wait_us: float
+    """Before activities that the host launched after the GPU had become idle."""
+    kernel_wait_us: float
+    """Before activities that had been launched, but not started, when the GPU became idle."""
+    unknown_us: float
+    """Before activities whose launch is not in the trace."""
 
 
 class Trace(Record, frozen=True, kw_only=True):
@@ -109,6 +151,16 @@ class Trace(Record, frozen=True, kw_only=True):
     gpu_time_us: float = 0.0
     """Sum of the durations of all kernels, copies and fills, in microseconds: overlapping ones count
     twice."""
+    kernel_us: float = 0.0
+    """Sum of the durations of all kernels, in microseconds."""
+    computation_us: float | None = None
+    """Microseconds in which a fill, or a kernel that is not communication, ran; None if not recorded."""
+    communication: Communication | None = None
+    """None if not recorded."""
+    exposed_copy_us: float | None = None
+    """Microseconds in which copies ran, but nothing else; None if not recorded."""
+    idle: Idle | None = None
+    """None if not recorded, or if another source than the profiler measured the span."""
     gpu_busy_pct: float = 0.0
     """`busy_us` of `span_us`, in %."""
     launch_gap_us: float = 0.0
@@ -127,6 +179,8 @@ class Trace(Record, frozen=True, kw_only=True):
     """Calls in which the host waited for the GPU, a stream or an event."""
     class_shares_pct: dict[str, float] = {}
     """Share of `gpu_time_us` of each class, in %; copies and fills are data movement."""
+    category_us: dict[str, float] = {}
+    """Sum of the durations of each category, in microseconds; copies and fills are data movement."""
     tensor_core_share_pct: float = 0.0
     """Share of `gpu_time_us` in kernels that are known to use tensor cores, in %."""
     tensor_cores_unknown_pct: float = 0.0
@@ -140,6 +194,8 @@ class Trace(Record, frozen=True, kw_only=True):
     """Number of occurrences of the annotation in the trace."""
     gpu: str = ""
     """Name in the driver: `NVIDIA H200`; empty if not known."""
+    device: int = 0
+    """Number of the GPU in the trace."""
     file: str = ""
     """Chrome trace next to the run file: `traces/…json.gz`; empty without one."""
 

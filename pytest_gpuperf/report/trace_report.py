@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,20 @@ from pytest_gpuperf.report.show import (
     three_digits,
 )
 from pytest_gpuperf.report.table import Column, Report, Table
+from pytest_gpuperf.report.trace_overview import overview_table, split_lines, unread_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.measure.trace.files import GpuTrace
     from pytest_gpuperf.records import FusionCandidate, Trace
     from pytest_gpuperf.records.trace import SpanSource
 
 NAME_COLUMNS = 44
 """Longer names are cut."""
+ROWS_OF_SEVERAL = 10
+"""Maximum number of kernels of each of several ranks or GPUs."""
 ROW_NAMES = 4
 """Kernels of a fusion candidate that are named."""
 _SOURCES: dict[SpanSource, str] = {
@@ -96,6 +101,7 @@ def kernel_table(trace: Trace, *, shown: int | None = None, matching: str = "") 
         Column("calls", [f"{kernel.calls:,}" for kernel in kernels]),
         Column("total", [show_time(kernel.total_us) for kernel in kernels]),
         Column("mean", [show_time(kernel.mean_us) for kernel in kernels]),
+        Column("category", [kernel.category for kernel in kernels], left=True, wide=True),
         Column("share", [f"{kernel.share_pct:.1f} %" for kernel in kernels]),
         Column("blocks/SM", [_positive(kernel.blocks_per_sm) for kernel in kernels]),
         Column("grid", [show_extent(kernel.grid) for kernel in kernels], wide=True),
@@ -120,6 +126,8 @@ class FoundTrace:
     trace: Trace
     file: Path
     """The Chrome trace, which a recording does not have."""
+    source: GpuTrace | None = None
+    """Rank, steps and remarks of a file; None for a run."""
 
     @property
     def title(self) -> str:
@@ -128,32 +136,112 @@ class FoundTrace:
             f" ({self.label})" if self.label not in ("", "main") else ""
         )
 
+    @property
+    def rank(self) -> int | None:
+        """Rank of the process; None if it is not known."""
+        return self.source.rank if self.source else None
 
-def trace_report(traces: Sequence[FoundTrace], *, matching: str, explained: bool) -> Report:
+    @property
+    def heading(self) -> str:
+        """The title, with rank and GPU if it is a file."""
+        if self.source is None:
+            return self.title
+        rank = "" if self.rank is None else f"rank {self.rank}, "
+        return f"{rank}GPU {self.trace.device}, {self.title}"
+
+
+def trace_report(
+    traces: Sequence[FoundTrace], *, matching: str, explained: bool, remarks: Sequence[str] = ()
+) -> Report:
     """Return the kernel tables of traces.
 
     Args:
         traces: The traces.
         matching: Regex found in the names of the copies and fills to show.
         explained: True to add the bounds of each call.
+        remarks: Lines for the end.
     """
     tables: list[Table] = []
+    several = len({(one.file, one.trace.device) for one in traces if one.source}) > 1
+    rows = [row for one in traces if one.source for row in _overview_rows(one, several=several)]
+    if len(rows) > 1:
+        tables.append(overview_table(rows))
     for one in traces:
-        found = kernel_table(one.trace, matching=matching)
-        tables.append(
-            Table(found.columns, [one.title, region_line(one.trace), trace_line(one.trace)], found.notes)
-        )
-        tables.append(Table(notes=fusion_lines(one.trace.fusion_candidates)))
+        shown = kernel_table(one.trace, matching=matching, shown=ROWS_OF_SEVERAL if several else None)
+        above = [one.heading if several else one.title, region_line(one.trace), trace_line(one.trace)]
+        above += split_lines(one.trace) if one.trace.computation_us is not None else []
+        tables.append(Table(shown.columns, above, [*shown.notes, *_outside(one)]))
+        tables.append(Table(notes=[] if several else fusion_lines(one.trace.fusion_candidates)))
         tables.append(Table(notes=lines_of(diagnose_call(one.trace)) if explained else []))
+    tables.append(Table(notes=[*_unread(traces), *remarks]))
     return Report(
         tables=tables,
         records=[
-            {"nodeid": one.nodeid, "label": one.label, **_record(kernel)}
+            {"nodeid": one.nodeid, "label": one.label, **_record(row), **_place(one)}
             for one in traces
-            for kernel in one.trace.kernels
+            for row in (*one.trace.kernels, *(_transfers(one.trace) if one.source and not matching else ()))
         ],
-        data=[{"nodeid": one.nodeid, "label": one.label, "trace": one.trace} for one in traces],
+        data=[
+            {
+                "nodeid": one.nodeid,
+                "label": one.label,
+                **_place(one),
+                "trace": all_fields(one.trace),
+                "steps": [_without_kernels(step) for step in one.source.steps] if one.source else [],
+                "outside_steps": one.source.outside if one.source else 0,
+                "not_shown": {"events": one.source.unread, "fields": one.source.unread_fields}
+                if one.source
+                else None,
+                "left_out": list(remarks),
+            }
+            for one in traces
+        ],
     )
+
+
+def all_fields(value: object) -> object:
+    """Return a record as objects of JSON, also the fields with their default values."""
+    if isinstance(value, msgspec.Struct):
+        return {name: all_fields(getattr(value, name)) for name in value.__struct_fields__}
+    return [all_fields(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _without_kernels(step: Trace) -> dict[str, object]:
+    left_out = ("kernels", "fusion_candidates", "file", "occurrences")
+    return {name: all_fields(getattr(step, name)) for name in step.__struct_fields__ if name not in left_out}
+
+
+def _place(one: FoundTrace) -> dict[str, object]:
+    return {
+        "file": show_path(one.file) if one.source else one.trace.file,
+        "rank": one.rank,
+        "device": one.trace.device,
+    }
+
+
+def _overview_rows(one: FoundTrace, *, several: bool) -> list[tuple[str, str, Trace]]:
+    heading = one.heading if several else ""
+    steps = one.source.steps if one.source else ()
+    whole = [] if one.trace.region and steps else [("the whole trace", one.trace)]
+    return [(heading, name, trace) for name, trace in (*whole, *((step.region, step) for step in steps))]
+
+
+def _outside(one: FoundTrace) -> list[str]:
+    if one.source is None or not one.source.outside:
+        return []
+    outside = count(one.source.outside, "activity", "activities")
+    where = "the steps" if one.source.steps[0].region.startswith("ProfilerStep#") else "these annotations"
+    return [f"{outside} ({show_time(one.source.outside_us)}) launched outside {where}"]
+
+
+def _unread(traces: Sequence[FoundTrace]) -> list[str]:
+    files = {one.file: one.source for one in traces if one.source}
+    events: Counter[str] = Counter()
+    fields: set[str] = set()
+    for source in files.values():
+        events.update(source.unread)
+        fields.update(source.unread_fields)
+    return unread_line(events, sorted(fields))
 
 
 def _record(kernel: TracedKernel) -> dict[str, object]:
@@ -178,6 +266,7 @@ def _transfers(trace: Trace) -> list[TracedKernel]:
             mean_us=time_us / calls,
             share_pct=100 * time_us / trace.gpu_time_us if trace.gpu_time_us else 0.0,
             tensor_cores=False,
+            category="data_movement",
         )
         for name, calls, time_us in (*found, ("Memset", trace.memsets, trace.memset_us))
         if calls

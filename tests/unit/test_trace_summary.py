@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.trace.summary import CALL_MARK, summarise, with_span
+from pytest_gpuperf.measure.trace.regions import CALL_MARK
+from pytest_gpuperf.measure.trace.summary import summarise, with_span
 from trace_builders import H200_PROPERTIES, TraceBuilder, attention_block
 
 if TYPE_CHECKING:

@@ -25,7 +25,9 @@ from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing.graph import elapsed_us, event
 from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
-from pytest_gpuperf.measure.trace.summary import CALL_MARK, busy_us, summarise, with_span
+from pytest_gpuperf.measure.trace.overlap import union_us
+from pytest_gpuperf.measure.trace.regions import CALL_MARK
+from pytest_gpuperf.measure.trace.summary import summarise, with_span
 from pytest_gpuperf.measure.trace.triton_code import TritonCode
 
 if TYPE_CHECKING:
@@ -134,7 +136,7 @@ def median_call(activities: list[activity.Activity]) -> Span | None:
         # Nanoseconds since 1970 have more digits than a float keeps.
         first = call[0].start_ns
         intervals = [((one.start_ns - first) / 1e3, (one.end_ns - first) / 1e3) for one in call]
-        spans.append(Span(max(end for _, end in intervals), busy_us(intervals), "cupti"))
+        spans.append(Span(max(end for _, end in intervals), union_us(intervals), "cupti"))
     return sorted(spans)[CALLS // 2]
 
 

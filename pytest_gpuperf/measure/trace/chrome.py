@@ -1,17 +1,22 @@
 """Read the Chrome traces that torch.profiler saves, as JSON, gzipped or not.
 
 Kineto defines the names of categories and arguments (`output_json.cpp` and `MetadataFieldCatalog.h` of
-pytorch/kineto); the spelling of torch 1.8 to 1.12 is known too.
+pytorch/kineto). The forms of torch 1.8 to 1.12 are known too: other names of categories, steps among the
+operators, and a bare list of events.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.file_kinds import refuse_ncu
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.packed import read_unpacked
 
@@ -32,7 +37,13 @@ _KINDS: Mapping[str, Kind] = {
     "memset": "memset",
 }
 _HOST_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver"})
-_KEPT = frozenset({*_KINDS, *_HOST_CALLS, "user_annotation"})
+_OPERATORS = "operator"
+"""Category of operators, and of `record_function` and steps, in torch 1.8 to 1.12."""
+_KEPT = frozenset({*_KINDS, *_HOST_CALLS, "user_annotation", _OPERATORS})
+_DISPATCHED = re.compile(r"^(?:aten|torch|autograd|c10d?|prims?|quantized|profiler)::|^\[memory\]")
+"""Operators of torch itself, which are not annotations."""
+_ARROWS = frozenset({"", "trace", "ac2g", "async", "async_gpu", "async_cpu_to_gpu", "fwdbwd"})
+"""Categories of metadata, and of arrows between other events."""
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
@@ -60,7 +71,7 @@ class Activity(NamedTuple):
 
 
 class HostCall(NamedTuple):
-    """A call of the host into CUDA."""
+    """A call of the host into CUDA or HIP."""
 
     start_us: float
     name: str
@@ -96,6 +107,28 @@ class ChromeTrace:
     annotations: tuple[Annotation, ...] = ()
     """Sorted by start."""
     devices: tuple[tuple[int, Device], ...] = ()
+    rank: int | None = None
+    """Rank of the process; None if the trace does not have it."""
+    world_size: int | None = None
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """Number of events of each category that this reader leaves out."""
+    unread_fields: tuple[str, ...] = ()
+    """Fields of kernels, copies and fills that this reader leaves out."""
+
+    @cached_property
+    def launched_us(self) -> dict[int, float]:
+        """Start of the host call of each correlation."""
+        return {call.correlation: call.start_us for call in self.host_calls if call.correlation}
+
+    def device(self, number: int) -> Device:
+        """Describe a GPU.
+
+        On machines with AMD GPUs events count the sockets too, the list of GPUs does not: if all GPUs in the
+        list are alike, an unknown number is one of them.
+        """
+        known = dict(self.devices)
+        alike = {*known.values()}
+        return known.get(number, next(iter(alike)) if len(alike) == 1 else Device())
 
 
 class _Event(msgspec.Struct):
@@ -127,15 +160,24 @@ class _Device(msgspec.Struct, rename="camel"):
     num_sms: int = 0
 
 
+class _Ranks(msgspec.Struct):
+    rank: Any = None
+    world_size: Any = None
+
+
 class _File(msgspec.Struct):
     trace_events: list[_Event] = msgspec.field(name="traceEvents")
     schema: int = msgspec.field(name="schemaVersion", default=TRACE_SCHEMA)
     devices: list[_Device] = msgspec.field(name="deviceProperties", default_factory=list)
+    ranks: _Ranks | None = msgspec.field(name="distributedInfo", default=None)
 
 
 # Not strict: some writers quote numbers.
 _FILE = msgspec.json.Decoder(_File, strict=False)
+_EVENTS = msgspec.json.Decoder(list[_Event], strict=False)
 _ARGS = msgspec.json.Decoder(_Args, strict=False)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_READ_FIELDS = frozenset({*_Args.__struct_encode_fields__, "External id"})
 
 
 def read_chrome_trace(path: Path) -> ChromeTrace:
@@ -145,7 +187,9 @@ def read_chrome_trace(path: Path) -> ChromeTrace:
         GpuperfError: The file cannot be read, is not a trace of torch.profiler, is of a newer version, or has
             no activity of a GPU.
     """
-    return parse_chrome_trace(read_unpacked(path, _EXPECTED), show_path(path))
+    data, shown = read_unpacked(path, _EXPECTED), show_path(path)
+    refuse_ncu(data, shown)
+    return parse_chrome_trace(data, shown)
 
 
 def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:
@@ -159,7 +203,9 @@ def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:
         GpuperfError: See `read_chrome_trace`.
     """
     try:
-        file = _FILE.decode(data)
+        # torch 1.8 wrote a bare list.
+        is_list = data[:64].lstrip().startswith(b"[")
+        file = _File(_EVENTS.decode(data)) if is_list else _FILE.decode(data)
         if file.schema > TRACE_SCHEMA:
             raise GpuperfError(
                 f"{shown} was written by a newer torch.profiler (schemaVersion {file.schema})",
@@ -185,26 +231,44 @@ def _parsed(file: _File) -> ChromeTrace:
     activities: list[Activity] = []
     host_calls: list[HostCall] = []
     annotations: list[Annotation] = []
-    kept = [event for event in file.trace_events if (event.cat or "").lower() in _KEPT]
-    # Some versions write microseconds since 1970, which leave a float too few digits for an end.
-    origin = min((event.ts for event in kept), default=0.0)
-    for event in kept:
+    unread: Counter[str] = Counter()
+    kept: list[tuple[str, _Event]] = []
+    for event in file.trace_events:
         category = (event.cat or "").lower()
+        if category in _KEPT:
+            kept.append((category, event))
+        else:
+            unread[category] += 1
+    # Some versions write microseconds since 1970, which leave a float too few digits for an end.
+    origin = min((event.ts for _, event in kept), default=0.0)
+    examples: dict[str, _Event] = {}
+    for category, event in kept:
         event.ts -= origin
         end = event.ts + max(event.dur, 0.0)
         if category in _KINDS:
             activities.append(_activity(event, _KINDS[category], end))
+            examples.setdefault(event.name, event)
         elif category in _HOST_CALLS:
             host_calls.append(HostCall(event.ts, event.name, _ARGS.decode(event.args).correlation))
+        elif category == _OPERATORS and _DISPATCHED.match(event.name):
+            unread[category] += 1
         else:
             annotations.append(Annotation(event.ts, end, event.name))
-    devices = tuple((device.id, _device(device)) for device in file.devices)
+    fields = {name for event in examples.values() for name in _FIELDS.decode(event.args)}
     return ChromeTrace(
         tuple(sorted(activities, key=_times)),
         tuple(sorted(host_calls)),
         tuple(sorted(annotations)),
-        devices,
+        tuple((device.id, _device(device)) for device in file.devices),
+        _number(file.ranks and file.ranks.rank),
+        _number(file.ranks and file.ranks.world_size),
+        {name: count for name, count in sorted(unread.items()) if name not in _ARROWS},
+        tuple(sorted(fields - _READ_FIELDS)),
     )
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int else None
 
 
 def _times(one: Activity) -> tuple[float, float]:

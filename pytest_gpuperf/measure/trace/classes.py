@@ -66,7 +66,7 @@ _BY_NAME: Mapping[NameKind, KernelClass] = {
     "data_movement": "data_movement",
     "reduction": "reduction",
     "elementwise": "elementwise",
-    "communication": "other",
+    "communication": "communication",
 }
 """All other kernels are classed by size."""
 
@@ -75,8 +75,8 @@ def classify(kernels: Sequence[TracedKernel], limits: Thresholds = THRESHOLDS) -
     """Return the class of each kernel of a call, in their order.
 
     Names decide first: copies and the like are data movement; softmax, norms and sums are reductions;
-    pointwise kernels are elementwise; communication between GPUs is other. Matrix products, convolutions,
-    attention and kernels whose name tells nothing are classed by size.
+    pointwise kernels are elementwise; kernels that move data between GPUs are communication. Matrix
+    products, convolutions, attention and kernels whose name tells nothing are classed by size.
     """
     named = [_BY_NAME.get(kind_of(kernel.name)) for kernel in kernels]
     sized = [kernel for kernel, name in zip(kernels, named, strict=True) if name is None]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.measure.trace.categories import category_of, category_us
 from pytest_gpuperf.measure.trace.classes import class_shares_pct, classify
 from pytest_gpuperf.measure.trace.fusion import split_again
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 def _classified(trace: Trace) -> Trace:
     classes = classify(trace.kernels)
     kernels = tuple(
-        replace(kernel, kernel_class=found) for kernel, found in zip(trace.kernels, classes, strict=True)
+        replace(kernel, kernel_class=found, category=category_of(kernel.name))
+        for kernel, found in zip(trace.kernels, classes, strict=True)
     )
     moved_us = trace.copy_us + trace.memset_us
     return replace(
         trace,
         kernels=kernels,
+        kernel_us=sum(kernel.total_us for kernel in kernels),
+        category_us=category_us(kernels, moved_us),
         class_shares_pct=class_shares_pct(
             kernels, 100 * moved_us / trace.gpu_time_us if trace.gpu_time_us else 0.0
         ),

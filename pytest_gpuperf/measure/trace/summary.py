@@ -11,40 +11,25 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.occupancy import occupancy
-from pytest_gpuperf.measure.trace.chrome import Device
+from pytest_gpuperf.measure.trace.categories import category_of, category_us
 from pytest_gpuperf.measure.trace.classes import class_shares_pct, classify
 from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.measure.trace.kernel_names import tensor_cores_of
+from pytest_gpuperf.measure.trace.overlap import split_span, union_us
+from pytest_gpuperf.measure.trace.regions import CALL_MARK, annotations_of, regions_of, whole
 from pytest_gpuperf.records import Trace, TracedKernel
-from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_gpuperf.measure.trace.chrome import Activity, Annotation, ChromeTrace
+    from pytest_gpuperf.measure.trace.chrome import Activity, ChromeTrace, Device
+    from pytest_gpuperf.measure.trace.regions import Region
     from pytest_gpuperf.records.trace import SpanSource
 
-CALL_MARK = "gpuperf.call"
-"""Annotation around each call that the plugin records; between two of them the host waits for the GPU."""
-CLOCKS_US = 2.0
-"""Possible difference between the host's clock and that of CUPTI's records; launches are further apart."""
+NAMES_SHOWN = 8
+"""Maximum number of annotations that an error names."""
 
-_SYNCHRONIZE = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx|Stream|Event)Synchronize")
 _DIRECTION = re.compile(r"\b(?:[HDPA]to[HDPA])\b")
-
-
-class Region(NamedTuple):
-    """Activities of the GPU in one occurrence of an annotation, or in the whole file."""
-
-    name: str
-    """Name of the annotation; empty for the whole file."""
-    activities: list[Activity]
-    synchronizations: int
-
-    @property
-    def gpu_time_us(self) -> float:
-        """Return the sum of the activities' durations, in microseconds."""
-        return _time_us(self.activities)
 
 
 def summarise(
@@ -67,19 +52,50 @@ def summarise(
     Raises:
         GpuperfError: The regex is broken, or nothing ran on the GPU in its matches.
     """
-    device_id = _busiest(trace.activities)
-    trace_of_one = [one for one in trace.activities if one.device == device_id]
-    named = _annotations(trace, annotation)
-    regions = _regions(trace, trace_of_one, named) if named is not None else [_whole(trace, trace_of_one)]
+    device_id = max(devices_of(trace), key=lambda one: one.gpu_time_us).device
+    return summarise_gpu(trace, device_id, annotation=annotation, tensor_cores=tensor_cores)
+
+
+class GpuTime(NamedTuple):
+    """Sum of the durations of the activities of one GPU."""
+
+    device: int
+    gpu_time_us: float
+
+
+def devices_of(trace: ChromeTrace) -> list[GpuTime]:
+    """Return the GPUs with activities, sorted by their numbers."""
+    time_us: dict[int, float] = defaultdict(float)
+    for one in trace.activities:
+        time_us[one.device] += one.end_us - one.start_us
+    return [GpuTime(device, time_us[device]) for device in sorted(time_us)]
+
+
+def summarise_gpu(
+    trace: ChromeTrace,
+    device_id: int,
+    *,
+    annotation: str | None = None,
+    tensor_cores: Callable[[Activity], bool | None] | None = None,
+) -> Trace:
+    """Make the kernel table of one GPU; see `summarise`."""
+    of_one = [one for one in trace.activities if one.device == device_id]
+    named = annotations_of(trace, annotation)
+    regions = regions_of(trace, of_one, named) if named is not None else [whole(trace, of_one)]
     if not regions:
-        raise GpuperfError(
-            f"no annotation that matches {annotation or CALL_MARK!r} has an activity of a GPU",
-            expected=f"one of {', '.join(sorted({one.name for one in trace.annotations})[:8]) or 'none'}",
-        )
+        raise no_annotation(trace, annotation or CALL_MARK)
     region = sorted(regions, key=lambda one: one.gpu_time_us)[(len(regions) - 1) // 2]
-    device = dict(trace.devices).get(device_id, Device())
-    made = _table(region, device, tensor_cores)
-    return replace(made, region=region.name, occurrences=len(regions), gpu=device.name)
+    made = table(region, trace, device_id, tensor_cores)
+    return replace(made, occurrences=len(regions))
+
+
+def no_annotation(trace: ChromeTrace, annotation: str) -> GpuperfError:
+    """Return the error if no annotation matches, with the names of others."""
+    names = sorted({one.name for one in trace.annotations})
+    return GpuperfError(
+        f"no annotation that matches {annotation!r} has an activity of a GPU",
+        expected=f"one of {', '.join(names[:NAMES_SHOWN]) or 'none'}",
+    )
 
 
 def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> Trace:
@@ -99,6 +115,7 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
         span_us=span_us,
         span_source=by,
         busy_us=busy_us,
+        idle=trace.idle if by == "profiler" else None,
         gpu_busy_pct=min(100.0, 100 * busy_us / span_us) if span_us else 0.0,
         launch_gap_us=gap_us,
         fusion_candidates=tuple(
@@ -112,69 +129,14 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
     )
 
 
-def busy_us(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return the length of the union of intervals sorted by their start: overlaps count once."""
-    total, covered = 0.0, float("-inf")
-    for start, end in intervals:
-        total += max(0.0, end - max(start, covered))
-        covered = max(covered, end)
-    return total
-
-
-def _busiest(activities: Iterable[Activity]) -> int:
-    time_us: dict[int, float] = defaultdict(float)
-    for one in activities:
-        time_us[one.device] += one.end_us - one.start_us
-    return max(time_us, key=time_us.__getitem__, default=0)
-
-
-def _annotations(trace: ChromeTrace, annotation: str | None) -> list[Annotation] | None:
-    """Return the annotations whose regions are wanted; None for the whole file."""
-    if annotation is None:
-        own = [one for one in trace.annotations if one.name == CALL_MARK]
-        return own or None
-    check_regex(annotation, "of annotations")
-    return [one for one in trace.annotations if re.fullmatch(annotation, one.name)]
-
-
-def _whole(trace: ChromeTrace, activities: list[Activity]) -> Region:
-    return Region("", activities, len({call.correlation for call in trace.host_calls if _waits(call.name)}))
-
-
-def _regions(
-    trace: ChromeTrace, activities: Sequence[Activity], annotations: Sequence[Annotation]
-) -> list[Region]:
-    """Return the activities that each annotation's host code launched, on any thread, at any time."""
-    if not annotations:
-        return []
-    own = annotations[0].name == CALL_MARK
-    slack = CLOCKS_US if own else 0.0
-    launched = {call.correlation: call.start_us for call in trace.host_calls if call.correlation}
-    ends = [*(one.start_us for one in annotations[1:]), float("inf")]
-    regions = []
-    for annotation, next_start in zip(annotations, ends, strict=True):
-        inside = []
-        for one in activities:
-            at = launched.get(one.correlation)
-            # Some launches are not recorded (Triton's by older versions): use the activity's own time.
-            last = next_start if own or at is None else annotation.end_us
-            if annotation.start_us <= (one.start_us if at is None else at) + slack < last:
-                inside.append(one)
-        if inside:
-            waits = [
-                call.correlation
-                for call in trace.host_calls
-                if annotation.start_us <= call.start_us < annotation.end_us and _waits(call.name)
-            ]
-            regions.append(Region(annotation.name, inside, len(set(waits))))
-    return regions
-
-
-def _waits(name: str) -> bool:
-    return _SYNCHRONIZE.match(name) is not None
-
-
-def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bool | None] | None) -> Trace:
+def table(
+    region: Region,
+    trace: ChromeTrace,
+    device_id: int = 0,
+    tensor_cores: Callable[[Activity], bool | None] | None = None,
+) -> Trace:
+    """Make the kernel table of a region of one GPU; see `summarise`."""
+    device = trace.device(device_id)
     activities = region.activities
     gpu_time_us = region.gpu_time_us
     groups: dict[tuple[object, ...], list[Activity]] = defaultdict(list)
@@ -183,7 +145,10 @@ def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bo
             groups[_group(one)].append(one)
     rows = [_row(group, gpu_time_us, device, tensor_cores) for group in groups.values()]
     classes = dict(zip(groups, classify(rows), strict=True))
-    kernels = [replace(row, kernel_class=classes[key]) for key, row in zip(groups, rows, strict=True)]
+    kernels = [
+        replace(row, kernel_class=classes[key], category=category_of(row.name), position=position)
+        for position, (key, row) in enumerate(zip(groups, rows, strict=True))
+    ]
     kernels.sort(key=lambda kernel: (-kernel.total_us, kernel.name))
 
     copies = [one for one in activities if one.kind == "memcpy"]
@@ -193,7 +158,8 @@ def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bo
     for one in copies:
         directions[_direction(one.name)].append(one)
     span_us = max(one.end_us for one in activities) - activities[0].start_us
-    busy = busy_us((one.start_us, one.end_us) for one in activities)
+    busy = union_us((one.start_us, one.end_us) for one in activities)
+    split = split_span(activities, trace.launched_us)
     gap_us = (span_us - busy) / (len(activities) - 1) if len(activities) > 1 else 0.0
     streams: dict[int | str, list[Launch]] = defaultdict(list)
     for one in activities:
@@ -207,6 +173,11 @@ def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bo
         profiled_span_us=span_us,
         busy_us=busy,
         gpu_time_us=gpu_time_us,
+        kernel_us=sum(kernel.total_us for kernel in kernels),
+        computation_us=split.computation_us,
+        communication=split.communication,
+        exposed_copy_us=split.exposed_copy_us,
+        idle=split.idle,
         gpu_busy_pct=min(100.0, _share(busy, span_us)),
         launch_gap_us=max(0.0, gap_us),
         copies=len(copies),
@@ -218,10 +189,14 @@ def _table(region: Region, device: Device, tensor_cores: Callable[[Activity], bo
         memset_us=memset_us,
         synchronizations=region.synchronizations,
         class_shares_pct=class_shares_pct(kernels, _share(copy_us + memset_us, gpu_time_us)),
+        category_us=category_us(kernels, copy_us + memset_us),
         tensor_core_share_pct=_sum_of_shares(kernels, known=True),
         tensor_cores_unknown_pct=_sum_of_shares(kernels, known=None),
         fusion_candidates=fusion_candidates(list(streams.values()), _usual_gap_us(activities)),
         streams=len(streams),
+        region=region.name,
+        gpu=device.name,
+        device=device_id,
     )
 
 

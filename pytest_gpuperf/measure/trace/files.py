@@ -1,0 +1,140 @@
+"""Read trace files and folders of them: every rank, GPU and step."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
+from pytest_gpuperf.measure.trace.regions import CALL_MARK, STEPS, annotations_of, regions_of
+from pytest_gpuperf.measure.trace.summary import devices_of, no_annotation, summarise_gpu, table
+from pytest_gpuperf.records.file_kinds import kind_of
+from pytest_gpuperf.records.json_files import show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.measure.trace.chrome import ChromeTrace
+    from pytest_gpuperf.records import Trace
+
+_RANK = re.compile(r"(?i)rank[-_=]?(\d+)")
+_NUMBERS = re.compile(r"(\d+)")
+_NAMES = ("*.json", "*.json.gz")
+"""Names that export_chrome_trace and tensorboard_trace_handler give."""
+
+
+@dataclass(frozen=True)
+class GpuTrace:
+    """Activities of one GPU in one file."""
+
+    file: Path
+    rank: int | None
+    """From the trace, else from the name of the file; None if neither tells."""
+    world_size: int | None
+    trace: Trace
+    """The whole file, or the median occurrence of the annotation."""
+    steps: tuple[Trace, ...]
+    """Every occurrence of the annotation, or every step of the profiler."""
+    outside: int
+    """Number of activities outside the steps; 0 without steps."""
+    outside_us: float
+    """Sum of their durations, in microseconds."""
+    unread: dict[str, int]
+    """Number of events of each category that the reader leaves out."""
+    unread_fields: tuple[str, ...]
+    """Fields of activities that the reader leaves out."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Traces of files and folders, and the files that are left out."""
+
+    gpus: tuple[GpuTrace, ...]
+    """By rank, file and GPU."""
+    left_out: tuple[str, ...]
+    """A line for each file of a folder that cannot be used."""
+
+
+def read_traces(paths: Sequence[Path], annotation: str | None = None) -> Reading:
+    """Read files, and all traces in folders and the folders in them.
+
+    Args:
+        paths: Files and folders.
+        annotation: See `summarise`.
+
+    Raises:
+        GpuperfError: One of the files cannot be used, or none in the folders.
+    """
+    found: list[GpuTrace] = []
+    left_out: list[str] = []
+    for path in paths:
+        if not path.is_dir():
+            found += _gpus(path, annotation)
+            continue
+        errors = []
+        for file in _traces_in(path):
+            try:
+                found += _gpus(file, annotation)
+            except GpuperfError as error:  # noqa: PERF203
+                errors.append(error)
+        if not found:
+            if errors:
+                raise errors[0]
+            raise GpuperfError(
+                f"{show_path(path)} has no trace of torch.profiler",
+                expected="files that tensorboard_trace_handler or export_chrome_trace wrote: "
+                "*.pt.trace.json, gzipped or not",
+            )
+        left_out += [f"left out: {error.found}" for error in errors]
+    ranks = {one.rank for one in found}
+    return Reading(
+        tuple(sorted(found, key=_place) if len(ranks) > 1 or len(paths) == 1 else found), tuple(left_out)
+    )
+
+
+def _place(one: GpuTrace) -> tuple[object, ...]:
+    # Numbers in the names of files are ordered by their value: worker10 after worker9.
+    parts = [int(part) if part.isdigit() else part for part in _NUMBERS.split(str(one.file))]
+    return one.rank is None, one.rank or 0, parts, one.trace.device
+
+
+def _traces_in(folder: Path) -> Iterator[Path]:
+    files: Iterable[Path] = {file for name in _NAMES for file in folder.rglob(name) if file.is_file()}
+    return (file for file in sorted(files) if kind_of(file) == "trace")
+
+
+def _gpus(path: Path, annotation: str | None) -> Iterator[GpuTrace]:
+    trace = read_chrome_trace(path)
+    in_name = _RANK.findall(path.name)
+    rank = int(in_name[-1]) if trace.rank is None and in_name else trace.rank
+    found = 0
+    for device, _ in devices_of(trace):
+        try:
+            made = summarise_gpu(trace, device, annotation=annotation)
+        except GpuperfError:
+            # The annotation has work of another GPU.
+            continue
+        found += 1
+        steps, outside, outside_us = _steps(trace, device, annotation)
+        yield GpuTrace(
+            path, rank, trace.world_size, made, steps, outside, outside_us,
+            dict(trace.unread), trace.unread_fields,
+        )  # fmt: skip
+    if not found:
+        raise no_annotation(trace, annotation or CALL_MARK)
+
+
+def _steps(trace: ChromeTrace, device: int, annotation: str | None) -> tuple[tuple[Trace, ...], int, float]:
+    activities = [one for one in trace.activities if one.device == device]
+    named = annotations_of(trace, annotation) or annotations_of(trace, annotation or STEPS) or []
+    regions = regions_of(trace, activities, named)
+    inside = {one for region in regions for one in region.activities}
+    outside = [one for one in activities if one not in inside] if regions else []
+    return (
+        tuple(table(region, trace, device) for region in regions),
+        len(outside),
+        sum(one.end_us - one.start_us for one in outside),
+    )

@@ -1,0 +1,93 @@
+"""Traces next to each other: every rank, GPU and step, and how the time of each was spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.report.show import count, show_time
+from pytest_gpuperf.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_gpuperf.records import Trace
+
+CATEGORIES_SHOWN = 6
+"""Maximum number of categories in the line of a trace."""
+
+
+def split_lines(trace: Trace) -> list[str]:
+    """Return the time of a trace by categories, communication and waiting.
+
+    `kernels 9.20 ms in sum; gemm 61 %, communication 20 %, norm 9 %`
+    `communication 1.90 ms: 1.20 ms exposed, 0.70 ms overlapped by computation`
+    `idle 0.40 ms: 0.10 ms waiting for the host, 0.30 ms for kernels already launched`
+    """
+    shares = ((name, _share(time_us, trace.gpu_time_us)) for name, time_us in trace.category_us.items())
+    shown = [f"{name} {share:.0f} %" for name, share in shares][:CATEGORIES_SHOWN]
+    lines = [f"kernels {show_time(trace.kernel_us)} in sum; {', '.join(shown)}"]
+    moved = trace.communication
+    if moved is not None and moved.kernels:
+        lines.append(
+            f"communication {show_time(moved.total_us)}: {show_time(moved.exposed_us)} exposed, "
+            f"{show_time(moved.overlapped_us)} ({_share(moved.overlapped_us, moved.total_us):.0f} %) "
+            "overlapped by computation"
+        )
+    idle = trace.idle
+    if idle is not None and idle.total_us:
+        unknown = f", {show_time(idle.unknown_us)} unknown" if idle.unknown_us else ""
+        lines.append(
+            f"idle {show_time(idle.total_us)}: {show_time(idle.host_wait_us)} waiting for the host, "
+            f"{show_time(idle.kernel_wait_us)} for kernels already launched{unknown}"
+        )
+    return lines
+
+
+def overview_table(rows: Sequence[tuple[str, str, Trace]]) -> Table:
+    """Return a row for each trace.
+
+    Args:
+        rows: Heading, name and trace of each row.
+    """
+    columns: Sequence[tuple[str, Callable[[Trace], str], bool]] = (
+        ("launches", lambda one: f"{one.launches:,}", True),
+        ("span", lambda one: show_time(one.span_us), False),
+        ("busy", lambda one: show_time(one.busy_us), False),
+        ("kernels", lambda one: show_time(one.kernel_us), False),
+        ("comm.", lambda one: _moved(one, "total_us"), False),
+        ("exposed", lambda one: _moved(one, "exposed_us"), False),
+        ("idle", lambda one: show_time(one.span_us - one.busy_us), False),
+        ("host wait", lambda one: _waited(one, "host_wait_us"), False),
+        ("kernel wait", lambda one: _waited(one, "kernel_wait_us"), False),
+        ("overlapped", lambda one: _moved(one, "overlapped_us"), True),
+        ("copies", lambda one: f"{one.copies:,}", True),
+    )
+    return Table([
+        Column("trace", [heading for heading, _, _ in rows], "group", code=True),
+        Column("step", [name for _, name, _ in rows], "name", code=True),
+        *(Column(title, [cell(one) for _, _, one in rows], wide=wide) for title, cell, wide in columns),
+    ])  # fmt: skip
+
+
+def unread_line(events: Mapping[str, int], fields: Sequence[str]) -> list[str]:
+    """Return a line with the number of events, and the fields, that no table shows."""
+    parts = []
+    if events:
+        of = ", ".join(f"{number:,} {name}" for name, number in events.items())
+        parts.append(f"{count(sum(events.values()), 'event')} of other kinds ({of})")
+    if fields:
+        parts.append(f"{count(len(fields), 'field')} of kernels and copies ({', '.join(fields)})")
+    return [f"not shown: {'; '.join(parts)}"] if parts else []
+
+
+def _moved(trace: Trace, name: str) -> str:
+    moved = trace.communication
+    return show_time(getattr(moved, name)) if moved is not None and moved.kernels else ""
+
+
+def _waited(trace: Trace, name: str) -> str:
+    return show_time(getattr(trace.idle, name)) if trace.idle is not None else ""
+
+
+def _share(part: float, whole: float) -> float:
+    return 100 * part / whole if whole else 0.0

@@ -1,0 +1,207 @@
+"""`gpuperf trace` of files and folders: GPUs, ranks, steps, comparisons, and files of other tools."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import Trace, TracedKernel
+from trace_builders import H200_PROPERTIES, TraceBuilder, rank
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def trace(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["trace", *map(str, arguments)])
+
+
+def shown(*arguments: object) -> list[list[str]]:
+    result = trace(*arguments)
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def as_json(*arguments: object) -> Any:
+    result = trace(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_both_gpus_of_a_file_are_shown(project: Path) -> None:
+    both = rank(0, steps=1)
+    both.kernel("second_gpu", 100.0, 5.0, device=1)
+    both.write(project / "x.json")
+    assert "second_gpu" in trace("x.json").stdout
+    assert [(one["device"], one["trace"]["launches"]) for one in as_json("x.json")] == [(0, 2), (1, 1)]
+    rows = list(csv.DictReader(io.StringIO(trace("x.json", "--csv").stdout)))
+    assert {(row["device"], row["name"]) for row in rows} >= {("1", "second_gpu")}
+
+
+def test_steps_stand_next_to_each_other(project: Path) -> None:
+    rank(0).write(project / "x.json")
+    steps = [line for line in shown("x.json") if line[:1] and line[0].startswith(("ProfilerStep", "the"))]
+    assert [line[0] for line in steps[:3]] == ["the", "ProfilerStep#0", "ProfilerStep#1"]
+    [one] = as_json("x.json")
+    assert [step["region"] for step in one["steps"]] == ["ProfilerStep#0", "ProfilerStep#1"]
+    assert [step["communication"]["exposed_us"] for step in one["steps"]] == [150.0, 150.0]
+
+
+def test_ranks_of_a_folder_stand_next_to_each_other(project: Path) -> None:
+    for number in (0, 1):
+        rank(number).write(project / "logs" / f"worker{number}.1.pt.trace.json.gz",
+                           distributedInfo={"rank": number, "world_size": 2})  # fmt: skip
+    text = trace("logs").stdout
+    assert "rank 0, GPU 0" in text
+    assert "rank 1, GPU 1" in text
+    assert [one["rank"] for one in as_json("logs")] == [0, 1]
+    assert [one["rank"] for one in as_json(*sorted((project / "logs").iterdir()))] == [0, 1]
+
+
+def test_time_of_a_file_is_split(project: Path) -> None:
+    rank(0, steps=1).write(project / "x.json")
+    text = trace("x.json").stdout
+    assert "kernels 300 µs in sum; communication 67 %, gemm 33 %" in text
+    assert "communication 200 µs: 150 µs exposed, 50.0 µs (25 %) overlapped by computation" in text
+    idle = TraceBuilder()
+    idle.kernel("k", 100.0, 10.0)
+    idle.kernel("k", 200.0, 10.0)
+    idle.write(project / "y.json")
+    assert "idle 90.0 µs: 90.0 µs waiting for the host, 0.00 µs for kernels" in trace("y.json").stdout
+
+
+def test_json_has_every_field_even_with_default_values(project: Path) -> None:
+    trace_of_one = TraceBuilder()
+    trace_of_one.kernel("my_kernel", 100.0, 5.0)
+    trace_of_one.write(project / "x.json")
+    [one] = as_json("x.json")
+    assert one["trace"].keys() == set(Trace.__struct_fields__)
+    assert one["trace"]["copies"] == 0
+    [kernel] = one["trace"]["kernels"]
+    assert kernel.keys() == set(TracedKernel.__struct_fields__)
+    assert kernel["tensor_cores"] is None
+
+
+def test_unread_events_and_outside_work_are_counted(project: Path) -> None:
+    counted = rank(0, steps=1)
+    counted.call("Stream Wait Event", 10.0, "cuda_sync")
+    counted.kernel("k", 2000.0, 5.0)
+    counted.write(project / "x.json")
+    text = trace("x.json").stdout
+    assert "not shown: 2 events of other kinds (1 cpu_op, 1 cuda_sync); 4 fields of kernels" in text
+    assert "1 activity (5.00 µs) launched outside the steps" in text
+    [one] = as_json("x.json")
+    assert (one["outside_steps"], one["not_shown"]["events"]) == (1, {"cpu_op": 1, "cuda_sync": 1})
+
+
+def test_csv_has_copies_and_fills(project: Path) -> None:
+    copying = TraceBuilder()
+    copying.copy(100.0, 35.0, 4096)
+    copying.copy(200.0, 5.0, 64, "memset")
+    copying.write(project / "x.json")
+    rows = list(csv.DictReader(io.StringIO(trace("x.json", "--csv").stdout)))
+    assert [(row["name"], row["calls"], row["total_us"]) for row in rows] == [
+        ("Memcpy HtoD", "1", "35.0"),
+        ("Memset", "1", "5.0"),
+    ]
+
+
+def renamed(*, new: bool) -> TraceBuilder:
+    """Return a trace before and after a library has renamed its product and one kernel was added."""
+    product = "nvjet_tst_128x256_64x4_2x1_v_bz_TNT" if new else "ampere_sgemm_128x128_nn"
+    names = ["first", product, "last", *(["added"] if new else [])]
+    trace = TraceBuilder()
+    for number, name in enumerate(names):
+        trace.kernel(name, 100.0 * (number + 1), 20.0 if name == product and new else 10.0)
+    return trace
+
+
+def test_renamed_kernels_are_compared_by_their_order(project: Path) -> None:
+    renamed(new=False).write(project / "old.json")
+    renamed(new=True).write(project / "new.json")
+    lines = as_json("new.json", "--compare", "old.json")["lines"]
+    found = {line["subject"]: [cell["value"] for cell in line["cells"]] for line in lines if line["subject"]}
+    assert found == {
+        "ampere_sgemm_128x128_nn -> nvjet_tst_128x256_64x4_2x1_v_bz_TNT": [10.0, 20.0],
+        "added": [None, 10.0],
+        "first": [10.0, 10.0],
+        "last": [10.0, 10.0],
+    }
+    text = trace("new.json", "--compare", "old.json").stdout
+    assert "was ampere_sgemm_128x128_nn" in text
+    assert "1 renamed: paired by their order" in text
+    assert "only in new: 1 (10 µs)" in text
+
+
+def test_compared_traces_name_their_gpus_if_different(project: Path) -> None:
+    rank(0).write(project / "old.json")
+    rank(0).write(project / "new.json", deviceProperties=[{**H200_PROPERTIES, "name": "NVIDIA B200"}])
+    assert "different GPUs: NVIDIA H200 and NVIDIA B200" in trace("new.json", "--compare", "old.json").stdout
+
+
+def test_ranks_are_compared_with_the_same_rank(project: Path) -> None:
+    for folder, slower in (("old", 0), ("new", 1)):
+        for number in (0, 1):
+            rank(number + slower * number).write(project / folder / f"rank{number}.json")
+    lines = as_json("new", "--compare", "old")["lines"]
+    spans = {line["subject"].partition(",")[0]: [cell["value"] for cell in line["cells"]]
+             for line in lines if line["metric"] == "computation_us"}  # fmt: skip
+    assert spans == {"rank 0": [200.0, 200.0], "rank 1": [220.0, 240.0]}
+
+
+CONSOLE = """my program prints first
+==PROF== Connected to process 4711 (/usr/bin/python3.11)
+  square_kernel (132, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0
+    Section: GPU Speed Of Light Throughput
+"""
+SUMMARY = '"Process ID","Process Name","Host Name","Kernel Name","Metric Name","Minimum","Maximum"\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"NVR\0\x01\x02", CONSOLE.encode(), gzip.compress(CONSOLE.encode()), SUMMARY.encode(),
+     b"==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"],
+    ids=["report", "console", "gzipped", "summary", "error"],
+)  # fmt: skip
+def test_file_of_ncu_gets_the_command_that_reads_it(project: Path, content: bytes) -> None:
+    (project / "x.ncu-rep").write_bytes(content)
+    result = trace("x.ncu-rep")
+    assert result.exit_code == 2
+    assert "gpuperf ncu x.ncu-rep" in result.output
+
+
+def test_kernel_named_like_ncu_text_is_a_trace(project: Path) -> None:
+    named = TraceBuilder()
+    named.kernel("==PROF== Metric Name", 100.0, 5.0)
+    named.write(project / "x.json")
+    assert trace("x.json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["x.json", "test_a"], "'test_a' is neither a file nor a folder"),
+        (["empty"], "has no trace of torch.profiler"),
+        (["x.json", "--annotation", "nothing"], "expected one of ProfilerStep#0, ProfilerStep#1"),
+        (["latest", "--compare", "x.json"], "gpuperf compare shows the changes of runs"),
+        (["latest", "a", "b"], "a run and a part of a test's name"),
+    ],
+)
+def test_invalid_sources_are_refused(project: Path, arguments: list[str], said: str) -> None:
+    rank(0).write(project / "x.json")
+    (project / "empty").mkdir()
+    result = trace(*arguments)
+    assert result.exit_code == 2
+    assert said in result.output

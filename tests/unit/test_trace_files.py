@@ -1,0 +1,107 @@
+"""Files and folders of traces: ranks, GPUs and steps."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.trace.chrome import parse_chrome_trace
+from pytest_gpuperf.measure.trace.files import read_traces
+from trace_builders import H200_PROPERTIES, TraceBuilder, rank
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def distributed(number: int) -> dict[str, object]:
+    return {"distributedInfo": {"backend": "nccl", "rank": number, "world_size": 2}}
+
+
+def test_every_gpu_of_a_file_is_read(tmp_path: Path) -> None:
+    both = rank(0, steps=1)
+    both.kernel("fill", 100.0, 5.0, device=1)
+    found = read_traces([both.write(tmp_path / "x.json")]).gpus
+    assert [(one.trace.device, one.trace.launches) for one in found] == [(0, 2), (1, 1)]
+
+
+def test_every_step_is_read(tmp_path: Path) -> None:
+    [found] = read_traces([rank(0, steps=3).write(tmp_path / "x.json")]).gpus
+    assert [(step.region, step.launches) for step in found.steps] == [
+        (f"ProfilerStep#{step}", 2) for step in range(3)
+    ]
+    assert (found.trace.region, found.trace.launches) == ("", 6)
+
+
+def test_ranks_of_a_folder_are_sorted(tmp_path: Path) -> None:
+    for number in (10, 2, 0):
+        rank(number).write(tmp_path / f"worker{number}.123.pt.trace.json.gz", **distributed(number))
+    found = read_traces([tmp_path]).gpus
+    assert [(one.rank, one.world_size, one.trace.device) for one in found] == [
+        (0, 2, 0),
+        (2, 2, 2),
+        (10, 2, 10),
+    ]
+
+
+def test_name_of_the_file_tells_the_rank(tmp_path: Path) -> None:
+    [found] = read_traces([rank(3).write(tmp_path / "trace_rank-3.json")]).gpus
+    assert found.rank == 3
+
+
+def test_folder_leaves_out_unusable_traces_and_says_so(tmp_path: Path) -> None:
+    rank(0).write(tmp_path / "a.pt.trace.json")
+    TraceBuilder().write(tmp_path / "b.pt.trace.json")
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    found = read_traces([tmp_path])
+    assert [one.file.name for one in found.gpus] == ["a.pt.trace.json"]
+    assert [line.partition(" has ")[2] for line in found.left_out] == ["no activity of a GPU"]
+
+
+def test_folder_without_traces_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"has no trace.*tensorboard_trace_handler"):
+        read_traces([tmp_path])
+
+
+def test_work_outside_the_steps_is_counted(tmp_path: Path) -> None:
+    trace = rank(0, steps=1)
+    trace.kernel("k", 2000.0, 5.0)
+    [found] = read_traces([trace.write(tmp_path / "x.json")]).gpus
+    assert (found.outside, found.outside_us) == (1, 5.0)
+
+
+def test_torch_1_9_has_steps_among_its_operators(tmp_path: Path) -> None:
+    old = rank(0, steps=2).of_torch_1_9()
+    [found] = read_traces([old.write(tmp_path / "x.json")], r"ProfilerStep#.*").gpus
+    assert [step.region for step in found.steps] == ["ProfilerStep#0", "ProfilerStep#1"]
+    assert found.unread == {"operator": 1}  # aten::mm
+
+
+def test_torch_1_8_wrote_a_bare_list(tmp_path: Path) -> None:
+    old = rank(0, steps=2).of_torch_1_9()
+    (tmp_path / "x.json").write_text(json.dumps(old.events))
+    assert [one.trace.launches for one in read_traces([tmp_path]).gpus] == [4]
+
+
+def test_amd_gpu_with_another_number_keeps_its_name() -> None:
+    amd = {"id": 0, "name": "AMD Instinct MI300X", "numSms": 304}
+    trace = parse_chrome_trace(rank(9).data(deviceProperties=[amd]), "x.json")
+    assert trace.device(9).name == "AMD Instinct MI300X"
+    two = parse_chrome_trace(rank(9).data(deviceProperties=[amd, H200_PROPERTIES | {"id": 1}]), "x.json")
+    assert two.device(9).name == ""
+
+
+def test_unread_events_and_fields_are_counted() -> None:
+    trace = rank(0)
+    for _ in range(3):
+        trace.call("Stream Wait Event", 10.0, "cuda_sync")
+    read = trace.read()
+    assert read.unread == {"cpu_op": 1, "cuda_sync": 3}
+    assert read.unread_fields == ("context", "est. achieved occupancy %", "queued", "warps per SM")
+
+
+@pytest.mark.parametrize("info", [None, {"rank": "3"}, {}, {"rank": True}])
+def test_rank_of_another_type_is_unknown(info: object) -> None:
+    assert rank(0).read(distributedInfo=info).rank is None

@@ -1,0 +1,133 @@
+"""Computation, communication, copies and waiting of a GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brute_force import differences
+from pytest_gpuperf.measure.trace.categories import category_of
+from pytest_gpuperf.measure.trace.summary import summarise
+from pytest_gpuperf.records.trace import Communication, Idle
+from trace_builders import TraceBuilder, rank
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Trace
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def table(trace: TraceBuilder) -> Trace:
+    return summarise(trace.read())
+
+
+def test_communication_is_total_exposed_and_overlapped() -> None:
+    # The product runs from 100 to 200, the communication from 150 to 350.
+    found = table(rank(0, steps=1))
+    assert found.communication == Communication(
+        total_us=200.0, exposed_us=150.0, overlapped_us=50.0, kernels=1
+    )
+    assert (found.computation_us, found.kernel_us, found.busy_us) == (100.0, 300.0, 250.0)
+    assert found.class_shares_pct["communication"] == pytest.approx(200 / 3)
+
+
+def test_overlapping_communication_counts_once() -> None:
+    trace = TraceBuilder()
+    trace.kernel(NCCL, 100.0, 50.0, stream=20)
+    trace.kernel(NCCL, 120.0, 50.0, stream=21)
+    found = table(trace).communication
+    assert found is not None
+    assert (found.total_us, found.exposed_us, found.kernels) == (70.0, 70.0, 2)
+
+
+def test_copies_do_not_hide_communication_and_fills_do() -> None:
+    trace = TraceBuilder()
+    trace.kernel(NCCL, 100.0, 50.0, stream=20)
+    trace.copy(90.0, 30.0, 4096)
+    trace.copy(130.0, 10.0, 64, "memset", stream=9)
+    found = table(trace)
+    assert found.communication is not None
+    assert (found.communication.exposed_us, found.communication.overlapped_us) == (40.0, 10.0)
+    assert found.exposed_copy_us == 10.0
+
+
+def test_idle_time_waits_for_host_or_launched_kernel() -> None:
+    trace = TraceBuilder()
+    trace.kernel("first", 100.0, 10.0, launched=50.0)
+    trace.kernel("launched before the GPU was idle", 115.0, 10.0, launched=60.0)
+    trace.kernel("launched late", 200.0, 10.0, launched=190.0)
+    trace.kernel("launch not recorded", 212.0, 10.0, correlation=999_999)
+    assert table(trace).idle == Idle(total_us=82.0, host_wait_us=75.0, kernel_wait_us=5.0, unknown_us=2.0)
+
+
+def test_nodes_of_a_graph_do_not_wait_for_the_host() -> None:
+    trace = TraceBuilder()
+    number = trace.call("cudaGraphLaunch", 90.0)
+    for start in (100.0, 110.0):
+        trace.kernel("k", start, 5.0, correlation=number)
+    idle = table(trace).idle
+    assert idle is not None
+    assert (idle.host_wait_us, idle.kernel_wait_us) == (0.0, 5.0)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(100, 1000),
+            st.integers(0, 200),
+            st.integers(0, 1),
+            st.sampled_from([NCCL, "gemm", "copy", "memset"]),
+            st.integers(0, 300) | st.none(),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_split_agrees_with_brute_force(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[int, int, int, str, int | None]]
+) -> None:
+    trace = TraceBuilder()
+    for number, (start, dur, device, name, before) in enumerate(work):
+        if name in ("copy", "memset"):
+            trace.copy(start, dur, 64, *(["memset"] if name == "memset" else []))
+        elif before is None:
+            trace.kernel(name, start, dur, device=device, correlation=10**6 + number)
+        else:
+            trace.kernel(name, start, dur, device=device, launched=start - before)
+    assert differences(trace.write(tmp_path_factory.getbasetemp() / "split.json")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn", "gemm"),
+        ("Cijk_Alik_Bljk_SB_MT64x64x16_MI16x16x1", "gemm"),
+        ("void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(Params)", "attention"),
+        ("void cutlass::device_kernel<flash::FlashAttnFwd<Mainloop>>(Params)", "attention"),
+        ("attn_fwd", "attention"),
+        ("paged_attention_ll4mi_QKV_mfma16_kernel<0, __hip_bfloat16>", "attention"),
+        ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)", "norm"),
+        ("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float)", "norm"),
+        ("triton_red_fused_add_native_layer_norm_3", "norm"),
+        ("std::enable_if<(8>0), void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c)", "norm"),
+        ("void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3>(int)", "convolution"),
+        ("void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*)", "reduction"),
+        ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>(const T*)", "data_movement"),
+        ("triton_poi_fused_addmm_gelu_view_15", "elementwise"),
+        (NCCL, "communication"),
+        ("my_kernel", "other"),
+    ],
+)  # fmt: skip
+def test_name_tells_the_category(name: str, category: str) -> None:
+    assert category_of(name) == category
+
+
+def test_categories_sum_to_the_gpu_time() -> None:
+    trace = rank(0)
+    trace.copy(5000.0, 7.0, 64)
+    found = table(trace)
+    assert found.category_us == {"communication": 400.0, "gemm": 200.0, "data_movement": 7.0}
+    assert sum(found.category_us.values()) == found.gpu_time_us
