@@ -92,7 +92,7 @@ def test_split_agrees_with_brute_force(
     trace = TraceBuilder()
     for number, (start, dur, device, name, before) in enumerate(work):
         if name in ("copy", "memset"):
-            trace.copy(start, dur, 64, *(["memset"] if name == "memset" else []))
+            trace.copy(start, dur, 64, "memset" if name == "memset" else "DtoH (Device -> Pinned)")
         elif before is None:
             trace.kernel(name, start, dur, device=device, correlation=10**6 + number)
         else:
