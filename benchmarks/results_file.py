@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pytest_gpuperf.records.json_files import decode_versioned
+from pytest_gpuperf.records.decoding import decode_versioned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,4 +26,10 @@ def read(path: Path, kind: type[Kind], *, schema: int) -> Kind:
         GpuperfError: The file is broken or of a newer schema.
         OSError: The file cannot be read.
     """
-    return decode_versioned(path.read_bytes(), msgspec.json.Decoder(kind), schema=schema, shown=path.name)
+    return decode_versioned(
+        path.read_bytes(),
+        msgspec.json.Decoder(kind),
+        schema=schema,
+        shown=path.name,
+        next_step=f"type `git restore {path.name}`",
+    )

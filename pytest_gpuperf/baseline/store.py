@@ -12,7 +12,9 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
-from pytest_gpuperf.records.json_files import decode_versioned, find_files, show_path
+from pytest_gpuperf.records.consistency import in_baseline
+from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
+from pytest_gpuperf.records.json_files import find_files, show_path
 from pytest_gpuperf.records.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
 from pytest_gpuperf.records.writing import remove_leftovers, write_files
 
@@ -92,7 +94,8 @@ class BaselineStore:
             return None
         except OSError as error:
             raise GpuperfError(f"{shown} cannot be read: {error.strerror}") from None
-        baseline = decode_versioned(data, _DECODER, schema=BASELINE_SCHEMA, shown=shown)
+        next_step = f"fix it by hand, or type `git restore {shown}`"
+        baseline = decode_versioned(data, _DECODER, schema=BASELINE_SCHEMA, shown=shown, next_step=next_step)
         if baseline.gpu.slug != path.parent.name:
             raise GpuperfError(
                 f"{shown} is for another GPU: {baseline.gpu.slug}",
@@ -101,6 +104,7 @@ class BaselineStore:
             )
         for nodeid, test in baseline.tests.items():
             _check_limits(test, f"{shown}, limits of {nodeid}")
+        refuse_first(in_baseline(baseline), shown, next_step)
         raw: dict[str, Any] = json.loads(data)
         return baseline, raw
 

@@ -13,7 +13,7 @@ from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.project import count_tests, echo
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT
+from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

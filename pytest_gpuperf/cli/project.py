@@ -16,8 +16,8 @@ from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.show import count
-from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT
 from pytest_gpuperf.settings.pytest_config import find_config
+from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized

@@ -13,6 +13,7 @@ from pytest_gpuperf.metrics.ncu_units import to_base
 from pytest_gpuperf.metrics.occupancy import OCCUPANCY
 from pytest_gpuperf.metrics.speed import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
+from pytest_gpuperf.records.counter_ranges import impossible
 from pytest_gpuperf.records.counters import WORDS, is_raw_name
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def source_names() -> tuple[str, ...]:
 
 
 def short_metrics(raw: Mapping[str, MetricValue], units: Mapping[str, str]) -> dict[str, MetricValue]:
-    """Compute the short metrics that raw values can fill; the others are left out, never 0.
+    """Compute the short metrics that raw values can fill; the others and impossible ones are left out.
 
     Args:
         raw: Values by raw ncu name.
@@ -92,7 +93,9 @@ def short_metrics(raw: Mapping[str, MetricValue], units: Mapping[str, str]) -> d
         if not isinstance(value, str)
     }
     values = {name: metric.read(numbers) for name, metric in METRICS.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    return {
+        name: value for name, value in values.items() if value is not None and not impossible(name, value)
+    }
 
 
 def top_stall(metrics: Mapping[str, MetricValue]) -> tuple[str, float] | None:

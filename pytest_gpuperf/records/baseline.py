@@ -21,6 +21,16 @@ from pytest_gpuperf.records import (
     TimingSource,
     Toolchain,
 )
+from pytest_gpuperf.records.quantities import (
+    Clock,
+    Count,
+    Positive,
+    Schema,
+    Spread,
+    Time,
+    TimeOrZero,
+    Tolerance,
+)
 
 BASELINE_SCHEMA = 1
 """Version of the baseline file. A reader refuses a newer one and leaves the file as it is."""
@@ -48,14 +58,14 @@ class Session(Record, frozen=True, kw_only=True):
     """Time of one test from one run, kept in a baseline."""
 
     run: str
-    time_us: Annotated[float, msgspec.Meta(gt=0)]
-    spread_pct: float = 0.0
-    normalised_us: float = 0.0
+    time_us: Time
+    spread_pct: Spread = 0.0
+    normalised_us: TimeOrZero = 0.0
     """At the `reference_mhz` of its `TimeBaseline`; 0 if the session has no clock model."""
-    sm_clock_mhz: float = 0.0
+    sm_clock_mhz: Clock = 0.0
     """Mean SM clock during the measurement, in MHz; 0 if unknown."""
     clock_model: ClockModel | None = None
-    host_us: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    host_us: TimeOrZero = 0.0
     """Time of a call by the host's clock, which is shown and not judged; 0 if it was not taken."""
     autotuned: tuple[str, ...] = ()
     """Configurations that autotuners had picked, as `kernel: config`."""
@@ -67,7 +77,7 @@ class Times(Record, frozen=True, kw_only=True):
     mode: TimingMode
     source: TimingSource = "events"
     """Source of the times; those of other sources are not compared."""
-    reference_mhz: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    reference_mhz: Clock = 0.0
     """SM clock that the sessions' normalised times are brought to, set by the first; 0 if unknown."""
     sessions: Annotated[tuple[Session, ...], msgspec.Meta(min_length=1)]
     """Oldest first."""
@@ -109,7 +119,7 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters_run: str = ""
     counters_by: str = "ncu/all"
     """Tool that read them and its control of the caches, as in `Profile.read_by`."""
-    counters_sessions: Annotated[int, msgspec.Meta(ge=1)] = 1
+    counters_sessions: Positive = 1
     """Number of sessions of the same code that have read them in this way; `counters` has the newest
     values."""
     counters_range: dict[str, tuple[float, float]] = {}
@@ -118,7 +128,7 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     """Launches that were read: `all`, `first`, `last` or an index; empty for compiled kernels."""
     regex: str = ""
     """Regex of the kernels that were read; empty for all of a call, and if `launches` is empty."""
-    trace: dict[str, int] = {}
+    trace: dict[str, Count] = {}
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 
 
@@ -129,7 +139,7 @@ class TestBaseline(Record, frozen=True, kw_only=True):
 
     limits: dict[str, str] | tuple[str, ...] = {}
     """Made by hand, kept by updates: `{"memory_throughput": ">= 60"}` or `["memory_throughput >= 60"]`."""
-    tolerance_pct: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    tolerance_pct: Tolerance | None = None
     """Made by hand, kept by updates: replaces the tolerance of the test and of the session."""
     note: str = ""
     """Made by hand, kept by updates."""
@@ -140,7 +150,7 @@ class TestBaseline(Record, frozen=True, kw_only=True):
 class Baseline(Record, frozen=True, kw_only=True):
     """Baseline file: expected values of one suite on one model of GPU."""
 
-    schema: int
+    schema: Schema
     gpu: BaselineGpu
     runs: dict[str, RunNote] = {}
     """By run id."""

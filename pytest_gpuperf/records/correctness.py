@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import AbsoluteTolerance, Count, RelativeTolerance
 
 
 class Correctness(Record, frozen=True, kw_only=True):
@@ -11,14 +12,14 @@ class Correctness(Record, frozen=True, kw_only=True):
     passed: bool
     max_abs_diff: float = 0.0
     max_rel_diff: float = 0.0
-    max_abs_index: tuple[int, ...] = ()
+    max_abs_index: tuple[Count, ...] = ()
     """Index of the largest absolute difference in the output."""
-    max_rel_index: tuple[int, ...] = ()
-    rtol: float = 0.0
-    atol: float = 0.0
+    max_rel_index: tuple[Count, ...] = ()
+    rtol: RelativeTolerance = 0.0
+    atol: AbsoluteTolerance = 0.0
     dtype: str = ""
-    elements: int = 0
-    mismatched: int = 0
+    elements: Count = 0
+    mismatched: Count = 0
     """Elements outside the tolerance."""
     failure: str = ""
     """Message of the failure; empty if it passed."""
@@ -34,8 +35,8 @@ class SanitizerHit(Record, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
     """Places of the instructions: `k.py:12`, or `+0x90` in the kernel if lines are unknown; two for a
     race."""
-    block: tuple[int, int, int] | None = None
-    threads: tuple[tuple[int, int, int], ...] = ()
+    block: tuple[Count, Count, Count] | None = None
+    threads: tuple[tuple[Count, Count, Count], ...] = ()
     """Index in the block: one, or the two of a race."""
     address: str = ""
     """Hexadecimal; the offset for shared memory."""
@@ -43,7 +44,7 @@ class SanitizerHit(Record, frozen=True, kw_only=True):
     """Further text of the tool: distance to an allocation, values that raced."""
     label: str = ""
     """Label of the call that launched the kernel; empty if the test launched it outside of all calls."""
-    count: int = 1
+    count: Count = 1
     """Number of errors of the same kind, kernel, places and label."""
 
 
@@ -56,7 +57,7 @@ class SanitizerResult(Record, frozen=True, kw_only=True):
     """Version of compute-sanitizer."""
     hits: tuple[SanitizerHit, ...] = ()
     """The first few that differ."""
-    count: int = 0
+    count: Count = 0
     """Number of all errors."""
     cut: bool = False
     """True if the test was ended for its many errors: there are more."""

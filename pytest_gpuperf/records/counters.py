@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import Block, Grid
 
 MetricValue: TypeAlias = float | str
 """A counter's value: a number in the catalogue's unit, or a word (`occupancy_limiter`)."""
@@ -29,8 +30,8 @@ class KernelProfile(Record, frozen=True, kw_only=True):
     """Function name, as `ncu --kernel-name-base function` shows it."""
     demangled: str = ""
     """Name with template arguments; empty if it equals `name`."""
-    grid: tuple[int, int, int] = (0, 0, 0)
-    block: tuple[int, int, int] = (0, 0, 0)
+    grid: Grid = (0, 0, 0)
+    block: Block = (0, 0, 0)
     metrics: dict[str, MetricValue] = {}
     """Values by short name in the catalogue's unit, or by raw ncu name in ncu's own unit."""
     weights: dict[str, MetricValue] = {}

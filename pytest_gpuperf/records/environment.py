@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import Count, Multiprocessors
 
 
 class GpuInfo(Record, frozen=True, kw_only=True):
@@ -16,9 +17,9 @@ class GpuInfo(Record, frozen=True, kw_only=True):
     """Tells two cards of one model apart; empty if the driver hides it."""
     compute_capability: str = ""
     """`9.0`."""
-    multiprocessors: int = 0
-    l2_bytes: int = 0
-    memory_bytes: int = 0
+    multiprocessors: Multiprocessors = 0
+    l2_bytes: Count = 0
+    memory_bytes: Count = 0
 
 
 NO_GPU = GpuInfo(name="no GPU", slug="static")

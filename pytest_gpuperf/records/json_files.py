@@ -1,66 +1,11 @@
-"""JSON files, read into typed records with one clear error each."""
+"""Paths of files: finding them, and showing them in messages."""
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
-
-from pytest_gpuperf.errors import GpuperfError
-
-T = TypeVar("T")
-
-
-class _Versioned(msgspec.Struct):
-    schema: int
-
-
-def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[T], *, schema: int, shown: str) -> T:
-    """Decode one file that carries a `schema` number.
-
-    Args:
-        data: The file's bytes.
-        decoder: The decoder of version `schema`.
-        schema: The newest version that this package reads.
-        shown: Name of the file in an error.
-
-    Raises:
-        GpuperfError: Broken JSON (with line and column), a newer schema, or a wrong type (with its path).
-    """
-    try:
-        version = msgspec.json.decode(data, type=_Versioned).schema
-        if version > schema:
-            raise GpuperfError(
-                f"{shown} was written by a newer pytest-gpuperf (schema {version})",
-                expected=f"schema {schema} or older",
-                next_step="upgrade: pip install --upgrade pytest-gpuperf",
-            )
-        return decoder.decode(data)
-    except msgspec.ValidationError as error:
-        raise GpuperfError(
-            f"{shown} does not have the expected form: {error}",
-            next_step="fix it by hand, or restore it with git",
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise GpuperfError(
-            f"{shown} is not valid JSON: {_where(data, error)}",
-            next_step="fix it by hand, or restore it with git (a merge conflict leaves such a file)",
-        ) from None
-
-
-def _where(data: bytes, error: Exception) -> str:
-    try:
-        json.loads(data)
-    except json.JSONDecodeError as found:
-        return f"{found.msg} at line {found.lineno}, column {found.colno}"
-    except (UnicodeDecodeError, RecursionError):
-        pass
-    return str(error)
 
 
 def find_files(folder: Path, pattern: str) -> list[Path]:

@@ -6,6 +6,7 @@ from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
+from pytest_gpuperf.records.quantities import Schema, ToleranceOrZero
 from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 
@@ -40,7 +41,7 @@ class TestRecord(Record, frozen=True, kw_only=True):
     """Measurements by label; a test of one callable has only the label `main`."""
     failure: str = ""
     """Type of the exception that ended the test; its measurements are never accepted as baseline."""
-    tolerance_pct: float = 0.0
+    tolerance_pct: ToleranceOrZero = 0.0
     """The test's own tolerance of a slowdown, in %; 0 if it has none."""
     sanitizer: SanitizerResult | None = None
     """None if it did not run under compute-sanitizer."""
@@ -49,7 +50,7 @@ class TestRecord(Record, frozen=True, kw_only=True):
 class Run(Record, frozen=True, kw_only=True):
     """One execution of `pytest --gpuperf`."""
 
-    schema: int
+    schema: Schema
     """`RUN_SCHEMA` of the writer."""
     id: str
     started_at: str

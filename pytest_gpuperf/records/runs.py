@@ -15,10 +15,11 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
+from pytest_gpuperf.records.consistency import in_run
+from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_trace, type_of
-from pytest_gpuperf.records.json_files import decode_versioned, find_files, show_path
+from pytest_gpuperf.records.json_files import find_files, show_path
 from pytest_gpuperf.records.packed import read_unpacked
-from pytest_gpuperf.records.run_numbers import check_numbers
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
@@ -218,18 +219,14 @@ def load_run(path: Path) -> Run:
         # The process was killed while it appended the last test.
         data = data[: data.rfind(b",\n")] + _END
     refuse_trace(kind_of_content(data), shown, "a run.json")
-    run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown)
+    next_step = f"measure again with `pytest --gpuperf`, or type `git restore {shown}` if it is committed"
+    run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
         if not SAFE_NAME.fullmatch(name):
             raise GpuperfError(
                 f"{shown} has the {what} {name!r}", expected="letters, digits, '-', '_' and '.'"
             )
-    seen: set[str] = set()
-    for test in run.tests:
-        if test.nodeid in seen:
-            raise GpuperfError(f"{shown} has two records of {test.nodeid}", expected="one record a test")
-        seen.add(test.nodeid)
-        check_numbers(test, shown)
+    refuse_first(in_run(run), shown, next_step)
     return run
 
 

@@ -8,6 +8,23 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import (
+    Clock,
+    ClockReading,
+    Count,
+    Difference,
+    Duration,
+    LogRatio,
+    MemoryClock,
+    Positive,
+    Power,
+    Ratio,
+    Seconds,
+    Spread,
+    Temperature,
+    Time,
+    TimeOrZero,
+)
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
 HELD_BACK = 0.97
@@ -31,22 +48,22 @@ clock."""
 class Conditions(Record, frozen=True, kw_only=True):
     """State of the GPU right after a measurement, as NVML reads it (its clocks lag)."""
 
-    sm_clock_mhz: int = 0
-    max_sm_clock_mhz: int = 0
+    sm_clock_mhz: ClockReading = 0
+    max_sm_clock_mhz: ClockReading = 0
     """Highest clock of the GPU; 0 if NVML did not tell."""
-    memory_clock_mhz: int = 0
-    temperature_c: int = 0
-    power_w: float = 0.0
+    memory_clock_mhz: MemoryClock = 0
+    temperature_c: Temperature = 0
+    power_w: Power = 0.0
     throttle_reasons: tuple[str, ...] = ()
-    other_processes: int = 0
+    other_processes: Count = 0
     """Other compute processes on this GPU; more than 0 makes a time doubtful."""
 
 
 class WarmUp(Record, frozen=True, kw_only=True):
     """Warm-up until the callable's time was steady."""
 
-    seconds: float
-    launches: int
+    seconds: Seconds
+    launches: Count
     steady: bool
     """False if the maximum was reached before the time was steady."""
 
@@ -54,13 +71,13 @@ class WarmUp(Record, frozen=True, kw_only=True):
 class StreamWork(Record, frozen=True, kw_only=True):
     """Work of one call on one stream."""
 
-    stream: int
+    stream: Count
     """CUPTI's number of the stream."""
     current: bool = False
     """True for the current stream of torch."""
-    launches: float
+    launches: Ratio
     """Kernels, fills and copies on the GPU, a call."""
-    kernels_us: float
+    kernels_us: Duration
     """Sum of their durations, in microseconds a call."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels, in the order of their first launch."""
@@ -70,39 +87,39 @@ class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
     mode: TimingMode
-    time_us: float
+    time_us: Time
     """20 % trimmed mean over the blocks, in microseconds a call."""
-    spread_pct: float
+    spread_pct: Spread
     """Interquartile range of the blocks, in % of `time_us`."""
-    blocks_us: tuple[float, ...]
+    blocks_us: tuple[Difference, ...]
     """Mean time a call of each block, in microseconds, in the order measured."""
-    calls_per_block: int
+    calls_per_block: Positive
     source: TimingSource = "events"
     """Source of `time_us`."""
-    events_us: float = 0.0
+    events_us: Difference = 0.0
     """By CUDA events, in microseconds a call, with the launch gap; 0 if not taken."""
-    cupti_us: float = 0.0
+    cupti_us: TimeOrZero = 0.0
     """Sum of the kernels' own durations by CUPTI, in microseconds a call; 0 if not taken."""
-    gpu_busy_us: float = 0.0
+    gpu_busy_us: TimeOrZero = 0.0
     """Mode `kernels`: time in which a kernel, fill or copy ran on the GPU, on any stream, in microseconds a
     call; the same as `time_us`."""
-    gpu_kernels_us: float = 0.0
+    gpu_kernels_us: Duration = 0.0
     """Mode `kernels`: sum of their durations; more than `gpu_busy_us` if streams overlap."""
-    host_copies_us: float = 0.0
+    host_copies_us: Duration = 0.0
     """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others."""
-    host_us: float = 0.0
+    host_us: TimeOrZero = 0.0
     """Mode `kernels`: time of a call by the host's clock, launches and waits included; it is not judged."""
-    host_spread_pct: float = 0.0
+    host_spread_pct: Spread = 0.0
     """Interquartile range of the host's blocks, in % of `host_us`. Processes differ by more."""
     streams: tuple[StreamWork, ...] = ()
     """Mode `kernels`: work of a call on each stream."""
-    launch_gap_us: float = 0.0
+    launch_gap_us: Duration = 0.0
     """Gap between two launches inside a graph, in microseconds, measured with an empty kernel."""
-    blocks_mhz: tuple[float, ...] = ()
+    blocks_mhz: tuple[Clock, ...] = ()
     """Mean SM clock of each block, in MHz, from stamps on the GPU itself; empty if there are none."""
     clock_model: ClockModel | None = None
     """None if the clocks did not tell."""
-    normalised_us: float = 0.0
+    normalised_us: TimeOrZero = 0.0
     """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
     not_recorded: str = ""
     """Reason why CUPTI could not record a short time or mode `kernels`; empty if it could."""
@@ -113,9 +130,9 @@ class Timing(Record, frozen=True, kw_only=True):
     l2_flushed: bool = False
     not_captured: str = ""
     """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""
-    bytes: int = 0
+    bytes: Count = 0
     """Bytes that a call has to move, given by the caller; 0 if not given."""
-    flops: int = 0
+    flops: Count = 0
     """Floating-point operations of a call, given by the caller; 0 if not given."""
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
@@ -190,22 +207,22 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     """Commit of the older code."""
     mode: TimingMode | None = None
     """Mode of both sides; None if they were not timed."""
-    log_ratios: tuple[float, ...] = ()
+    log_ratios: tuple[LogRatio, ...] = ()
     """Natural logarithm of new over old time in each restart, at one SM clock."""
-    raw_log_ratios: tuple[float, ...] = ()
+    raw_log_ratios: tuple[LogRatio, ...] = ()
     """The same for the times as measured."""
     new_first: tuple[bool, ...] = ()
     """For each restart, True if the new code went ahead."""
-    comparisons: int = 1
+    comparisons: Count = 1
     """Number of measurements compared in that run: among many, some differ by chance."""
-    old_us: float = 0.0
+    old_us: TimeOrZero = 0.0
     """20 % trimmed mean over the blocks of all restarts, each at the mean SM clock of its restart, in
     microseconds a call; 0 if there are none."""
-    new_us: float = 0.0
-    old_mhz: float = 0.0
+    new_us: TimeOrZero = 0.0
+    old_mhz: Clock = 0.0
     """Mean SM clock of the old code's blocks, in MHz; 0 if unknown."""
-    new_mhz: float = 0.0
-    seconds: float = 0.0
+    new_mhz: Clock = 0.0
+    seconds: Seconds = 0.0
     """Time of the blocks of both sides over all restarts."""
     reason: str = ""
     """Reason why the sides could not be compared; empty if they were."""

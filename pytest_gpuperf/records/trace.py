@@ -5,6 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import (
+    Block,
+    Count,
+    Duration,
+    Grid,
+    Occupancy,
+    Ratio,
+    Registers,
+    Remainder,
+    Share,
+    SharedMemory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,29 +77,29 @@ class TracedKernel(Record, frozen=True, kw_only=True):
     name: str
     """Demangled, with template arguments."""
     kernel_class: KernelClass = "other"
-    calls: int
-    total_us: float
+    calls: Count
+    total_us: Duration
     """Sum of the launches' own durations on the GPU, in microseconds."""
-    mean_us: float
-    share_pct: float
+    mean_us: Duration
+    share_pct: Share
     """`total_us` of the time of all kernels, copies and fills, in %."""
-    grid: tuple[int, int, int] = (0, 0, 0)
+    grid: Grid = (0, 0, 0)
     """Blocks in x, y, z; zeros if not known."""
-    block: tuple[int, int, int] = (0, 0, 0)
+    block: Block = (0, 0, 0)
     """Threads of a block in x, y, z."""
-    blocks_per_sm: float = 0.0
+    blocks_per_sm: Ratio = 0.0
     """Blocks of the grid for each SM of the GPU, running at once or not; 0 if not known."""
-    waves: float | None = None
+    waves: Ratio | None = None
     """Blocks of the grid over those that the whole GPU holds at once; None if that is not known."""
-    registers_per_thread: int = 0
-    shared_memory_bytes: int = 0
+    registers_per_thread: Registers = 0
+    shared_memory_bytes: SharedMemory = 0
     """Shared memory of a block, static and dynamic, in bytes."""
-    theoretical_occupancy_pct: float | None = None
+    theoretical_occupancy_pct: Occupancy | None = None
     """In %, by `pytest_gpuperf.measure.device.occupancy`; None if that does not know the GPU."""
     tensor_cores: bool | None = None
     """True if it multiplies on tensor cores, by its name or its code; None if neither tells."""
     category: KernelCategory = "other"
-    position: int = 0
+    position: Count = 0
     """Place of its first launch among the first launches of all kernels, from 0."""
 
 
@@ -96,39 +108,39 @@ class FusionCandidate(Record, frozen=True, kw_only=True):
 
     kernels: tuple[str, ...]
     """Names, in launch order."""
-    times: int
+    times: Count
     """Number of times that this row of kernels runs in the call."""
-    saved_launches: int
+    saved_launches: Count
     """Saved launches over all those times."""
-    saved_us: float
+    saved_us: Duration
     """`saved_launches` times the usual launch gap, in microseconds: an upper bound, without memory traffic
     that is saved, too."""
-    at_most_us: float
+    at_most_us: Duration
     """`saved_us` and the time of all kernels except the longest of each row: if those cost nothing."""
 
 
 class Communication(Record, frozen=True, kw_only=True):
     """Time of the kernels that move data between GPUs, by `pytest_gpuperf.measure.trace.overlap`."""
 
-    total_us: float
+    total_us: Duration
     """Microseconds in which at least one of them ran: overlaps among them count once."""
-    exposed_us: float
+    exposed_us: Remainder
     """The part of `total_us` without computation."""
-    overlapped_us: float
+    overlapped_us: Duration
     """The part of `total_us` with computation."""
-    kernels: int
+    kernels: Count
     """Number of launches."""
 
 
 class Idle(Record, frozen=True, kw_only=True):
     """Time of the span in which nothing ran, by `pytest_gpuperf.measure.trace.overlap`."""
 
-    total_us: float
-    host_wait_us: float
+    total_us: Duration
+    host_wait_us: Duration
     """Before activities that the host launched after the GPU had become idle."""
-    kernel_wait_us: float
+    kernel_wait_us: Duration
     """Before activities that had been launched, but not started, when the GPU became idle."""
-    unknown_us: float
+    unknown_us: Duration
     """Before activities whose launch is not in the trace."""
 
 
@@ -137,64 +149,64 @@ class Trace(Record, frozen=True, kw_only=True):
 
     kernels: tuple[TracedKernel, ...] = ()
     """Kernels, the most time first."""
-    launches: int = 0
+    launches: Count = 0
     """Kernels that ran; each node of a CUDA graph is one."""
-    host_launches: int = 0
+    host_launches: Count = 0
     """Calls by which the host launched kernels and graphs; 0 if not known."""
-    span_us: float = 0.0
+    span_us: Duration = 0.0
     """From the start of the first activity on the GPU to the end of the last, in microseconds."""
     span_source: SpanSource = "profiler"
-    profiled_span_us: float = 0.0
+    profiled_span_us: Duration = 0.0
     """Span under torch.profiler, which slows the host down, in microseconds."""
-    busy_us: float = 0.0
+    busy_us: Duration = 0.0
     """Microseconds of the span in which at least one activity ran."""
-    gpu_time_us: float = 0.0
+    gpu_time_us: Duration = 0.0
     """Sum of the durations of all kernels, copies and fills, in microseconds: overlapping ones count
     twice."""
-    kernel_us: float = 0.0
+    kernel_us: Duration = 0.0
     """Sum of the durations of all kernels, in microseconds."""
-    computation_us: float | None = None
+    computation_us: Duration | None = None
     """Microseconds in which a fill, or a kernel that is not communication, ran; None if not recorded."""
     communication: Communication | None = None
     """None if not recorded."""
-    exposed_copy_us: float | None = None
+    exposed_copy_us: Remainder | None = None
     """Microseconds in which copies ran, but nothing else; None if not recorded."""
     idle: Idle | None = None
     """None if not recorded, or if another source than the profiler measured the span."""
-    gpu_busy_pct: float = 0.0
+    gpu_busy_pct: Share = 0.0
     """`busy_us` of `span_us`, in %."""
-    launch_gap_us: float = 0.0
+    launch_gap_us: Duration = 0.0
     """Mean idle time between an activity and the next, in microseconds; 0 if there is only one."""
-    copies: int = 0
+    copies: Count = 0
     """Number of memcpy; a kernel that copies is a kernel."""
-    copy_bytes: int = 0
-    copy_us: float = 0.0
-    copy_kinds: dict[str, int] = {}
+    copy_bytes: Count = 0
+    copy_us: Duration = 0.0
+    copy_kinds: dict[str, Count] = {}
     """Number of copies of each kind: `HtoD`, `DtoD` …"""
-    copy_kinds_us: dict[str, float] = {}
+    copy_kinds_us: dict[str, Duration] = {}
     """Time of copies of each kind, in microseconds."""
-    memsets: int = 0
-    memset_us: float = 0.0
-    synchronizations: int = 0
+    memsets: Count = 0
+    memset_us: Duration = 0.0
+    synchronizations: Count = 0
     """Calls in which the host waited for the GPU, a stream or an event."""
-    class_shares_pct: dict[str, float] = {}
+    class_shares_pct: dict[str, Share] = {}
     """Share of `gpu_time_us` of each class, in %; copies and fills are data movement."""
-    category_us: dict[str, float] = {}
+    category_us: dict[str, Duration] = {}
     """Sum of the durations of each category, in microseconds; copies and fills are data movement."""
-    tensor_core_share_pct: float = 0.0
+    tensor_core_share_pct: Share = 0.0
     """Share of `gpu_time_us` in kernels that are known to use tensor cores, in %."""
-    tensor_cores_unknown_pct: float = 0.0
+    tensor_cores_unknown_pct: Share = 0.0
     """Share in kernels that may use tensor cores or not, in %."""
     fusion_candidates: tuple[FusionCandidate, ...] = ()
     """The most `saved_us` first."""
-    streams: int = 0
+    streams: Count = 0
     region: str = ""
     """Annotation around the call, the median of its occurrences; empty for a whole file."""
-    occurrences: int = 1
+    occurrences: Count = 1
     """Number of occurrences of the annotation in the trace."""
     gpu: str = ""
     """Name in the driver: `NVIDIA H200`; empty if not known."""
-    device: int = 0
+    device: Count = 0
     """Number of the GPU in the trace."""
     file: str = ""
     """Chrome trace next to the run file: `traces/…json.gz`; empty without one."""

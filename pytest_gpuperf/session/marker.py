@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
 from pytest_gpuperf.records.selection import check_kernels, check_launches
-from pytest_gpuperf.settings.options import MAX_TOLERANCE_PCT
+from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

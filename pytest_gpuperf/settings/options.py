@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 MAX_TIMEOUT_S = 10**6
 """Longest time of a test, in seconds."""
-MAX_TOLERANCE_PCT = 1000
-"""Largest slowdown that a tolerance may accept, in %."""
 
 
 @dataclass(frozen=True)

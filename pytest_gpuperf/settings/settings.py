@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 
-from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, MAX_TOLERANCE_PCT, OPTIONS
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS
+from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

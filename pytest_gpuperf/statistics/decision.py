@@ -10,6 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
+MAX_TOLERANCE_PCT = 1000
+"""Largest slowdown that a tolerance may accept, in %."""
+
 
 class Outcome(str, Enum):
     """Outcome of comparing a time with its baseline."""

@@ -244,8 +244,8 @@ def test_first_clock_model_sets_the_reference(store: BaselineStore) -> None:
 @pytest.mark.parametrize(
     ("mhz", "model"),
     [
-        ((), ClockModel(cycles=1.0, fixed_us=1.0, reference_mhz=1980.0)),
-        ((0.0,), ClockModel(cycles=1.0, fixed_us=1.0, reference_mhz=1980.0)),
+        ((), ClockModel(cycles=1980.0, fixed_us=4.3, reference_mhz=1980.0)),
+        ((0.0,), ClockModel(cycles=1980.0, fixed_us=4.3, reference_mhz=1980.0)),
         ((1500.0,), None),
     ],
     ids=["no clocks", "a clock unknown", "no model"],
@@ -266,7 +266,7 @@ def test_a_reference_clock_below_zero_is_refused(store: BaselineStore) -> None:
     edited = content(store)
     edited["tests"][NODEID]["measurements"]["main"]["time"]["reference_mhz"] = -1000
     store.write({store.path("nvidia-h200", "test_square"): edited})
-    with pytest.raises(GpuperfError, match=r"Expected `float` >= 0.0.*reference_mhz"):
+    with pytest.raises(GpuperfError, match=r"has -1000 as time.reference_mhz"):
         accepted(store, on_day(2, with_clock(10.0, 1500, 7500.0)))
 
 

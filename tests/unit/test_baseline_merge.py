@@ -239,9 +239,15 @@ def test_broken_file_refuses_the_update_and_stays(store: BaselineStore) -> None:
     assert path.read_text(encoding="utf-8") == "{"
 
 
-COUNTERS = st.dictionaries(
-    st.sampled_from(["sm_throughput", "instructions", "waves", "registers_per_thread", "a__raw.sum"]),
-    st.floats(0, 1e12),
+COUNTERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "sm_throughput": st.floats(0, 1000),
+        "instructions": st.floats(0, 1e12),
+        "waves": st.floats(0, 1e12),
+        "registers_per_thread": st.integers(0, 255),
+        "a__raw.sum": st.floats(0, 1e12),
+    },
 )
 MEASUREMENTS = st.builds(measured, st.floats(1e-3, 1e9), COUNTERS)
 RECORDS = st.builds(

@@ -122,7 +122,7 @@ def test_broken_baseline_is_a_problem(here: Path) -> None:
     found = {one.name: one for one in doctor.examine(machine(here))}["baselines"]
     assert found.state.value == "problem"
     assert "is not valid JSON" in found.text
-    assert "restore it with git" in found.fix
+    assert "git restore" in found.fix
 
 
 def test_missing_recording_is_a_warning_without_a_gpu(here: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Correctness
+from pytest_gpuperf.records.quantities import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,10 @@ class Tolerance:
                 expected="both or neither",
                 next_step=f"add {missing}=0.0 if the other alone is to count",
             )
+        for name, known in (("rtol", RELATIVE_TOLERANCE), ("atol", ABSOLUTE_TOLERANCE)):
+            value = getattr(self, name)
+            if value is not None and not known.holds(value):
+                raise GpuperfError(f"{name}={value!r}", expected=str(known))
 
     def between(self, actual: torch.dtype, expected: torch.dtype) -> tuple[float, float]:
         """Get (rtol, atol) for two types: by default the looser of the two types' own."""

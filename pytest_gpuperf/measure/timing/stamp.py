@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 
 from pytest_gpuperf.measure.timing.graph import capture, replay_us
+from pytest_gpuperf.records.quantities import CLOCK
 
 NAME = "gpuperf_stamp"
 _COST_REPLAYS = 21
@@ -56,7 +57,7 @@ class Stamps:
         return sorted(replay_us(graph) for _ in range(_COST_REPLAYS))[_COST_REPLAYS // 2]
 
     def sm_clock_mhz(self) -> float:
-        """Return the mean SM clock between the two passed stamps: the median over the SMs."""
+        """Return the mean SM clock between the two passed stamps: the median over SMs; 0 if impossible."""
         begins, ends = (
             {sm: (time_ns, cycles) for time_ns, cycles, sm in rows.tolist()}
             for rows in (self._before, self._after)
@@ -66,7 +67,9 @@ class Stamps:
             for sm, (time_ns, cycles) in begins.items()
             if sm in ends and ends[sm][0] > time_ns
         )
-        return float(clocks[len(clocks) // 2]) if clocks else 0.0
+        clock = float(clocks[len(clocks) // 2]) if clocks else 0.0
+        # A coarse timer makes no clock of a short block.
+        return clock if CLOCK.holds(clock) else 0.0
 
 
 def stamps() -> Stamps | None:
