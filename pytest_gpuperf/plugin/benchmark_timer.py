@@ -91,7 +91,7 @@ def apply(item: pytest.Item) -> None:
     the timer. Without `--gpuperf`, and in a replay, the test is skipped: otherwise times of the host and
     of the GPU would be compared under one name.
     """
-    if "benchmark" not in getattr(item, "fixturenames", ()) or not _is_marked(item):
+    if not is_timed_by_gpu(item):
         return
     if not is_enabled(item.config):
         pytest.skip("is timed by the GPU; run pytest with --gpuperf")
@@ -110,6 +110,9 @@ def apply(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.benchmark(**options), append=False)
 
 
-def _is_marked(item: pytest.Item) -> bool:
+def is_timed_by_gpu(item: pytest.Item) -> bool:
+    """Return True for a test of pytest-benchmark that is marked `gpuperf(benchmark=True)`."""
+    if "benchmark" not in getattr(item, "fixturenames", ()):
+        return False
     asked = (mark.kwargs["benchmark"] for mark in item.iter_markers("gpuperf") if "benchmark" in mark.kwargs)
     return next(asked, False) is True

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError, guarded, of_system
+from pytest_gpuperf.measure.counters.metric_names import check_names
+from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.isolation import is_isolated
 from pytest_gpuperf.records.passes import Invocation
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.progress import Terminal
 
 FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
+WITHOUT_EFFECT = (
+    "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
+    "among the arguments of the test"
+)
 
 
 def activate(config: pytest.Config, first_on_path: str) -> None:
@@ -106,6 +112,25 @@ def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
     return Gpuperf(state, request.config.stash[RUNNER])
 
 
+def _drop_properties(item: pytest.Item) -> None:
+    """Drop the JUnit properties of an earlier run of the test."""
+    item.user_properties[:] = [one for one in item.user_properties if not one[0].startswith("gpuperf.")]
+
+
+def _succeeded_unexpectedly(item: pytest.Item, raised: BaseException) -> bool:
+    """Return True for a test with `unittest.expectedFailure` that raised nothing itself."""
+    expects = "__unittest_expecting_failure__"
+    marked = any(getattr(getattr(item, name, None), expects, False) for name in ("obj", "cls"))
+    return marked and isinstance(raised, pytest.fail.Exception) and "Unexpected success" in str(raised.msg)
+
+
+def _warn(item: pytest.Item, text: str) -> None:
+    try:
+        item.warn(pytest.PytestWarning(f"gpuperf: {text}"))
+    except pytest.PytestWarning as error:  # with `-W error`
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+
+
 class Hooks:
     """Connects a `Runner` to pytest, once there is a test that measures."""
 
@@ -120,6 +145,7 @@ class Hooks:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Read markers and baselines before anything is measured; a mistake in them ends the run here."""
         measuring = [item for item in items if FIXTURES.intersection(getattr(item, "fixturenames", ()))]
+        self._read_other_markers([item for item in items if item not in measuring])
         if not measuring:
             return
         for item in measuring:
@@ -138,6 +164,25 @@ class Hooks:
             dropped = [item for item in items if item.nodeid not in runner.only]
             items[:] = [item for item in items if item.nodeid in runner.only]
             config.hook.pytest_deselected(items=dropped)
+
+    def _read_other_markers(self, items: list[pytest.Item]) -> None:
+        """Refuse mistakes in markers of tests that do not measure, and warn of markers without an effect."""
+        settings = self._settings
+        if settings.profiling_pass or settings.sanitizing_pass or settings.worker:
+            return
+        for item in items:
+            if item.get_closest_marker("gpuperf") is None:
+                continue
+            failed: list[str] = []
+            try:
+                with guarded("marker", failed.append):
+                    check_names(Marker.of(item).metrics, "")
+            except GpuperfError as error:
+                raise pytest.UsageError(f"gpuperf: {error}") from None
+            # One of a class or a module may be for other tests, and one without arguments for `-m gpuperf`.
+            idle = any(mark.name == "gpuperf" and mark.kwargs for mark in item.own_markers)
+            if failed or (idle and not is_timed_by_gpu(item)):
+                _warn(item, failed[0] if failed else WITHOUT_EFFECT)
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
         runner = start(self._settings, self._link)
@@ -186,13 +231,15 @@ class Hooks:
 
     def _tell_facts(self) -> None:
         if isinstance(self._runner, KeepingRunner):
-            self._runner.tell_facts()
+            with self._runner.guarded("run file"):
+                self._runner.tell_facts()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Begin with no measurements, also if a plugin runs a test again."""
         if STATE in item.stash:
             item.stash[STATE] = item.stash[STATE].fresh()
+            _drop_properties(item)
             if self._runner is not None:
                 self._runner.enter(item.nodeid)
 
@@ -214,11 +261,18 @@ class Hooks:
             raise
         # unittest's runner keeps an exception for pytest to find later.
         raised = getattr(item, "_excinfo", None)
-        if raised:
+        if not raised:
+            self._conclude(item, state)
+        elif _succeeded_unexpectedly(item, raised[-1].value):
+            try:
+                self._conclude(item, state)
+            except pytest.fail.Exception as failure:
+                # The failure that unittest expects, only later.
+                raised.clear()
+                raise pytest.xfail.Exception(str(failure.msg)) from None
+        elif not isinstance(raised[-1].value, (pytest.skip.Exception, pytest.xfail.Exception)):
             with self._runner.guarded("judging"):
                 self._runner.keep_failed(state, raised[-1].value)
-            return outcome
-        self._conclude(item, state)
         return outcome
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:

@@ -99,3 +99,37 @@ def test_mistake_in_a_marker_ends_the_run_early(pytester: pytest.Pytester, repla
     result = pytester.runpytest("--gpuperf")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*kernel regex '(' in the gpuperf marker of *test_func is broken*"])
+
+
+@pytest.mark.parametrize("mistake", ['kernels="("', "metrics=5", "tolerance=-1", "metrics=['durration_us']"])
+def test_mistake_is_found_without_the_fixture(pytester: pytest.Pytester, mistake: str) -> None:
+    pytester.makepyfile(f"import pytest\n@pytest.mark.gpuperf({mistake})\ndef test_func(): pass\n")
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    pytester.runpytest().assert_outcomes(passed=1)
+
+
+def test_marker_without_an_effect_is_a_warning(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.gpuperf(tolerance=3)\ndef test_func(): pass\n")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*the gpuperf marker of this test has no effect; expected `gpuperf`*"])
+    result = pytester.runpytest("--gpuperf", "-Werror")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_func: gpuperf: the gpuperf marker*"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pytestmark = pytest.mark.gpuperf(tolerance=3)\ndef test_func(): pass",
+        "@pytest.mark.gpuperf(tolerance=3)\nclass TestK:\n    def test_func(self): pass",
+        "@pytest.mark.gpuperf\ndef test_func(): pass",
+        "@pytest.fixture\ndef benchmark(): pass\n"
+        "@pytest.mark.gpuperf(benchmark=True)\ndef test_func(benchmark): pass",
+    ],
+    ids=["module", "class", "tag", "benchmark"],
+)
+def test_marker_for_other_purposes_is_no_warning(pytester: pytest.Pytester, text: str) -> None:
+    pytester.makepyfile(f"import pytest\n{text}\n")
+    assert "has no effect" not in pytester.runpytest("--gpuperf").stdout.str()

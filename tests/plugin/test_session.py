@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pytest_gpuperf.session.base import Runner
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+REPEATED = """
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    runtestprotocol(item, nextitem=nextitem, log=False)
+    runtestprotocol(item, nextitem=nextitem)
+    return True
+"""
 
 
 def test_xdist_is_refused_in_one_line(pytester: pytest.Pytester, replay: None) -> None:
@@ -123,6 +140,63 @@ def test_one_line_call_takes_the_arguments_of_its_parts(pytester: pytest.Pyteste
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
+UNITTEST = """
+import unittest
+import pytest
+
+class TestK(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def take(self, gpuperf):
+        self.gpuperf = gpuperf
+
+    @unittest.expectedFailure
+    def test_k(self):
+        self.gpuperf.limit("time_us < {}")
+        self.gpuperf.time(print)
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "last", "outcome"),
+    [
+        (1, "", "xfailed"),
+        (9, "self.fail()", "xfailed"),
+        (9, "", "failed"),
+        (1, "self.skipTest('x')", "skipped"),
+    ],
+)
+def test_broken_limit_is_an_expected_failure_of_unittest(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], limit: int, last: str, outcome: str
+) -> None:
+    add_recording(run(record("test_k.py::TestK::test_k", main=measured(5.3))))
+    pytester.makepyfile(test_k=UNITTEST.format(limit, last))
+    pytester.runpytest("--gpuperf").assert_outcomes(**{outcome: 1})
+
+
+def test_unexpected_success_of_unittest_says_so(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run(record("test_k.py::TestK::test_k", main=measured(5.3))))
+    pytester.makepyfile(test_k=UNITTEST.format(9, ""))
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*Unexpected success*"])
+
+
+def test_repeated_test_has_its_junit_properties_once(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makeconftest(REPEATED)
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf, record_property):
+            record_property("own", 1)
+            gpuperf.time(print)
+        """
+    )
+    pytester.runpytest("--gpuperf", "--junitxml=report.xml").assert_outcomes(passed=1)
+    text = (pytester.path / "report.xml").read_text()
+    assert text.count('"gpuperf.verdict"') == text.count('"gpuperf.main.time_us"') == 1
+    assert '"own"' in text
+
+
 def test_failed_unittest_fails(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
@@ -193,16 +267,7 @@ def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytes
 
 
 def test_repeated_test_begins_without_measurements(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makeconftest(
-        """
-        from _pytest.runner import runtestprotocol
-
-        def pytest_runtest_protocol(item, nextitem):
-            runtestprotocol(item, nextitem=nextitem, log=False)
-            runtestprotocol(item, nextitem=nextitem)
-            return True
-        """
-    )
+    pytester.makeconftest(REPEATED)
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
