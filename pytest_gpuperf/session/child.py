@@ -6,6 +6,7 @@ import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
+from pytest_gpuperf.measure.device.finish import wait_for_launches
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     Correctness,
@@ -169,7 +170,7 @@ class ChildSource:
     def _run(self, call: Call) -> None:
         import torch
 
-        call()
+        wait_for_launches(call())
         torch.cuda.synchronize()
 
 

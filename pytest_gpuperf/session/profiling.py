@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.measure.device.finish import wait_for_launches
 from pytest_gpuperf.records.passes import Event, PassFolder
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
 
@@ -78,7 +79,7 @@ class ProfilingSource(ChildSource):
         # Start/end ranges, unlike push/pop, hold what autograd's thread launches.
         handle = torch.cuda.nvtx.range_start(name)
         try:
-            call()
+            wait_for_launches(call())
             torch.cuda.synchronize()
         finally:
             torch.cuda.nvtx.range_end(handle)

@@ -11,10 +11,12 @@ ROOT = Path(__file__).parents[2]
 SLOW = ("torch", "triton", "scipy")
 NEED_THEM = {
     "test_correctness.py",
+    "test_correctness_arrays.py",
     "test_correctness_comparison.py",
     "test_cupti_counters.py",
     "test_gpu_info.py",
     "test_interpreted_kernels.py",
+    "test_kernels_batch.py",
     "test_range_profiler.py",
     "test_recorded_blocks.py",
     "test_static_triton.py",

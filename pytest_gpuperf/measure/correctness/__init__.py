@@ -11,7 +11,9 @@ real call; the former values of the tensors are restored after each call. The ca
 4. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
    patterns themselves: memory that the caller allocated is not free memory.
 
-A function that returns the result of a former call is not caught.
+A function that returns the result of a former call is not caught, nor one that leaves elements unwritten in
+memory of another library (JAX, CuPy): only free memory of torch holds the patterns. Each call ends when the
+whole device has finished, since other libraries have streams of their own.
 
 At most three copies of the outputs are alive (the reference's and those of both runs), plus a copy of the
 arguments and the memory of the current call; the comparison goes over them in pieces.
@@ -25,8 +27,10 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensors
+from pytest_gpuperf.measure.correctness.arrays import moved
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, dtype_name, merge, never_written
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
+from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:
@@ -58,12 +62,13 @@ def check(
 ) -> Correctness:
     """Compare the output of `fn(*args, **kwargs)` with a reference.
 
-    The outputs of `fn` are the tensors it returns: one, or tuples, lists and dicts of them. If it returns
-    None, they are the arguments named by `mutates`, after the call. The same rule applies to a callable
-    reference separately: an in-place kernel can be checked against a function that works in place or against
-    one that returns the value. If `fn` returns a value and writes to arguments as well, only the value is
-    compared. The check that an argument is written in full needs a callable reference and floating types: NaN
-    in place of an index could send a kernel anywhere.
+    The outputs of `fn` are the tensors it returns, or arrays of another library (JAX, CuPy, numba-cuda,
+    NumPy): one, or tuples, lists and dicts of them. If it returns None, they are the arguments named by
+    `mutates`, after the call. The same rule applies to a callable reference separately: an in-place kernel
+    can be checked against a function that works in place or against one that returns the value. If `fn`
+    returns a value and writes to arguments as well, only the value is compared. The check that an argument is
+    written in full needs a callable reference and floating types: NaN in place of an index could send a
+    kernel anywhere.
 
     An output fails if its shape or device differs from the reference's, if it holds NaN, if an element was
     never written, or if its type differs. The reference may have a wider floating type (a float64 reference
@@ -174,6 +179,7 @@ class _Call:
         self._kwargs = kwargs
         self.arguments = Arguments(args, kwargs, mutates)
         self._devices = self.arguments.devices
+        self._output_devices: set[torch.device] = set()
         self.puts_out_arguments = False
         """True if the function under test returned None."""
 
@@ -185,15 +191,18 @@ class _Call:
             with self.arguments.put_back():
                 # A rehearsal: it leaves all memory of the call within reach of the poison. Memory of earlier
                 # calls may hold copies of outputs by now.
-                fn(*self._args, **self._kwargs)
+                finish(fn(*self._args, **self._kwargs))
         with self.arguments.put_back():
             if byte is not None and fill_arguments:
                 self.arguments.fill_written(byte)
             with poisoned_memory(byte, self._devices):
                 value = fn(*self._args, **self._kwargs)
+                # Libraries with streams of their own return before their kernels end.
+                finish(value)
             self.puts_out_arguments = value is None
             outputs = self._outputs(value, "the function")
-            self._devices = self._devices | {output.device for output in outputs.values()}
+            self._output_devices = {output.device for output in outputs.values()}
+            self._devices = self._devices | self._output_devices
             changed = self.arguments.change()
         if changed:
             raise _ArgumentChangedError(changed)
@@ -202,11 +211,18 @@ class _Call:
     def refer(self, expected: Reference, byte: int | None = None) -> _Outputs:
         """Return the outputs of the reference, on arguments filled with `byte` if one is given."""
         if not callable(expected):
-            return self._outputs(expected, "the reference")
+            return self._reference(expected)
         with self.arguments.put_back():
             if byte is not None:
                 self.arguments.fill_written(byte)
-            return self._outputs(expected(*self._args, **self._kwargs), "the reference")
+            value = expected(*self._args, **self._kwargs)
+            finish(value)
+            return self._reference(value)
+
+    def _reference(self, value: object) -> _Outputs:
+        # NumPy computes the reference of an array on the GPU in the memory of the host.
+        on = next(iter(self._output_devices), None)
+        return self._outputs(value if on is None else moved(value, on), "the reference")
 
     def _outputs(self, value: object, who: str) -> _Outputs:
         tensors = self.arguments.written if value is None else dict(named_tensors(value, "output"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,29 +11,44 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import poison
+from pytest_gpuperf.measure.correctness.arrays import as_tensor, is_on_gpu
 
 
-def named_tensors(tree: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in nested tuples, lists and dicts with their places: `output[1]`, `output['lse']`.
 
+    Arrays of other libraries count as tensors that share their memory. Among arguments they do so only on a
+    GPU, and if torch can read them.
+
     Raises:
-        GpuperfError: One of them is sparse.
+        GpuperfError: A tensor is sparse, or torch cannot read an array.
     """
-    if isinstance(tree, torch.Tensor):
-        if tree.layout != torch.strided:
-            layout = str(tree.layout).removeprefix("torch.")
-            raise GpuperfError(
-                f"{name} is of layout {layout}: sparse tensors are not compared",
-                expected="strided tensors",
-                next_step="convert with .to_dense() in the callable, which may itself hold a sparse input",
-            )
-        yield name, tree
-    elif isinstance(tree, Mapping):
+    if isinstance(tree, Mapping):
         for key, value in tree.items():
-            yield from named_tensors(value, f"{name}[{key!r}]")
-    elif isinstance(tree, (tuple, list)):
+            yield from named_tensors(value, f"{name}[{key!r}]", argument=argument)
+        return
+    if isinstance(tree, (tuple, list)):
         for index, value in enumerate(tree):
-            yield from named_tensors(value, f"{name}[{index}]")
+            yield from named_tensors(value, f"{name}[{index}]", argument=argument)
+        return
+    tensor = _argument(tree, name) if argument else as_tensor(tree, name)
+    if tensor is None:
+        return
+    if tensor.layout != torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
+        raise GpuperfError(
+            f"{name} is of layout {layout}: sparse tensors are not compared",
+            expected="strided tensors",
+            next_step="convert with .to_dense() in the callable, which may itself hold a sparse input",
+        )
+    yield name, tensor
+
+
+def _argument(value: object, name: str) -> torch.Tensor | None:
+    if isinstance(value, torch.Tensor) or is_on_gpu(value):
+        with suppress(GpuperfError):
+            return as_tensor(value, name)
+    return None
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ class Arguments:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], mutates: bool | Collection[int | str]
     ) -> None:
         named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-        tensors = {key: dict(named_tensors(value, f"argument {key}")) for key, value in named}
+        tensors = {key: dict(named_tensors(value, f"argument {key}", argument=True)) for key, value in named}
         with_tensors = [key for key, found in tensors.items() if found]
         written: Collection[int | str] = (
             () if mutates is False else with_tensors if mutates is True else mutates

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 
-import torch
 
-
-def finish(value: object = None) -> None:
-    """Wait until the GPU has finished all work of this process.
-
-    Args:
-        value: The result of a call; JAX may still have to launch the work for it.
-    """
+def wait_for_launches(value: object) -> None:
+    """Wait for the result of a call if JAX may still have to launch its work."""
     jax = sys.modules.get("jax")
     if jax is not None and hasattr(jax, "block_until_ready"):
         jax.block_until_ready(value)
+
+
+def finish(value: object = None) -> None:
+    """Wait until the GPU has finished all work of this process, with that for the result of a call."""
+    import torch
+
+    wait_for_launches(value)
     if torch.cuda.is_available():
         torch.cuda.synchronize()
