@@ -1,11 +1,11 @@
-"""A gallery of other people's kernels, each checked, timed, profiled and traced.
+"""A gallery of other people's kernels; a test is skipped if its package is missing.
 
-A test is skipped if its package is missing. The trace measures the same call independently: the page
-[works with](../docs/reference/works_with.md) compares both times.
+`benchmarks/works_with.py` compares the times with true durations, for the page docs/reference/works_with.md.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,19 +28,11 @@ SUM_ERROR = 1e-4
 operations = pytest.mark.parametrize("name", OPERATIONS)
 
 
-def measure(gpuperf: Gpuperf, fn: Callable[..., Any], *arguments: Any, **checked: Any) -> None:
-    """Check, time and profile a call, and trace it."""
-    gpuperf(fn, *arguments, **checked)
-    gpuperf.trace(fn, *arguments)
-
-
 @operations
 def test_liger_forward(gpuperf: Gpuperf, name: str) -> None:
     functions = library(gpuperf, "liger_kernel.transformers.functional")
-    torch.manual_seed(0)
     operation = OPERATIONS[name]
-    measure(
-        gpuperf,
+    gpuperf(
         operation.forward(functions, name),
         *operation.arguments(gpuperf.device),
         expected=in_float64(operation.reference),
@@ -52,32 +44,21 @@ def test_liger_forward(gpuperf: Gpuperf, name: str) -> None:
 
 @operations
 def test_liger_backward(gpuperf: Gpuperf, name: str) -> None:
-    """Run the forward and the backward pass."""
+    """Run the forward and the backward pass; reading their counters would take long."""
     functions = library(gpuperf, "liger_kernel.transformers.functional")
-    torch.manual_seed(0)
     operation = OPERATIONS[name]
     arguments = operation.arguments(gpuperf.device)
     gradient = operation.gradient(arguments)
     written = {*operation.forward_writes, *operation.backward_writes}
-    measure(
-        gpuperf,
-        with_gradients(operation.forward(functions, name), operation.differentiable),
-        gradient,
-        *arguments,
+    call = with_gradients(operation.forward(functions, name), operation.differentiable), gradient, *arguments
+    gpuperf.check(
+        *call,
         expected=in_float64(with_gradients(operation.reference, operation.differentiable)),
         mutates=(*(at + 1 for at in sorted(written)), *((0,) if operation.overwrites_gradient else ())),
         rtol=SUM_ERROR,
         atol=SUM_ERROR,
     )
-
-
-ATTENTION = (4, 2048, 8, 128)
-"""Sequences, positions, heads and columns of a head, as flash-linear-attention orders them."""
-
-
-def heads(gpuperf: Gpuperf) -> tuple[torch.Tensor, ...]:
-    torch.manual_seed(0)
-    return tuple(torch.randn(ATTENTION, device=gpuperf.device, dtype=torch.bfloat16) for _ in range(3))
+    gpuperf.time(*call)
 
 
 def decayed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor) -> torch.Tensor:
@@ -94,50 +75,46 @@ def retained(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return decayed(q, k, v, torch.log1p(-exponents.exp2()).expand(q.shape[:3]))
 
 
+def attend(
+    gpuperf: Gpuperf, fn: Callable[..., Any], expected: Callable[..., Any], *decay: torch.Tensor
+) -> None:
+    """Check and time linear attention, whose first result is the output; autotuning under ncu takes long.
+
+    It rounds scores and states to bfloat16, and its results are sums over up to 2048 positions, of the order
+    of 100.
+    """
+
+    def output(*arguments: torch.Tensor) -> Any:
+        return fn(*arguments)[0]
+
+    shape = (4, 2048, 8, 128)
+    arguments = (*matrices(gpuperf, shape, shape, shape, dtype=torch.bfloat16), *decay)
+    gpuperf.check(output, *arguments, expected=expected, rtol=2**-6, atol=1.0)
+    gpuperf.time(output, *arguments)
+
+
 def test_fla_linear_attention(gpuperf: Gpuperf) -> None:
     fla = library(gpuperf, "fla.ops.linear_attn")
-    measure(
+    attend(
         gpuperf,
-        lambda q, k, v: fla.chunk_linear_attn(q, k, v, normalize=False)[0],
-        *heads(gpuperf),
-        expected=lambda q, k, v: decayed(q, k, v, q.new_zeros(q.shape[:3])),
-        **LINEAR,
+        lambda q, k, v: fla.chunk_linear_attn(q, k, v, normalize=False),
+        lambda q, k, v: decayed(q, k, v, q.new_zeros(q.shape[:3])),
     )
 
 
 def test_fla_retention(gpuperf: Gpuperf) -> None:
-    fla = library(gpuperf, "fla.ops.retention")
-    measure(
-        gpuperf, lambda q, k, v: fla.chunk_retention(q, k, v)[0], *heads(gpuperf), expected=retained, **LINEAR
-    )
+    attend(gpuperf, library(gpuperf, "fla.ops.retention").chunk_retention, retained)
 
 
 def test_fla_simple_gla(gpuperf: Gpuperf) -> None:
-    fla = library(gpuperf, "fla.ops.simple_gla")
-    q, k, v = heads(gpuperf)
-    decay = functional.logsigmoid(torch.randn(ATTENTION[:3], device=gpuperf.device))
-    measure(
-        gpuperf,
-        lambda q, k, v, g: fla.chunk_simple_gla(q, k, v, g)[0],
-        q,
-        k,
-        v,
-        decay,
-        expected=decayed,
-        **LINEAR,
-    )
-
-
-LINEAR: dict[str, float] = {"rtol": 2**-6, "atol": 0.25}
-"""Products of bfloat16, whose sums over up to 2048 positions have elements of the order of 30."""
+    decay = functional.logsigmoid(torch.randn(4, 2048, 8, device=gpuperf.device))
+    attend(gpuperf, library(gpuperf, "fla.ops.simple_gla").chunk_simple_gla, decayed, decay)
 
 
 def test_helion_softmax(gpuperf: Gpuperf) -> None:
     kernels = library(gpuperf, "suites.kernels.in_helion")
     x = matrices(gpuperf, (8192, 4096), dtype=torch.float32)[0]
-    measure(
-        gpuperf, kernels.softmax_helion, x, expected=lambda x: x.double().softmax(-1), rtol=1e-5, atol=1e-7
-    )
+    gpuperf(kernels.softmax_helion, x, expected=lambda x: x.double().softmax(-1), rtol=1e-5, atol=1e-7)
 
 
 def test_helion_matmul(gpuperf: Gpuperf) -> None:
@@ -147,8 +124,7 @@ def test_helion_matmul(gpuperf: Gpuperf) -> None:
 def multiply(gpuperf: Gpuperf, product: Callable[..., torch.Tensor]) -> None:
     n = 2048
     a, b = matrices(gpuperf, (n, n), (n, n), dtype=torch.bfloat16)
-    measure(
-        gpuperf,
+    gpuperf(
         product,
         a,
         b,
@@ -162,8 +138,7 @@ def multiply(gpuperf: Gpuperf, product: Callable[..., torch.Tensor]) -> None:
 def test_quack_rmsnorm(gpuperf: Gpuperf) -> None:
     quack = library(gpuperf, "quack.rmsnorm")
     x, weight = matrices(gpuperf, (16384, 4096), (1, 4096), dtype=torch.bfloat16)
-    measure(
-        gpuperf,
+    gpuperf(
         quack.rmsnorm,
         x,
         weight[0].float(),
@@ -176,8 +151,7 @@ def test_quack_rmsnorm(gpuperf: Gpuperf) -> None:
 def test_quack_softmax(gpuperf: Gpuperf) -> None:
     quack = library(gpuperf, "quack.softmax")
     x = matrices(gpuperf, (16384, 4096), dtype=torch.bfloat16)[0]
-    measure(
-        gpuperf,
+    gpuperf(
         quack.softmax,
         x,
         expected=lambda x: x.double().softmax(-1),
@@ -189,7 +163,7 @@ def test_quack_softmax(gpuperf: Gpuperf) -> None:
 def combine(gpuperf: Gpuperf, fn: Callable[..., Any], expected: Callable[..., Any], **checked: Any) -> None:
     """Measure an elementwise function of two vectors of 128 MiB."""
     x, y = matrices(gpuperf, (2**25,), (2**25,), dtype=torch.float32)
-    measure(gpuperf, fn, x, y, expected=in_float64(expected), rtol=1e-5, atol=1e-5, **checked)
+    gpuperf(fn, x, y, expected=in_float64(expected), rtol=1e-5, atol=1e-5, **checked)
 
 
 def test_cutile_add(gpuperf: Gpuperf) -> None:
@@ -223,33 +197,21 @@ def test_cuda_extension(gpuperf: Gpuperf) -> None:
 
 def test_compiled_block(gpuperf: Gpuperf) -> None:
     """Compile without autotuning, which would pick other kernels in each process."""
-    torch.manual_seed(0)
     block = EncoderBlock.random(1024, gpuperf.device, torch.bfloat16)
     x = torch.randn(16, 512, 1024, device=gpuperf.device, dtype=torch.bfloat16)
     compiled = torch.compile(block.__call__, dynamic=False, options={"triton.autotune_pointwise": False})
     # Ten rounded intermediate results of the order of 1.
-    measure(
-        gpuperf,
-        compiled,
-        x,
-        expected=lambda x: block.to(torch.float32)(x.float()),
-        rtol=2**-6,
-        atol=0.06,
-    )
+    gpuperf.check(compiled, x, expected=lambda x: block.to(torch.float32)(x.float()), rtol=2**-6, atol=0.06)
+    gpuperf.time(compiled, x)
 
 
 def test_sdpa(gpuperf: Gpuperf) -> None:
     shape = (4, 32, 1024, 128)
-    q, k, v = matrices(gpuperf, shape, shape, shape, dtype=torch.bfloat16)
-    attention = functional.scaled_dot_product_attention
-    measure(
-        gpuperf,
+    attention = partial(functional.scaled_dot_product_attention, is_causal=True)
+    gpuperf(
         attention,
-        q,
-        k,
-        v,
-        is_causal=True,
-        expected=lambda q, k, v, **options: attention(q.float(), k.float(), v.float(), **options),
+        *matrices(gpuperf, shape, shape, shape, dtype=torch.bfloat16),
+        expected=lambda *arguments: attention(*(x.float() for x in arguments)),
         rtol=2**-6,
         atol=2**-6,
     )

@@ -47,9 +47,9 @@ def nothing() -> None:
     """Leave the caches as they are."""
 
 
-def warm_up(fn: Callable[[], Any]) -> None:
+def warm_up(fn: Callable[[], Any], seconds: float = WARM_UP_S) -> None:
     """Keep the GPU busy until its clocks have settled."""
-    end = time.perf_counter() + WARM_UP_S
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for _ in range(20):
             fn()

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+
+# numba-cuda 0.30 asks for a function that numpy 2.5 no longer has.
+if not hasattr(np, "row_stack"):
+    np.row_stack = np.vstack
+
 from numba import cuda
 
 THREADS = 256

@@ -105,15 +105,6 @@ def _fused_add_rms_norm(
     return _rms_norm(x + residual, weight), x + residual
 
 
-def _dyt(x: torch.Tensor, alpha: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
-    return gamma * torch.tanh(alpha * x) + beta
-
-
-def _dyt_arguments(device: torch.device) -> tuple[torch.Tensor, ...]:
-    x, gamma, beta = _matrices_and_rows(1, 2)(device)
-    return x, torch.full((1,), 0.5, device=device), gamma, beta
-
-
 def _channels(device: torch.device) -> tuple[torch.Tensor, ...]:
     channels = 4 * GROUPS
     x = torch.randn(ROWS // channels, channels, COLUMNS, device=device)
@@ -142,12 +133,8 @@ def _rope(
 
 
 def _distributions(device: torch.device) -> tuple[torch.Tensor, ...]:
-    return tuple(x.log_softmax(-1) for x in _matrices(2, (TOKENS, VOCABULARY // 2))(device))
-
-
-def _jsd(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    middle = ((x.exp() + target.exp()) / 2).log()
-    return (x.exp() * (x - middle) + target.exp() * (target - middle)).sum() / (2 * len(x))
+    predicted, target = _matrices(2, (TOKENS, VOCABULARY // 2))(device)
+    return predicted.log_softmax(-1), target.softmax(-1)
 
 
 def _logits(device: torch.device) -> tuple[torch.Tensor, ...]:
@@ -196,7 +183,6 @@ OPERATIONS = {
         options=(EPSILON,),
         overwrites_gradient=True,
     ),
-    "dyt": Operation(_dyt_arguments, _dyt, (0, 1, 2, 3)),
     "softmax": Operation(_matrices(1), lambda x: x.softmax(-1), (0,)),
     "relu_squared": Operation(_matrices(1), lambda x: x.relu().square(), (0,)),
     "swiglu": Operation(_matrices(2), lambda a, b: exact.silu(a) * b, (0, 1), backward_writes=(0, 1)),
@@ -207,9 +193,8 @@ OPERATIONS = {
         backward_writes=(0, 1),
     ),
     "rope": Operation(_heads, _rope, (0, 1), results=2, forward_writes=(0, 1), overwrites_gradient=True),
-    "jsd": Operation(_distributions, _jsd, (0,), gradient_scale=TOKENS),
     "kl_div": Operation(
-        lambda device: (_distributions(device)[0], _distributions(device)[1].exp()),
+        _distributions,
         lambda x, target: exact.kl_div(x, target, reduction="batchmean"),
         (0,),
         options=(True, True, "batchmean"),
