@@ -8,7 +8,7 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks import clock_spread
+from benchmarks import clock_spread, works_with
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.gate_power import analysis
@@ -38,6 +38,7 @@ Found = TypeVar("Found")
 
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
 COUNTERS = "counter_agreement.json"
+WORKS_WITH = works_with.FILE.name
 NOT_YET = "Not measured yet.\n"
 
 
@@ -224,6 +225,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "host_sessions": host_sessions,
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
+    "works_with": _of_results(WORKS_WITH, works_with.read, works_with.times_table),
+    "works_with_summary": _of_results(WORKS_WITH, works_with.read, works_with.summary),
 }
 """Functions by the name in the marker; no text has an empty line."""
 

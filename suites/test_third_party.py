@@ -1,10 +1,11 @@
 """A gallery of other people's kernels; a test is skipped if its package is missing.
 
-`benchmarks/works_with.py` compares the times with true durations, for the page docs/reference/works_with.md.
+`benchmarks/works_with.py` compares the times with true durations.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ def decayed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tens
     q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
     total = decay.double().cumsum(1).transpose(1, 2)
     distance = (total[..., :, None] - total[..., None, :]).tril()
-    scores = (q @ k.mT) * distance.exp() * q.shape[-1] ** -0.5
+    scores = (q @ k.mT) * distance.exp() / math.sqrt(q.shape[-1])
     return (scores.tril() @ v).transpose(1, 2)
 
 

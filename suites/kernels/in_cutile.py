@@ -9,7 +9,7 @@ TILE = 2048
 
 
 @ct.kernel
-def add_kernel(a, b, output, TILE: ct.Constant[int]):  # type: ignore[no-untyped-def]
+def add_kernel(a, b, output, TILE: ct.Constant[int]):
     """Add one tile of two vectors in each block."""
     block = ct.bid(0)
     sums = ct.load(a, index=(block,), shape=(TILE,)) + ct.load(b, index=(block,), shape=(TILE,))

@@ -19,4 +19,5 @@ def _gelu(x: jax.Array, bias: jax.Array) -> jax.Array:
 
 def gelu_jax(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Return the GELU of x + bias, by the approximation with tanh."""
-    return torch.from_dlpack(_gelu(jax.dlpack.from_dlpack(x), jax.dlpack.from_dlpack(bias)))
+    # Both share memory with their arguments.
+    return torch.utils.dlpack.from_dlpack(_gelu(jax.dlpack.from_dlpack(x), jax.dlpack.from_dlpack(bias)))

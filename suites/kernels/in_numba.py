@@ -14,8 +14,8 @@ from numba import cuda
 THREADS = 256
 
 
-@cuda.jit  # type: ignore[untyped-decorator]
-def axpy_kernel(scale, x, y, output):  # type: ignore[no-untyped-def]
+@cuda.jit
+def axpy_kernel(scale, x, y, output):
     """Compute one element in each thread."""
     i = cuda.grid(1)
     if i < output.size:
