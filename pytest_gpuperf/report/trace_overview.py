@@ -19,13 +19,13 @@ CATEGORIES_SHOWN = 6
 def split_lines(trace: Trace) -> list[str]:
     """Return the time of a trace by categories, communication and waiting.
 
-    `kernels 9.20 ms in sum; gemm 61 %, communication 20 %, norm 9 %`
+    `work: gemm 61 %, communication 20 %, norm 9 %`
     `communication 1.90 ms: 1.20 ms exposed, 0.70 ms overlapped by computation`
     `idle 0.40 ms: 0.10 ms waiting for the host, 0.30 ms for kernels already launched`
     """
     shares = ((name, _share(time_us, trace.gpu_time_us)) for name, time_us in trace.category_us.items())
     shown = [f"{name} {share:.0f} %" for name, share in shares][:CATEGORIES_SHOWN]
-    lines = [f"kernels {show_time(trace.kernel_us)} in sum; {', '.join(shown)}"]
+    lines = [f"work: {', '.join(shown)}"]
     moved = trace.communication
     if moved is not None and moved.kernels:
         lines.append(

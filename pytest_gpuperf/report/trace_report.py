@@ -77,7 +77,9 @@ def region_line(trace: Trace) -> str:
     """Name the GPU and the part of the trace, with the time on the GPU and its source."""
     of = f"{trace.region}, the median of {trace.occurrences}" if trace.region else "the whole trace"
     span = f"{show_time(trace.span_us)} on the GPU {_SOURCES[trace.span_source]}"
-    return ", ".join(filter(None, (trace.gpu, of, span, f"{show_time(trace.busy_us)} of it busy")))
+    busy = f"{show_time(trace.busy_us)} of it busy"
+    kernels = "" if trace.computation_us is None else f"kernels {show_time(trace.kernel_us)} in sum"
+    return ", ".join(filter(None, (trace.gpu, of, span, busy, kernels)))
 
 
 def kernel_table(trace: Trace, *, shown: int | None = None, matching: str = "") -> Table:
@@ -216,6 +218,7 @@ def _place(one: FoundTrace) -> dict[str, object]:
         "file": show_path(one.file) if one.source else one.trace.file,
         "rank": one.rank,
         "device": one.trace.device,
+        "gpu": one.trace.gpu,
     }
 
 

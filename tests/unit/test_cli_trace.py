@@ -56,10 +56,11 @@ def test_table_has_region_figures_kernels_and_bounds(project: Path, monkeypatch:
     assert trace("latest", "test_a").stdout.splitlines() == snapshot(
         [
             "t.py::test_a",
-            "NVIDIA H200, the whole trace, 5.81 ms on the GPU under torch.profiler, 5.41 ms of it busy",
+            "NVIDIA H200, the whole trace, 5.81 ms on the GPU under torch.profiler, 5.41 ms of it busy,",
+            "  kernels 5.41 ms in sum",
             "trace: 202 launches, GPU busy 93 %, gap 2.00 µs, tensor cores 0 %; small_frequent 71 %,",
             "  large_core 16 %, reduction 9 %, medium_auxiliary 4 %",
-            "kernels 5.41 ms in sum; gemm 91 %, reduction 9 %",
+            "work: gemm 91 %, reduction 9 %",
             "idle 402 µs: 0.00 µs waiting for the host, 402 µs for kernels already launched",
             "",
             "kernel",

@@ -73,7 +73,8 @@ def test_ranks_of_a_folder_stand_next_to_each_other(project: Path) -> None:
 def test_time_of_a_file_is_split(project: Path) -> None:
     rank(0, steps=1).write(project / "x.json")
     text = trace("x.json").stdout
-    assert "kernels 300 µs in sum; communication 67 %, gemm 33 %" in text
+    assert "250 µs of it busy, kernels 300 µs in sum" in text
+    assert "work: communication 67 %, gemm 33 %" in text
     assert "communication 200 µs: 150 µs exposed, 50.0 µs (25 %) overlapped by computation" in text
     idle = TraceBuilder()
     idle.kernel("k", 100.0, 10.0)

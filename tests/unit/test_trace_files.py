@@ -60,6 +60,15 @@ def test_folder_leaves_out_unusable_traces_and_says_so(tmp_path: Path) -> None:
     assert [line.partition(" has ")[2] for line in found.left_out] == ["no activity of a GPU"]
 
 
+def test_gpu_without_the_annotation_is_named(tmp_path: Path) -> None:
+    both = rank(0, steps=1)
+    both.kernel("k", 5000.0, 5.0, device=1)
+    read = read_traces([both.write(tmp_path / "x.json")], "ProfilerStep#.*")
+    assert [one.trace.device for one in read.gpus] == [0]
+    [line] = read.left_out
+    assert line.startswith("left out: GPU 1 of ")
+
+
 def test_folder_without_traces_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"has no trace.*tensorboard_trace_handler"):
         read_traces([tmp_path])

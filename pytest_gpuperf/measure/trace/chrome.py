@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -232,13 +233,12 @@ def _parsed(file: _File) -> ChromeTrace:
     host_calls: list[HostCall] = []
     annotations: list[Annotation] = []
     unread: Counter[str] = Counter()
-    kept: list[tuple[str, _Event]] = []
-    for event in file.trace_events:
-        category = (event.cat or "").lower()
-        if category in _KEPT:
-            kept.append((category, event))
-        else:
-            unread[category] += 1
+    counts = Counter([event.cat for event in file.trace_events])
+    kinds = {name: (name or "").lower() for name in counts}
+    for name, number in counts.items():
+        if kinds[name] not in _KEPT:
+            unread[kinds[name]] += number
+    kept = [(kinds[event.cat], event) for event in file.trace_events if kinds[event.cat] in _KEPT]
     # Some versions write microseconds since 1970, which leave a float too few digits for an end.
     origin = min((event.ts for _, event in kept), default=0.0)
     examples: dict[str, _Event] = {}
@@ -256,7 +256,7 @@ def _parsed(file: _File) -> ChromeTrace:
             annotations.append(Annotation(event.ts, end, event.name))
     fields = {name for event in examples.values() for name in _FIELDS.decode(event.args)}
     return ChromeTrace(
-        tuple(sorted(activities, key=_times)),
+        tuple(sorted(activities, key=itemgetter(0, 1))),
         tuple(sorted(host_calls)),
         tuple(sorted(annotations)),
         tuple((device.id, _device(device)) for device in file.devices),
@@ -269,10 +269,6 @@ def _parsed(file: _File) -> ChromeTrace:
 
 def _number(value: object) -> int | None:
     return value if type(value) is int else None
-
-
-def _times(one: Activity) -> tuple[float, float]:
-    return one.start_us, one.end_us
 
 
 def _activity(event: _Event, kind: Kind, end: float) -> Activity:
@@ -298,7 +294,7 @@ def _activity(event: _Event, kind: Kind, end: float) -> Activity:
 
 
 def _extent(values: Iterable[int]) -> tuple[int, int, int]:
-    x, y, z, *_ = (*values, 0, 0, 0)
+    x, y, z = (*values, 0, 0, 0)[:3]
     return x, y, z
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.measure.trace.chrome import ChromeTrace
+    from pytest_gpuperf.measure.trace.chrome import Annotation, ChromeTrace
+    from pytest_gpuperf.measure.trace.regions import Region
     from pytest_gpuperf.records import Trace
 
 _RANK = re.compile(r"(?i)rank[-_=]?(\d+)")
@@ -72,27 +73,25 @@ def read_traces(paths: Sequence[Path], annotation: str | None = None) -> Reading
     left_out: list[str] = []
     for path in paths:
         if not path.is_dir():
-            found += _gpus(path, annotation)
+            _add(path, annotation, found, left_out)
             continue
-        errors = []
+        before, errors = len(found), []
         for file in _traces_in(path):
             try:
-                found += _gpus(file, annotation)
+                _add(file, annotation, found, left_out)
             except GpuperfError as error:  # noqa: PERF203
                 errors.append(error)
-        if not found:
-            if errors:
-                raise errors[0]
-            raise GpuperfError(
+        if len(found) == before:
+            none = GpuperfError(
                 f"{show_path(path)} has no trace of torch.profiler",
                 expected="files that tensorboard_trace_handler or export_chrome_trace wrote: "
                 "*.pt.trace.json, gzipped or not",
             )
+            raise errors[0] if errors else none
         left_out += [f"left out: {error.found}" for error in errors]
-    ranks = {one.rank for one in found}
-    return Reading(
-        tuple(sorted(found, key=_place) if len(ranks) > 1 or len(paths) == 1 else found), tuple(left_out)
-    )
+    if len(paths) == 1 or len({one.rank for one in found}) > 1:
+        found.sort(key=_place)
+    return Reading(tuple(found), tuple(left_out))
 
 
 def _place(one: GpuTrace) -> tuple[object, ...]:
@@ -106,33 +105,48 @@ def _traces_in(folder: Path) -> Iterator[Path]:
     return (file for file in sorted(files) if kind_of(file) == "trace")
 
 
-def _gpus(path: Path, annotation: str | None) -> Iterator[GpuTrace]:
+def _add(path: Path, annotation: str | None, found: list[GpuTrace], left_out: list[str]) -> None:
+    """Add the GPUs of one file, and a line for each that has no activity in the annotation."""
     trace = read_chrome_trace(path)
     in_name = _RANK.findall(path.name)
     rank = int(in_name[-1]) if trace.rank is None and in_name else trace.rank
-    found = 0
-    for device, _ in devices_of(trace):
-        try:
-            made = summarise_gpu(trace, device, annotation=annotation)
-        except GpuperfError:
-            # The annotation has work of another GPU.
-            continue
-        found += 1
-        steps, outside, outside_us = _steps(trace, device, annotation)
-        yield GpuTrace(
-            path, rank, trace.world_size, made, steps, outside, outside_us,
-            dict(trace.unread), trace.unread_fields,
-        )  # fmt: skip
-    if not found:
+    devices = [device for device, _ in devices_of(trace)]
+    named = annotations_of(trace, annotation)
+    busy = [device for device in devices if named is None or _regions(trace, device, named)]
+    if not busy:
         raise no_annotation(trace, annotation or CALL_MARK)
+    for device in busy:
+        made = summarise_gpu(trace, device, annotation=annotation)
+        steps, outside, outside_us = _steps(trace, device, annotation)
+        found.append(
+            GpuTrace(
+                path,
+                rank,
+                trace.world_size,
+                made,
+                steps,
+                outside,
+                outside_us,
+                dict(trace.unread),
+                trace.unread_fields,
+            )
+        )
+    left_out += [
+        f"left out: GPU {device} of {show_path(path)}, which has no activity in these annotations"
+        for device in devices
+        if device not in busy
+    ]
+
+
+def _regions(trace: ChromeTrace, device: int, named: Sequence[Annotation]) -> list[Region]:
+    return regions_of(trace, [one for one in trace.activities if one.device == device], named)
 
 
 def _steps(trace: ChromeTrace, device: int, annotation: str | None) -> tuple[tuple[Trace, ...], int, float]:
-    activities = [one for one in trace.activities if one.device == device]
     named = annotations_of(trace, annotation) or annotations_of(trace, annotation or STEPS) or []
-    regions = regions_of(trace, activities, named)
-    inside = {one for region in regions for one in region.activities}
-    outside = [one for one in activities if one not in inside] if regions else []
+    regions = _regions(trace, device, named)
+    inside = {id(one) for region in regions for one in region.activities}
+    outside = [one for one in trace.activities if regions and one.device == device and id(one) not in inside]
     return (
         tuple(table(region, trace, device) for region in regions),
         len(outside),

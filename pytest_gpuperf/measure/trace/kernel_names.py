@@ -19,7 +19,7 @@ _ARGUMENTS = re.compile(r"[<(]")
 _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern))  # type: ignore[misc]
     for kind, pattern in (
-        ("communication", r"(?i)^(?:nccl|rccl|nvshmem)"),
+        ("communication", r"(?i)nccl|rccl|nvshmem"),
         # Inductor's prefix tells the kind of loop; all fused operations follow it.
         ("reduction", r"^triton_(?:red|per|spl)_"),
         ("elementwise", r"^triton_(?:poi|for)_"),

@@ -24,7 +24,7 @@ from pytest_gpuperf.measure.trace.categories import category_of
 from pytest_gpuperf.records.trace import Communication, Idle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_gpuperf.measure.trace.chrome import Activity
 
@@ -37,6 +37,7 @@ _COPIES = re.compile(r"__amd_rocclr_copyBuffer|MEMORY_COPY_")
 class Split(NamedTuple):
     """The parts of a span, in microseconds."""
 
+    busy_us: float
     computation_us: float
     communication: Communication
     exposed_copy_us: float
@@ -63,7 +64,9 @@ def split_span(activities: Sequence[Activity], launched_us: Mapping[int, float])
             (communication if communicates else computation).append(interval)
     computation_us, communication_us, both_us = map(union_us, (computation, communication, both))
     exposed_us = both_us - computation_us
+    busy_us = union_us(everything)
     return Split(
+        busy_us,
         computation_us,
         Communication(
             total_us=communication_us,
@@ -71,26 +74,19 @@ def split_span(activities: Sequence[Activity], launched_us: Mapping[int, float])
             overlapped_us=max(0.0, communication_us - exposed_us),
             kernels=len(communication),
         ),
-        union_us(everything) - both_us,
+        busy_us - both_us,
         _idle(activities, launched_us),
     )
 
 
 def union_us(intervals: Iterable[Interval]) -> float:
     """Return the length of the union of intervals sorted by their start: overlaps count once."""
-    return sum(end - start for start, end in _merged(intervals))
-
-
-def _merged(intervals: Iterable[Interval]) -> Iterator[Interval]:
-    first, covered = 0.0, float("-inf")
+    total, covered = 0.0, float("-inf")
     for start, end in intervals:
-        if start > covered:
-            if covered > first:
-                yield first, covered
-            first = start
-        covered = max(covered, end)
-    if covered > first:
-        yield first, covered
+        if end > covered:
+            total += end - (start if start > covered else covered)
+            covered = end
+    return total
 
 
 def _idle(activities: Sequence[Activity], launched_us: Mapping[int, float]) -> Idle:

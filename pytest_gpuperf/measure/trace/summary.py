@@ -15,7 +15,7 @@ from pytest_gpuperf.measure.trace.categories import category_of, category_us
 from pytest_gpuperf.measure.trace.classes import class_shares_pct, classify
 from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.measure.trace.kernel_names import tensor_cores_of
-from pytest_gpuperf.measure.trace.overlap import split_span, union_us
+from pytest_gpuperf.measure.trace.overlap import split_span
 from pytest_gpuperf.measure.trace.regions import CALL_MARK, annotations_of, regions_of, whole
 from pytest_gpuperf.records import Trace, TracedKernel
 
@@ -158,8 +158,8 @@ def table(
     for one in copies:
         directions[_direction(one.name)].append(one)
     span_us = max(one.end_us for one in activities) - activities[0].start_us
-    busy = union_us((one.start_us, one.end_us) for one in activities)
     split = split_span(activities, trace.launched_us)
+    busy = split.busy_us
     gap_us = (span_us - busy) / (len(activities) - 1) if len(activities) > 1 else 0.0
     streams: dict[int | str, list[Launch]] = defaultdict(list)
     for one in activities:
