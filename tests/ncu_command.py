@@ -36,6 +36,14 @@ def run(*args: str) -> Result:
 
 
 def shown(*args: str) -> list[str]:
+    """Return the lines below those about the file."""
+    lines = all_lines(*args)
+    while lines[0].startswith(("GPU ", "NVIDIA ")) or lines[0][:1].isdigit() or not lines[0]:
+        del lines[0]
+    return lines
+
+
+def all_lines(*args: str) -> list[str]:
     result = run(*args)
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()

@@ -10,13 +10,13 @@ import click
 
 from pytest_gpuperf.cli.project import Project, echo, project_options
 from pytest_gpuperf.compare.choosing import choose
+from pytest_gpuperf.compare.launches import chip_of_kernel, failure_note, groups_of
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain.explain import (
     diagnose_call,
     diagnose_kernel,
     lines_of,
-    shares_of_time,
     turned,
 )
 from pytest_gpuperf.judge.times import compare_time
@@ -25,12 +25,14 @@ from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.changes import change_lines
+from pytest_gpuperf.report.ncu_file_report import header_lines as ncu_header_lines
 from pytest_gpuperf.report.rows import header_lines
 from pytest_gpuperf.report.show import show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from pytest_gpuperf.measure.ncu.report_file import NcuFile
     from pytest_gpuperf.records import KernelProfile, Run, TestRecord, Timing, Trace
 
 SHOWN_KERNELS = 20
@@ -46,16 +48,16 @@ def command(project: Project, source: str | None, test: str | None) -> None:
 
     RUN is an id, the start of an id, a run.json, or its folder; the newest run by default; or tests of a run,
     RUN::TEST and ::TEST. Changes since the baseline follow, the largest mover first. FILE is a report
-    (.ncu-rep) or CSV from ncu, gzipped or not. TEST is a part of test names; if no test has it, it is a regex
-    for the names of kernels.
+    (.ncu-rep), CSV or console text from ncu, gzipped or not. TEST is a part of test names; if no test has it,
+    it is a regex for the names of kernels.
     """
-    from pytest_gpuperf.measure.ncu.report_file import read_report
+    from pytest_gpuperf.measure.ncu.report_file import read_file
 
     path = None if source is None else Path(source)
     if path is not None and type_of(path) == "file" and kind_of(path) == "other":
         if test is not None:
             check_regex(test, "asked for")
-        lines = list(_of_kernels(read_report(path, test)))
+        lines = list(_of_file(read_file(path, test)))
     else:
         lines = _of_run(project, source or "latest", test)
     for line in lines:
@@ -156,17 +158,34 @@ def _chosen(kernels: Iterable[KernelProfile], regex: str) -> list[KernelProfile]
     ]
 
 
+def _of_file(file: NcuFile) -> Iterator[str]:
+    yield from ncu_header_lines(file)
+    yield from file.notes
+    if failed := failure_note(file.kernels):
+        yield failed
+    yield from _of_kernels(file.kernels)
+
+
 def _of_kernels(
     kernels: Sequence[KernelProfile], chip: str = "", timing: Timing | None = None
 ) -> Iterator[str]:
-    shares = shares_of_time(kernels)
-    longest = sorted(range(len(kernels)), key=lambda i: -shares[i])[:SHOWN_KERNELS]
+    groups = [group for group in groups_of(kernels) if not group.failed]
+    total_us = sum(group.total_us for group in groups)
+    longest = sorted(range(len(groups)), key=lambda i: -groups[i].total_us)[:SHOWN_KERNELS]
     for i in sorted(longest):
-        duration = kernels[i].metrics.get("duration_us")
-        took = f", {show_time(duration)}" if isinstance(duration, float) else ""
-        share = f", {100 * shares[i]:.0f} % of the time" if len(kernels) > 1 else ""
-        yield f"{kernels[i].name}{took}{share}"
-        lines = lines_of(diagnose_kernel(kernels[i], chip, timing))
+        group = groups[i]
+        times = f" x{group.count}" if group.count > 1 else ""
+        took = ""
+        if durations := group.durations_us:
+            low, middle, high = map(show_time, durations)
+            took = f", {middle}" + (f" ({low} to {high})" if times else "")
+        share = (
+            f", {100 * group.total_us / total_us:.0f} % of the time" if len(groups) > 1 and total_us else ""
+        )
+        yield f"{group.first.name}{times}{took}{share}"
+        kernel = group.typical
+        lines = lines_of(diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing))
         yield from (f"  {line}" for line in lines or ["unknown: too few counters were measured"])
-    if len(kernels) > len(longest):
-        yield f"and {len(kernels) - len(longest)} shorter launches; a regex chooses among them"
+    if len(groups) > len(longest):
+        left = sum(group.count for i, group in enumerate(groups) if i not in longest)
+        yield f"and {left} shorter launches; a regex chooses among them"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     help="Show ncu's own rules below the table: the three of each launch with the largest estimated "
     "speedups, all in full, or none.",
 )
+@click.option("--each", is_flag=True, help="Show identical launches one by one.")
 @output_form
 def command(
     file: Path,
@@ -54,40 +56,56 @@ def command(
     metrics: tuple[str, ...],
     other: Path | None,
     rules: str,
+    each: bool,
     form: str,
 ) -> None:
     """Show the kernels in FILE.
 
-    FILE is a report of Nsight Compute (.ncu-rep), its raw page as CSV, or any other CSV from ncu, gzipped or
-    not. Needs neither a GPU nor ncu; a report needs the package ncu-report or an installation of ncu.
+    FILE is a report of Nsight Compute (.ncu-rep), a CSV from ncu, or the text that ncu prints on a terminal,
+    gzipped or not. Identical launches share a row. Needs neither a GPU nor ncu; a report needs the package
+    ncu-report or an installation of ncu.
     """
     from pytest_gpuperf.compare.kernels import compare_kernels
-    from pytest_gpuperf.measure.ncu.report_file import read_report
+    from pytest_gpuperf.measure.ncu.report_file import read_file
     from pytest_gpuperf.report.comparison_report import movers_report
     from pytest_gpuperf.report.ncu_file_report import (
+        header_lines,
+        header_table,
         metric_tables,
         ncu_file_report,
         overview_table,
         rule_table,
     )
 
-    kernels = read_report(file, kernel, metrics=metrics)
-    before = None if other is None else read_report(other, kernel, metrics=metrics)
-    names = _names(preset, metrics, [*kernels, *(before or ())])
-    if before is not None:
-        comparison = compare_kernels(before, kernels, names, (str(other), str(file)))
-        source = [f"old: {other}", f"new: {file}"]
+    everything = preset is None and form in ("csv", "json")
+    found = read_file(file, kernel, metrics=metrics, everything=everything)
+    kernels = found.kernels
+    if other is not None:
+        before = read_file(other, kernel, metrics=metrics, everything=everything)
+        names = _names(preset, metrics, [*kernels, *before.kernels])
+        comparison = compare_kernels(before.kernels, kernels, names, (str(other), str(file)))
+        notes = [f"{title}: {note}" for title, one in (("old", before), ("new", found)) for note in one.notes]
+        if before.ncu_version and found.ncu_version and before.ncu_version != found.ncu_version:
+            notes.append(f"other versions of ncu: {before.ncu_version} and {found.ncu_version}")
+        comparison = replace(comparison, notes=(*comparison.notes, *notes))
+        source = [
+            ", ".join([f"{title}: {path}", *header_lines(one)])
+            for title, path, one in (("old", other, before), ("new", file, found))
+        ]
         show(movers_report(comparison, source, everything=preset is not None), form)
         return
+    names = _names(preset, metrics, kernels)
     asked = names if preset is not None else metrics
-    tables = [overview_table(kernels)] if preset is None else []
-    tables += metric_tables(kernels, asked) if preset is not None or metrics else []
-    tables += [rule_table(kernels, everything=rules == "all")] if rules != "none" else []
-    show(ncu_file_report(kernels, names, tables), form)
+    tables = [header_table(found)]
+    tables += [overview_table(kernels, each=each)] if preset is None else []
+    tables += metric_tables(kernels, asked, each=each) if preset is not None or metrics else []
+    tables += [rule_table(kernels, everything=rules == "all", each=each)] if rules != "none" else []
+    show(ncu_file_report(found, names, tables), form)
 
 
 def _names(preset: str | None, metrics: Sequence[str], kernels: Sequence[ReportKernel]) -> list[str]:
-    """Return the metrics to show, in the catalogue's order, then those that were asked for by name."""
+    """Return the metrics to show, in the catalogue's order, then others by name and in the file's order."""
     chosen = METRICS if preset in (None, "all") else PRESETS[preset or ""]
-    known = {name for kernel in kernels for name in kernel.metrics}
-    return [*dict.fromkeys([*(name for name in chosen if name in known), *metrics])]
+    known = dict.fromkeys(name for kernel in kernels for name in kernel.metrics)
+    others = [name for name in known if name not in METRICS] if preset is None else []
+    return [*dict.fromkeys([*(name for name in chosen if name in known), *metrics, *others])]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compare.changes import change_of, size_of, visibly_worse
 from pytest_gpuperf.compare.comparison import Cell, Comparison, Launches, Line
+from pytest_gpuperf.compare.launches import difference_notes, launch_name
 from pytest_gpuperf.compare.pairing import pair_up
 from pytest_gpuperf.metrics.combine import combine_both
 
@@ -45,7 +46,7 @@ def compare_kernels(
     rows = pair_up([old, new], lambda kernel: kernel.demangled or kernel.name, lambda kernel: kernel.name)
     pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
     lines: list[Line] = []
-    notes = []
+    notes = difference_notes(old, new)
     for one, other in pairs:
         pair = Launches(other.name, one.launch, other.launch, 1, 1)
         lines += _lines(_pair_name(one, other), pair, one.metrics, other.metrics, metrics, units)
@@ -57,14 +58,10 @@ def compare_kernels(
             notes.append(f"only in {TITLES[side]}: {', '.join(map(launch_name, alone))}")
     if len(old) > 1 or len(new) > 1:
         counts = [f"all {len(old)}"] * (len(old) != len(new)) + [f"all {len(new)}"]
+        measured = [[kernel for kernel in side if not kernel.failed] for side in (old, new)]
         everything = Launches("", None, None, len(old), len(new))
-        lines += _lines(" -> ".join(counts), everything, *combine_both(old, new), metrics, units)
+        lines += _lines(" -> ".join(counts), everything, *combine_both(*measured), metrics, units)
     return Comparison(sources, TITLES, tuple(lines), tuple(notes))
-
-
-def launch_name(kernel: ReportKernel) -> str:
-    """Return the place of a launch and the name of its kernel: `#3 square_kernel`."""
-    return f"#{kernel.launch} {kernel.name}"
 
 
 def _pair_name(old: ReportKernel, new: ReportKernel) -> str:

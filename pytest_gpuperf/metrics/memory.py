@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytest_gpuperf.metrics.metric import (
     Better,
     Combining,
@@ -11,19 +13,29 @@ from pytest_gpuperf.metrics.metric import (
     Tier,
     above_zero,
     ratio,
+    scaled,
     share,
     total,
 )
 from pytest_gpuperf.metrics.speed import OWN_MEMORY
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _ANALYSIS, _TABLES = "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables"
 
 _READ_WRITE = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 _OP_READ_WRITE = ("dram__bytes_op_read.sum", "dram__bytes_op_write.sum")
+_DURATION = "gpu__time_duration.sum"
 _GB20X = frozenset({"gb202"})
 _LOCAL = ("smsp__sass_inst_executed_op_local_ld.sum", "smsp__sass_inst_executed_op_local_st.sum")
 _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+
+
+def _rate(values: Sequence[float]) -> float | None:
+    """Return the sum of all values but the first, over the first."""
+    return ratio((total(values[1:]), values[0]))
 
 
 def _hit_rate(name: str, raw: str, explanation: str) -> Metric:
@@ -117,6 +129,22 @@ MEMORY = (
         Source(_OP_READ_WRITE, total, requested=False),
         presets=("default", "memory", "roofline", "one-pass"),
     ),
+    Metric(
+        "dram_gb_per_s",
+        "GB/s",
+        "higher",
+        Tier.STATE,
+        Combining.MEAN,
+        _ANALYSIS,
+        "bytes moved to and from DRAM per second",
+        (
+            Source(("dram__bytes.sum.per_second",), scaled(1e-9), OWN_MEMORY),
+            # Bytes per nanosecond.
+            Source(("dram__bytes.sum", _DURATION), ratio, requested=False),
+            Source((_DURATION, *_READ_WRITE), _rate, requested=False),
+            Source((_DURATION, *_OP_READ_WRITE), _rate, requested=False),
+        ),
+    ),
     *(
         _bytes(
             f"dram_{kind}_bytes",
@@ -170,5 +198,12 @@ MEMORY = (
         "warp instructions that load or store local memory",
         (Source(_LOCAL, total),),
         presets=("default", "memory"),
+    ),
+    _count(
+        "local_spill_requests",
+        "request",
+        "derived__local_spilling_requests",
+        "loads and stores of spilled registers by a warp (since ncu 2025)",
+        presets=(),
     ),
 )

@@ -14,6 +14,8 @@ _SCALES: dict[str, tuple[str, float]] = {
         for prefix, factor in {"n": 1.0, "u": 1e3, "m": 1e6, "": 1e9}.items()
     },
 }
+# ncu up to 2023 writes frequencies as `cycle/nsecond`, and rates as `inst/usecond`.
+_PER = {f"{prefix}second": factor for prefix, factor in {"n": 1e9, "u": 1e6, "m": 1e3}.items()}
 
 
 def to_base(value: float, unit: str) -> tuple[float, str]:
@@ -21,14 +23,14 @@ def to_base(value: float, unit: str) -> tuple[float, str]:
 
     Args:
         value: The value that ncu printed.
-        unit: ncu's unit, such as `us`, `Kbyte/block` or `%`; the part after a `/` stays.
+        unit: ncu's unit, such as `us`, `Kbyte/block` or `%`.
 
     Returns:
-        The value in `ns`, `byte` or `hz` (over the same denominator) and that unit, or both unchanged
-        if the unit is another one.
+        The value in `ns`, `byte` or `hz`, over the same denominator or a second, and that unit; both
+        unchanged if the unit is another one.
     """
     numerator, slash, denominator = unit.partition("/")
-    if numerator not in _SCALES:
-        return value, unit
-    base, factor = _SCALES[numerator]
+    if denominator in _PER:
+        value, denominator = value * _PER[denominator], "second"
+    base, factor = _SCALES.get(numerator, (numerator, 1.0))
     return value * factor, base + slash + denominator

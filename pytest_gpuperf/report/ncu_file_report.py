@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.compare.kernels import launch_name
+from pytest_gpuperf.compare.launches import (
+    clocks_mhz,
+    failure_note,
+    gpu_names,
+    groups_of,
+    launch_name,
+)
 from pytest_gpuperf.measure.ncu.rules import by_speedup
 from pytest_gpuperf.metrics.combine import combine, weights_used
 from pytest_gpuperf.report.show import (
@@ -22,7 +28,8 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+    from pytest_gpuperf.compare.launches import Group
+    from pytest_gpuperf.measure.ncu.report_file import NcuFile, ReportKernel
     from pytest_gpuperf.measure.ncu.rules import Rule
     from pytest_gpuperf.records import MetricValue
 
@@ -30,32 +37,33 @@ NAME_COLUMNS = 44
 """Longer names are cut if a launch then fits on one line."""
 RULES_SHOWN = 3
 """Maximum number of rules of a launch, unless all are asked for."""
+_FACTS = ("launch", "name", "demangled")
+_FILE_FACTS = ("gpu", "compute_capability", "ncu_version", "failed", "invocations")
 
 
-def ncu_file_report(
-    kernels: Sequence[ReportKernel], metrics: Sequence[str], tables: Sequence[Table]
-) -> Report:
+def ncu_file_report(file: NcuFile, metrics: Sequence[str], tables: Sequence[Table]) -> Report:
     """Return tables for people, and all launches with some metrics for programs.
 
     Args:
-        kernels: The launches.
+        file: The launches.
         metrics: Short or raw names.
         tables: Any of the tables below.
     """
-    names = [name for name in metrics if any(name in kernel.metrics for kernel in kernels)]
-    data = [_launch(kernel, names) for kernel in kernels]
+    names = [name for name in metrics if any(name in kernel.metrics for kernel in file.kernels)]
+    data = [_launch(kernel, names, file) for kernel in file.kernels]
     records = [
         {
-            **{field: launch[field] for field in ("launch", "name", "demangled")},
+            **{field: launch[field] for field in _FACTS},
             **{field: "x".join(map(str, launch[field] or ())) for field in ("grid", "block")},
+            **{field: launch[field] for field in _FILE_FACTS},
             **{name: kernel.metrics.get(name, "") for name in names},
         }
-        for launch, kernel in zip(data, kernels, strict=True)
+        for launch, kernel in zip(data, file.kernels, strict=True)
     ]
     return Report(tables, records, data)
 
 
-def _launch(kernel: ReportKernel, names: Sequence[str]) -> dict[str, Any]:
+def _launch(kernel: ReportKernel, names: Sequence[str], file: NcuFile) -> dict[str, Any]:
     return {
         "launch": kernel.launch,
         "name": kernel.name,
@@ -63,55 +71,143 @@ def _launch(kernel: ReportKernel, names: Sequence[str]) -> dict[str, Any]:
         "grid": kernel.grid if any(kernel.grid) else None,
         "block": kernel.block if any(kernel.block) else None,
         "ranges": kernel.ranges,
-        "metrics": {
-            name: {"value": kernel.metrics[name], "unit": kernel.unit(name)}
-            for name in names
-            if name in kernel.metrics
-        },
+        "gpu": kernel.gpu,
+        "compute_capability": kernel.compute_capability,
+        "device": kernel.device,
+        "ncu_version": file.ncu_version,
+        "failed": kernel.failed,
+        "invocations": kernel.invocations,
+        "notes": file.notes,
+        "metrics": {name: _metric(kernel, name) for name in names if name in kernel.metrics},
         "rules": by_speedup(kernel.rules),
     }
 
 
-def overview_table(kernels: Sequence[ReportKernel]) -> Table:
-    """Return one row for each launch, and one for all of them."""
-    names = [launch_name(kernel) for kernel in kernels]
-    rows: list[Mapping[str, MetricValue]] = [kernel.metrics for kernel in kernels]
-    if len(kernels) > 1:
-        names.append(f"all {len(kernels)}")
+def _metric(kernel: ReportKernel, name: str) -> dict[str, object]:
+    bounds = kernel.extremes.get(name)
+    known = {} if bounds is None else {"minimum": bounds[0], "maximum": bounds[1]}
+    return {"value": kernel.metrics[name], "unit": kernel.unit(name), **known}
+
+
+def header_table(file: NcuFile) -> Table:
+    """Return the GPU, the version of ncu and the clock, with notes about the file."""
+    notes = [*file.notes]
+    if failed := failure_note(file.kernels):
+        notes.append(failed)
+    if any(kernel.invocations > 1 for kernel in file.kernels):
+        notes.append("values are means over the launches of a kernel (--print-summary)")
+    if more := max(kernel.more_metrics for kernel in file.kernels):
+        notes.append(f"{more} more metrics in the file: --metric NAME shows one, --json and --csv all")
+    return Table(above=header_lines(file), notes=notes)
+
+
+def header_lines(file: NcuFile) -> list[str]:
+    """Return a line with the GPUs, the version of ncu and the SM clock; none if the file tells nothing."""
+    facts = gpu_names(file.kernels)
+    facts += [f"ncu {file.ncu_version}"] * bool(file.ncu_version)
+    if clocks := clocks_mhz(file.kernels):
+        low, high = (f"{clock:.0f}" for clock in clocks)
+        facts.append(f"SM clock {low if low == high else f'{low} to {high}'} MHz")
+    return [", ".join(facts)] if facts else []
+
+
+def overview_table(kernels: Sequence[ReportKernel], *, each: bool = False) -> Table:
+    """Return one row for each group of identical launches, and one for all of them.
+
+    Args:
+        kernels: The launches.
+        each: True for one row for each launch.
+    """
+    groups = groups_of(kernels, each=each)
+    names = [_group_name(group) for group in groups]
+    rows: list[Mapping[str, MetricValue]] = [group.typical.metrics for group in groups]
+    whole = _whole(kernels)
+    if whole:
+        names.append(_whole_name(kernels))
         # The least theoretical occupancy of all is not the whole of which the mean achieved one is a part.
-        row = combine(kernels)
-        rows.append({name: row[name] for name in row if name != "theoretical_occupancy"})
-    blank = [""] * (len(rows) - len(kernels))
+        rows.append({name: whole[name] for name in whole if name != "theoretical_occupancy"})
+    blank = [""] * (len(rows) - len(groups))
     stalls = [name for row in rows for name in row if name.startswith("stall.")]
-    shown = ["sm_throughput", "memory_throughput", "achieved_occupancy", *dict.fromkeys(stalls)]
+    shown = [
+        "sm_throughput",
+        "memory_throughput",
+        "dram_gb_per_s",
+        "achieved_occupancy",
+        *dict.fromkeys(stalls),
+    ]
     columns = [
         Column("kernel", names, "name", code=True, most=NAME_COLUMNS),
-        Column("grid", [*(show_extent(kernel.grid) for kernel in kernels), *blank]),
-        Column("block", [*(show_extent(kernel.block) for kernel in kernels), *blank]),
+        Column("grid", [*(show_extent(group.first.grid) for group in groups), *blank]),
+        Column("block", [*(show_extent(group.first.block) for group in groups), *blank]),
         Column("regs", [show_number(row, "registers_per_thread") for row in rows]),
         Column("duration", [show_duration(row) for row in rows]),
         Column("SOL sm/mem", [_throughputs(row) for row in rows]),
+        Column("GB/s", [_rate(row) for row in rows]),
         Column("occupancy", [show_occupancy(row) for row in rows]),
         Column("top stall", [show_stall(row) for row in rows], left=True),
+        Column("of several", [*map(_spread, groups), *blank], "detail"),
     ]
-    return Table(columns, notes=_weight_notes(kernels, shown))
+    return Table(columns, notes=[*_group_notes(groups), *_weight_notes(kernels, shown)])
 
 
-def metric_tables(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> list[Table]:
-    """Return a legend of the launches, and their metrics: one column for each launch, and one for all.
+def _whole(kernels: Sequence[ReportKernel]) -> dict[str, MetricValue]:
+    """Combine all launches with values; empty for one, and for means of several launches."""
+    measured = [kernel for kernel in kernels if not kernel.failed]
+    if len(kernels) < 2 or any(kernel.invocations > 1 for kernel in kernels):
+        return {}
+    return combine(measured)
+
+
+def _whole_name(kernels: Sequence[ReportKernel]) -> str:
+    failed = sum(kernel.failed for kernel in kernels)
+    return f"all {len(kernels)}" if not failed else f"{len(kernels) - failed} of {len(kernels)}"
+
+
+def _group_name(group: Group, name: str = "") -> str:
+    first: Any = group.first
+    known = name or launch_name(first)
+    if group.count > 1:
+        known += f" x{group.count}"
+    return f"{known} failed" if group.failed else known
+
+
+def _spread(group: Group) -> str:
+    times = group.durations_us
+    if times is None or group.count == 1:
+        return ""
+    return ", ".join(
+        f"{name} {show_time(time)}" for name, time in zip(("min", "median", "max"), times, strict=True)
+    )
+
+
+def _group_notes(groups: Sequence[Group]) -> list[str]:
+    if all(len(group.kernels) < 2 or group.failed for group in groups):
+        return []
+    return ["xN: medians of N launches with the same kernel, grid and block; --each shows each launch"]
+
+
+def metric_tables(
+    kernels: Sequence[ReportKernel], metrics: Sequence[str], *, each: bool = False
+) -> list[Table]:
+    """Return a legend of the launches, and their metrics: one column for each group, and one for all.
 
     Args:
         kernels: The launches.
         metrics: Short or raw names; those without a value are left out, and stalls are sorted by size.
+        each: True for one column for each launch.
     """
+    groups = groups_of(kernels, each=each)
     legend = [
-        Column("kernel", [launch_name(kernel) for kernel in kernels], "name", code=True),
-        Column("grid", [show_extent(kernel.grid) for kernel in kernels]),
-        Column("block", [show_extent(kernel.block) for kernel in kernels]),
+        Column("kernel", [_group_name(group) for group in groups], "name", code=True),
+        Column("grid", [show_extent(group.first.grid) for group in groups]),
+        Column("block", [show_extent(group.first.block) for group in groups]),
     ]
-    rows: dict[str, Mapping[str, MetricValue]] = {f"#{kernel.launch}": kernel.metrics for kernel in kernels}
-    if len(kernels) > 1:
-        rows[f"all {len(kernels)}"] = combine(kernels)
+    rows: dict[str, Mapping[str, MetricValue]] = {
+        _group_name(group, launch_name(group.first).split()[0]): group.typical.metrics  # type: ignore[arg-type]
+        for group in groups
+    }
+    if whole := _whole(kernels):
+        rows[_whole_name(kernels)] = whole
     known = [name for name in metrics if any(name in kernel.metrics for kernel in kernels)]
     if not known:
         return [Table(legend, notes=["the file has none of these metrics"])]
@@ -125,25 +221,30 @@ def metric_tables(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> li
             for title, row in rows.items()
         ),
     ]
-    return [Table(legend), Table(columns, notes=_weight_notes(kernels, shown), split=True)]
+    notes = [*_group_notes(groups), *_weight_notes(kernels, shown)]
+    return [Table(legend), Table(columns, notes=notes, split=True)]
 
 
-def rule_table(kernels: Sequence[ReportKernel], *, everything: bool) -> Table:
-    """Return ncu's rules for each launch, the largest estimated speedup first.
+def rule_table(kernels: Sequence[ReportKernel], *, everything: bool, each: bool = False) -> Table:
+    """Return ncu's rules for the first launch of each group, the largest estimated speedup first.
 
     Args:
         kernels: The launches.
+        each: True for the rules of each launch.
         everything: True for all rules in full; False for the first sentence of the three rules of each launch
             with the largest estimated speedup.
     """
     rows: list[tuple[str, str]] = []
     hidden = 0
-    for kernel in kernels:
+    for group in groups_of(kernels, each=each):
+        kernel: Any = group.first
         rules = by_speedup(kernel.rules)
+        others: Sequence[Any] = group.kernels[1:]
+        hidden += sum(len(other.rules) for other in others)
         estimated = [rule for rule in rules if rule.estimated_speedup_pct is not None]
         shown = rules if everything else estimated[:RULES_SHOWN]
         hidden += len(rules) - len(shown)
-        rows += [(launch_name(kernel), _rule_text(rule, kernel, everything)) for rule in shown]
+        rows += [(_group_name(group), _rule_text(rule, kernel, everything)) for rule in shown]
     notes = [f"… {hidden} more; --rules=all shows them, and all in full"] if hidden else []
     if not rows:
         return Table(notes=notes)
@@ -177,13 +278,14 @@ def _first_sentence(message: str) -> str:
 
 def _weight_notes(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> list[str]:
     """Name the weights of the means in the combined row; empty without a mean."""
-    used = weights_used(kernels, metrics) if len(kernels) > 1 else {}
+    measured = [kernel for kernel in kernels if not kernel.failed]
+    used = weights_used(measured, metrics) if _whole(kernels) else {}
     families = {
         weight: dict.fromkeys("stalls" if name.startswith("stall.") else name for name in names)
         for weight, names in used.items()
     }
     text = "; ".join(f"{', '.join(names)} by {weight}" for weight, names in families.items())
-    return [f"all {len(kernels)}, weighted means: {text}"] if text else []
+    return [f"{_whole_name(kernels)}, weighted means: {text}"] if text else []
 
 
 def _by_size(names: list[str], rows: Sequence[Mapping[str, MetricValue]]) -> list[str]:
@@ -192,6 +294,12 @@ def _by_size(names: list[str], rows: Sequence[Mapping[str, MetricValue]]) -> lis
 
     stalls = iter(sorted((name for name in names if name.startswith("stall.")), key=largest, reverse=True))
     return [next(stalls) if name.startswith("stall.") else name for name in names]
+
+
+def _rate(row: Mapping[str, MetricValue]) -> str:
+    """Show the rate of DRAM in GB/s with three digits, as the details page rounds it."""
+    value = number_in(row, "dram_gb_per_s")
+    return "" if value is None else f"{float(f'{value:.3g}'):.4g}"
 
 
 def _throughputs(row: Mapping[str, MetricValue]) -> str:

@@ -133,6 +133,7 @@ def test_ncu_report_is_explained(project: Path) -> None:
     pytest.importorskip("ncu_report")
     report = unpacked("triton_square_gemm_set_full.ncu-rep.gz", project)
     assert [text for text in shown(report, "matmul") if not text.startswith("    ")] == [
+        "NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0, SM clock 1785 to 1786 MHz",
         "matmul_kernel, 201 µs, 42 % of the time",
         "  memory-bound: L2 is at 83 % of its peak",
         "matmul_kernel, 276 µs, 58 % of the time",
@@ -148,13 +149,12 @@ def test_gzipped_file_is_explained_like_the_file(project: Path) -> None:
 @pytest.mark.parametrize("name", ["torch_mixed_raw_wide.csv.gz", "torch_mixed_details_long.csv.gz"])
 def test_ncu_csv_is_explained(project: Path, name: str) -> None:
     lines = shown(unpacked(name, project), "^square_kernel")
-    assert lines[:2] == ["square_kernel, 64.5 µs", "  memory-bound: DRAM is at 79 % of its peak"]
+    assert lines[1:3] == ["square_kernel, 64.5 µs", "  memory-bound: DRAM is at 79 % of its peak"]
 
 
 def test_longest_launches_of_a_large_file_are_explained(project: Path) -> None:
     lines = shown(unpacked("torch_mixed_raw_wide.csv.gz", project))
-    assert sum(" % of the time" in text and not text.startswith(" ") for text in lines) == 20
-    assert lines[-1] == "and 6 shorter launches; a regex chooses among them"
+    assert sum(" % of the time" in text and not text.startswith(" ") for text in lines) == 15
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ def _in_the_captures(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_comparison_shows_durations_then_the_largest_movers() -> None:
     assert shown(FULL, "--compare", PASS, "--kernel=square", "--preset=sol") == snapshot(
         [
-            "old: profiling_pass/report.ncu-rep.gz",
-            "new: triton_square_gemm_set_full.ncu-rep.gz",
+            "old: profiling_pass/report.ncu-rep.gz, NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0",
+            "new: triton_square_gemm_set_full.ncu-rep.gz, NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0,",  # noqa: E501
+            "  SM clock 1957 MHz",
             "",
             "kernel                old              new",
             "--------------------------------------------------",
@@ -73,7 +74,7 @@ def test_only_the_largest_movers_are_shown_without_a_preset() -> None:
     few, every = (
         shown(FULL, "--compare", PASS, "--kernel=square", *preset) for preset in ([], ["--preset=all"])
     )
-    assert few.count("      18 moved less, --preset=all shows them; 24 did not move") == 1
+    assert few.count("      19 moved less, --preset=all shows them; 24 did not move") == 1
     assert len(every) > len(few)
     assert not any("moved less" in line for line in every)
 

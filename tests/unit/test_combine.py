@@ -282,7 +282,9 @@ def test_captures_combine_to_known_values(name: str) -> None:
     """Check values that commit c3abdf6 computed, which kept the weights apart from the metrics."""
     if ".ncu-rep" in name:
         pytest.importorskip("ncu_report")
-    assert combine(read_report(CAPTURES / name)) == COMBINED[name]
+    later = {"dram_gb_per_s", "local_spill_requests"}
+    combined = combine(read_report(CAPTURES / name))
+    assert {metric: value for metric, value in combined.items() if metric not in later} == COMBINED[name]
 
 
 def test_recorded_profiles_combine_to_their_recorded_rows() -> None:

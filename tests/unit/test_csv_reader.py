@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.csv_reader import function_name, read_csv
+from pytest_gpuperf.measure.ncu.csv_reader import read_csv
 from pytest_gpuperf.measure.ncu.details_page import RAW_NAMES
+from pytest_gpuperf.measure.ncu.kernel_name import function_name
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 DURATION = "gpu__time_duration.sum"
@@ -65,8 +66,10 @@ def test_wide_and_long_csv_agree_up_to_rounding() -> None:
         assert (one.name, one.demangled, one.grid, one.block, one.ranges) == (
             *(other.name, other.demangled, other.grid, other.block, other.ranges),
         )
-        assert other.metrics.keys() <= one.metrics.keys()
-        for name, value in other.metrics.items():
+        # Rates of L2 compression have no raw name here: the page has a 0 for rates that were not measured.
+        labels = {name for name in other.metrics if "L2 Compression" in name}
+        assert other.metrics.keys() - labels <= one.metrics.keys()
+        for name, value in other.metrics.items() - {(name, other.metrics[name]) for name in labels}:
             expected = one.metrics[name]
             assert other.units[name] == one.units[name], name
             if isinstance(expected, str):
@@ -189,9 +192,16 @@ def test_number_is_read_as_printed(text: str, value: float) -> None:
     assert read_csv(long(long_row(text)))[0].metrics == {"some__metric.sum": value}
 
 
-def test_number_of_another_locale_is_an_error_with_line() -> None:
-    with pytest.raises(GpuperfError, match=r"line 3 .*'2\.508\.800' is not a number.*LC_ALL=C"):
-        read_csv(long(long_row("1"), long_row("2.508.800")))
+def test_numbers_of_two_locales_are_an_error() -> None:
+    with pytest.raises(
+        GpuperfError, match=r"numbers 1\.5 and 2\.508\.800 are from different locales.*LC_ALL=C"
+    ):
+        read_csv(long(long_row("1.5"), long_row("2.508.800")))
+
+
+def test_digits_that_are_not_a_number_are_an_error_with_line() -> None:
+    with pytest.raises(GpuperfError, match=r"line 3 .*'2,50,880' is not a number"):
+        read_csv(long(long_row("1"), long_row("2,50,880")))
 
 
 def test_text_without_a_header_is_an_error_with_command() -> None:
@@ -199,10 +209,9 @@ def test_text_without_a_header_is_an_error_with_command() -> None:
         read_csv("==WARNING== No kernels were profiled.\n")
 
 
-def test_summary_of_several_launches_is_refused() -> None:
-    header = '"ID","Kernel Name","Invocations","Metric Name","Metric Unit","Minimum","Maximum","Average"'
+def test_long_csv_without_values_is_refused() -> None:
     with pytest.raises(GpuperfError, match="no column `Metric Value`"):
-        read_csv(f"{header}\n")
+        read_csv('"ID","Kernel Name","Metric Name","Metric Unit"\n')
 
 
 def test_header_alone_holds_no_kernels() -> None:

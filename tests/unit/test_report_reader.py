@@ -191,6 +191,7 @@ def test_older_copy_without_rules_reads_kernels(
         "    NameBase_DEMANGLED = 1\n"
         "    def name(self, base=0): return 'kernel'\n"
         "    def metric_by_name(self, name): return None\n"
+        "    def metric_names(self): return []\n"
         "    def nvtx_state(self): return None\n"
         "load_report = lambda path: [[Action()]]\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 _TENSOR = (
     "the tensor pipe",
-    "fewer or cheaper operations: a smaller type (FP8 for bfloat16), structured sparsity",
+    "fewer or cheaper operations: {FP8:a smaller type (FP8 for bfloat16), }"
+    "{sparsity:structured sparsity, }less padding of tiles",
 )
 _ISSUE = (
     "the issue slots",
@@ -25,14 +27,14 @@ PIPES: Mapping[str, tuple[str, str]] = {
     "pipe.tensor": _TENSOR,
     "pipe.fma": (
         "the FMA pipe",
-        "tensor cores for products of matrices; else half precision, two at a time",
+        "{tensor cores:tensor cores for products of matrices; else }half precision, two at a time",
     ),
     "pipe.alu": (
         "the ALU",
         "fewer integer operations: indices computed outside of loops and in 32 bits, masks only at the edge",
     ),
     "pipe.fp64": ("the FP64 pipe", "float32, or sums of pairs of float32, if the accuracy allows"),
-    "pipe.lsu": ("the load/store unit", "fewer and wider accesses: 16 bytes a thread, or TMA"),
+    "pipe.lsu": ("the load/store unit", "fewer and wider accesses: 16 bytes a thread{TMA:, or TMA}"),
     "pipe.xu": (
         "the special-function unit",
         "fewer exp, log, sin, rsqrt and conversions: exp2 with the scale folded in, polynomials",
@@ -40,12 +42,21 @@ PIPES: Mapping[str, tuple[str, str]] = {
     "issue_active": _ISSUE,
     "instruction_throughput": _ISSUE,
 }
-"""Name of each pipe and advice, by the metric of its load."""
+"""Name of each pipe and advice, by the metric of its load. `{TMA:…}` is left out if the chip lacks TMA."""
+_IF_THE_CHIP_HAS = re.compile(r"\{(?P<feature>[^:}]+):(?P<text>[^}]*)\}")
 
 BUSY_CALL_PCT = 70.0
 """Busy share of a call, in %, below which launches cost as much as most kernels."""
 _MAKES_THE_WHOLE = 10.0
 """Maximum distance, in points, of a pipe to the SM throughput that it explains."""
+
+
+def fitting(advice: str, evidence: Evidence) -> str:
+    """Return advice without the parts for features that the chip lacks."""
+    return _IF_THE_CHIP_HAS.sub(
+        lambda found: found["text"] if evidence.may_have(found["feature"]) else "",  # type: ignore[arg-type]
+        advice,
+    )
 
 
 def small_grid(evidence: Evidence, waves_of_gpu: float) -> Said:
@@ -124,7 +135,7 @@ def compute_bound(evidence: Evidence, bound_pct: float) -> Said:
     if not busiest or known[busiest] < compute - _MAKES_THE_WHOLE:
         return line, "read the preset sol, which tells the pipes apart"
     name, advice = PIPES[busiest]
-    return f"{line}, by {name} ({known[busiest]:.0f} %)", advice
+    return f"{line}, by {name} ({known[busiest]:.0f} %)", fitting(advice, evidence)
 
 
 def memory_bound(evidence: Evidence, bound_pct: float) -> Said:
@@ -133,7 +144,7 @@ def memory_bound(evidence: Evidence, bound_pct: float) -> Said:
     if compute is None or memory is None or compute >= max(memory, evidence.busy_l2 or 0.0):
         return None
     if memory < bound_pct:
-        return None if evidence.busy_l2 is None else _l2_bound(evidence.busy_l2)
+        return None if evidence.busy_l2 is None else _l2_bound(evidence.busy_l2, evidence)
     dram, l2 = evidence.number("dram_throughput"), evidence.number("l2_throughput")
     if dram is not None and dram >= memory - 1:
         return (
@@ -143,18 +154,19 @@ def memory_bound(evidence: Evidence, bound_pct: float) -> Said:
     if l2 is None or (dram is None and l2 < memory - _MAKES_THE_WHOLE):
         return f"memory is at {memory:.0f} % of its peak", "read the preset memory, which tells levels apart"
     if l2 >= memory - _MAKES_THE_WHOLE:
-        return _l2_bound(l2)
+        return _l2_bound(l2, evidence)
     return (
         f"L1 and shared memory are at {memory:.0f} % of their peak",
         "fewer and wider accesses, no bank conflicts, shuffles between the threads of a warp",
     )
 
 
-def _l2_bound(throughput: float) -> tuple[str, str]:
-    return (
-        f"L2 is at {throughput:.0f} % of its peak",
-        "fewer bytes through L2: larger tiles, multicast in a cluster, reuse in shared memory, fused kernels",
+def _l2_bound(throughput: float, evidence: Evidence) -> tuple[str, str]:
+    advice = (
+        "fewer bytes through L2: larger tiles, {multicast:multicast in a cluster, }reuse in shared memory, "
+        "fused kernels"
     )
+    return f"L2 is at {throughput:.0f} % of its peak", fitting(advice, evidence)
 
 
 def latency_bound(evidence: Evidence, bound_pct: float) -> Said:

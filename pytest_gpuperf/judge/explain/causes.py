@@ -9,6 +9,7 @@ from pytest_gpuperf.judge.explain.calls import OFF_TENSOR_CORES, is_for_tensor_c
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.explain.bounds import Said
     from pytest_gpuperf.judge.explain.evidence import Evidence
+    from pytest_gpuperf.metrics.chips import Feature
 
 SATURATED_PCT = 80.0
 """ncu's `no_bound_threshold`: a unit above it is saturated, whatever warps wait for."""
@@ -17,17 +18,20 @@ LAUNCH_US = 5.0
 CALL_SHARE_PCT = 10.0
 """Share of a call's time below which another type is not worth it."""
 _HALF = r"hgemm|[^a-z]b?f16|_bf16|_fp16|float16|half"
-_NO_TF32 = ("gv100", "tu102")
 _FLOAT32 = r"sgemm|f32|fp32|ffma|\bfloat\b"
 
 
 def spilling(evidence: Evidence, share_pct: float) -> Said:
     """Find local memory that takes a good part of the instructions."""
     spills, instructions = evidence.number("local_spill_instructions"), evidence.number("instructions")
-    if not spills or not instructions or 100 * spills / instructions < share_pct:
+    requests, registers = evidence.number("local_spill_requests"), evidence.number("registers_per_thread")
+    share = 100 * spills / instructions if spills and instructions else 0.0
+    if share >= share_pct:
+        line = f"{share:.0f} % of the instructions load or store local memory: "
+    elif requests and _is_worth(requests, instructions, registers):
+        line = f"warps load or store spilled registers {_count(requests)} times: "
+    else:
         return None
-    registers = evidence.number("registers_per_thread")
-    line = f"{100 * spills / instructions:.0f} % of the instructions load or store local memory: "
     if registers is not None and registers >= 255:
         line += "a thread needs more than the 255 registers there are"
     else:
@@ -36,6 +40,20 @@ def spilling(evidence: Evidence, share_pct: float) -> Said:
         line,
         "less in each thread: smaller tiles, more warps a block, loops not unrolled",
     )
+
+
+def _is_worth(requests: float, instructions: float | None, registers: float | None) -> bool:
+    """Return True if spill requests are many, or a part of the work of a thread without a register left."""
+    if instructions:
+        return 100 * requests / instructions >= (0.1 if registers is not None and registers >= 255 else 5)
+    return registers is None or registers >= 255 or requests >= 1e6
+
+
+def _count(number: float) -> str:
+    for unit, name in ((1e9, "billion"), (1e6, "million")):
+        if number >= unit:
+            return f"{number / unit:.1f} {name}"
+    return f"{number:,.0f}"
 
 
 def _waiting(evidence: Evidence, share_pct: float, *reasons: str) -> float | None:
@@ -54,8 +72,14 @@ def memory_latency(evidence: Evidence, share_pct: float) -> Said:
         return None
     return (
         f"warps wait for data from L1, L2 or DRAM in {share:.0f} % of their cycles",
-        "more loads in flight: wider or unrolled loads, copies some stages ahead (cp.async, TMA)",
+        f"more loads in flight: wider or unrolled loads, {_copies_ahead(evidence)}",
     )
+
+
+def _copies_ahead(evidence: Evidence) -> str:
+    features: tuple[Feature, ...] = ("cp.async", "TMA")
+    ways = [feature for feature in features if evidence.may_have(feature)]
+    return f"copies some stages ahead ({', '.join(ways)})" if ways else "loads into registers a step ahead"
 
 
 def shared_memory_latency(evidence: Evidence, share_pct: float) -> Said:
@@ -118,7 +142,7 @@ def tensor_cores_idle(evidence: Evidence, busy_pct: float) -> Said:
     """Products of matrices without tensor cores, of a type that they take."""
     found = _products_of_call(evidence) or _product(evidence, busy_pct)
     kind = _type_of_product(evidence)
-    if not found or not kind:
+    if not found or not kind or not evidence.may_have("tensor cores"):
         return None
     return (
         f"{found}, {kind}",
@@ -156,7 +180,7 @@ def _type_of_product(evidence: Evidence) -> str:
         kind, by = "half precision" if half > single else "float32", "operations"
     else:
         return ""
-    return "" if kind == "float32" and evidence.chip in _NO_TF32 else f"of {kind} by its {by}"
+    return "" if kind == "float32" and not evidence.may_have("TF32") else f"of {kind} by its {by}"
 
 
 def uncoalesced(evidence: Evidence, bytes_used: float) -> Said:

@@ -6,9 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.metrics.chips import has
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_gpuperf.metrics.chips import Feature
     from pytest_gpuperf.records import MetricValue
 
 
@@ -38,6 +41,10 @@ class Evidence:
         """Return a metric's value if it is a word; else an empty text."""
         value = self.metrics.get(name)
         return value if isinstance(value, str) else ""
+
+    def may_have(self, feature: Feature) -> bool:
+        """Return False if the chip is known to lack a feature."""
+        return has(self.chip, feature) is not False
 
     def stalls(self, *reasons: str) -> float | None:
         """Return the share of these reasons in all warp cycles, in %."""

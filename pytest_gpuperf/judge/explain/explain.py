@@ -115,12 +115,11 @@ def lines_of(diagnoses: Sequence[Diagnosis]) -> list[str]:
 
 
 def shares_of_time(kernels: Sequence[KernelProfile]) -> list[float]:
-    """Return each launch's share of the time, from 0 to 1; equal shares if times are not known."""
-    times = [kernel.metrics.get("duration_us") for kernel in kernels]
-    known = [float(time) for time in times if isinstance(time, (int, float))]
-    total = math.fsum(known)
-    if not kernels:
-        return []
-    if len(known) < len(kernels) or not total:
-        return [1 / len(kernels)] * len(kernels)
-    return [time / total for time in known]
+    """Return each launch's share of the time, from 0 to 1.
+
+    A launch without a time has no share; all shares are equal if no time is known.
+    """
+    known = [kernel.metrics.get("duration_us") for kernel in kernels]
+    times = [float(time) if isinstance(time, (int, float)) else 0.0 for time in known]
+    total = math.fsum(times)
+    return [time / total if total else 1 / len(kernels) for time in times]

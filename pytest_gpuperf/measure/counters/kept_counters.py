@@ -26,7 +26,7 @@ from _pytest.config import get_config
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.call_profile import names_to_read
 from pytest_gpuperf.measure.counters.project_hash import project_hash
-from pytest_gpuperf.measure.ncu.csv_reader import function_name
+from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
 from pytest_gpuperf.records.runs import make_state_folder

@@ -1,4 +1,4 @@
-"""Raw ncu names of the labels on the details page, by section.
+"""Raw ncu names of the labels on the details page, by section, in all versions of ncu.
 
 The same label has another meaning in another section (`Memory Throughput`). These are the labels that ncu
 2025.3.1 prints by default, and the labels of the stalls from `--print-details all`. Rates of L2 compression
@@ -7,6 +7,7 @@ are left out: the page has a 0 for rates that were not measured.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -148,3 +149,39 @@ RAW_NAMES: Mapping[tuple[str, str], str] = {
     },
 }
 """Raw ncu names by section and label."""
+
+_SPEED_OF_LIGHT = "GPU Speed Of Light Throughput"
+_OLDER_SECTIONS = {"GPU Speed Of Light": _SPEED_OF_LIGHT}
+_OLDER_LABELS: Mapping[tuple[str, str], str] = {
+    (_SPEED_OF_LIGHT, old): _SECTIONS[_SPEED_OF_LIGHT][new]
+    for old, new in {
+        "Memory Frequency": "DRAM Frequency",
+        "Memory [%]": "Memory Throughput",
+        "SM [%]": "Compute (SM) Throughput",
+        "SOL DRAM": "DRAM Throughput",
+        "SOL FB": "DRAM Throughput",
+        "SOL L1/TEX Cache": "L1/TEX Cache Throughput",
+        "SOL L2": "L2 Cache Throughput",
+        "SOL L2 Cache": "L2 Cache Throughput",
+        "SOL TEX": "L1/TEX Cache Throughput",
+    }.items()
+}
+"""Labels of ncu 2019 to 2021."""
+LABELS = frozenset(label for _, label in (*RAW_NAMES, *_OLDER_LABELS))
+"""All labels, whatever their section."""
+_REQUESTED = "Command line profiler metrics"
+_NAME_AT_END = re.compile(r"\b(\w+__[\w.]+)\)?$")
+
+
+def raw_name(section: str, label: str) -> str:
+    """Return the raw ncu name of a label; `section: label` if it is not known.
+
+    Args:
+        section: Title of the section.
+        label: A label, a raw name, or both (`--print-metric-name label-name`).
+    """
+    section = _OLDER_SECTIONS.get(section, section)
+    if found := _NAME_AT_END.search(label):
+        return found[1]
+    known = RAW_NAMES.get((section, label)) or _OLDER_LABELS.get((section, label))
+    return known or (label if section in ("", _REQUESTED) else f"{section}: {label}")

@@ -35,6 +35,20 @@ class RawKernel(msgspec.Struct, frozen=True):
     """ncu's unit of each metric, empty for a pure number."""
     rules: tuple[Rule, ...] = ()
     """Results of ncu rules, in ncu's order."""
+    gpu: str = ""
+    """Name of the GPU in the driver; empty if the file does not tell."""
+    compute_capability: str = ""
+    """`9.0`; empty if the file does not tell."""
+    device: int | None = None
+    """Number of the GPU among those of the process."""
+    invocations: int = 1
+    """Number of launches of which the values are means: more than 1 after `--print-summary`."""
+    extremes: dict[str, tuple[float, float]] = {}
+    """Least and largest value of the launches of a mean."""
+    without_value: int = 0
+    """Number of metrics that ncu could not read (`nan`, `n/a`)."""
+    values_in_file: int = 0
+    """Number of metrics with a value in the report; 0 for a text, of which all are in `metrics`."""
 
     def matches(self, regex: str | None) -> bool:
         """Return True if a regex is found in the function name or the demangled name; None matches all."""

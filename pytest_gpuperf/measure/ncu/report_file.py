@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import codecs
+import mmap
+import re
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu.console_reader import is_console_text, read_console
 from pytest_gpuperf.measure.ncu.csv_reader import NoHeaderError, read_csv
+from pytest_gpuperf.measure.ncu.other_files import EXPECTED, errors_in, not_from_ncu
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.measure.ncu.rules import Rule  # noqa: TC001
-from pytest_gpuperf.metrics import METRICS, nearest, source_names
+from pytest_gpuperf.metrics import METRICS, nearest, short_metrics, source_names
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
@@ -33,6 +38,13 @@ NAMES_SHOWN = 20
 _REPORT = b"NVR\0"
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_VERSION = re.compile(
+    rb"(?m)(?:Nsight Compute Target[^\n]{0,8}?|(?i:nsight[ -]compute)[^\n]{0,3}?|^Version )"
+    rb"(20\d\d\.\d+(?:\.\d+)*)"
+)
+_DURATION = "gpu__time_duration.sum"
+_FACTS = ("launch__", "device__", "profiler__")
+"""Starts of the names of metrics that a failed launch has, too."""
 
 
 class ReportKernel(KernelProfile, frozen=True, kw_only=True):
@@ -46,10 +58,35 @@ class ReportKernel(KernelProfile, frozen=True, kw_only=True):
     """ncu's units of the raw metrics in `metrics`; short metrics have their own."""
     rules: tuple[Rule, ...] = ()
     """Results of ncu rules, in ncu's order; a raw page has none."""
+    gpu: str = ""
+    """Name of the GPU in the driver; empty if the file does not tell."""
+    compute_capability: str = ""
+    """`9.0`; empty if the file does not tell."""
+    device: int | None = None
+    """Number of the GPU among those of the process; None if the file does not tell."""
+    failed: bool = False
+    """True if ncu could not measure the launch."""
+    invocations: int = 1
+    """Number of launches of which the values are means: more than 1 after `--print-summary`."""
+    extremes: dict[str, tuple[float, float]] = {}
+    """Least and largest value of the launches of a mean, by the names in `metrics`."""
+    more_metrics: int = 0
+    """Number of metrics with a value in the file that no value in `metrics` is read from."""
 
     def unit(self, metric: str) -> str:
         """Return the unit of a metric, by short or raw name; empty for a pure number or a word."""
         return METRICS[metric].unit if metric in METRICS else self.units.get(metric, "")
+
+
+@dataclass(frozen=True)
+class NcuFile:
+    """The launches in a file, and facts about the file."""
+
+    kernels: list[ReportKernel]
+    ncu_version: str = ""
+    """Version of the ncu that measured: `2025.3.1.0`; empty if the file does not tell."""
+    notes: tuple[str, ...] = ()
+    """Sentences about what was read and what was not."""
 
 
 def read_report(
@@ -57,9 +94,10 @@ def read_report(
 ) -> list[ReportKernel]:
     """Read the kernels of a file of Nsight Compute, in launch order.
 
-    The file can be a report (`.ncu-rep`), the raw page as CSV (wide) or any other ncu CSV (long), gzipped or
-    not; its content tells which. A report is exact, the long CSV is rounded to two decimals. Another process
-    reads a report, with the package `ncu-report` or the copy in an installation of ncu.
+    The file can be a report (`.ncu-rep`), the raw page as CSV (wide), any other ncu CSV (long), or text from
+    ncu's console, gzipped or not; its content tells which. A report is exact, the long CSV and the console
+    are rounded to two decimals. Another process reads a report, with the package `ncu-report` or the copy in
+    an installation of ncu.
 
     Args:
         path: The file.
@@ -74,40 +112,105 @@ def read_report(
         GpuperfError: The file does not exist, it is not an ncu file, it is damaged, no kernel in it matches
             the regex, no kernel in it has one of the metrics, or a report cannot be read here.
     """
+    return read_file(path, kernels, metrics=metrics).kernels
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    kernels: str | None = None,
+    *,
+    metrics: Collection[str] = (),
+    everything: bool = False,
+) -> NcuFile:
+    """Read a file of Nsight Compute, and facts about it.
+
+    Args:
+        path: As for `read_report`, and so are `kernels` and `metrics`.
+        kernels: A regex.
+        metrics: Names.
+        everything: True to keep all metrics of the file by their raw names, in addition to short ones.
+
+    Raises:
+        GpuperfError: As for `read_report`.
+    """
     path = Path(path)
     if kernels is not None:
         check_regex(kernels, "asked for")
     _check_metric_names(metrics)
-    refuse_trace(kind_of(path), str(path), "a report or CSV that ncu wrote")
+    refuse_trace(kind_of(path), str(path), EXPECTED)
     try:
         with _unpacked(path) as plain:
-            return _read_chosen(path, plain, kernels, metrics)
+            return _read_chosen(path, plain, kernels, metrics, everything)
     except OSError as error:
         raise GpuperfError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _read_chosen(path: Path, plain: Path, regex: str | None, metrics: Collection[str]) -> list[ReportKernel]:
+def _read_chosen(
+    path: Path, plain: Path, regex: str | None, metrics: Collection[str], everything: bool
+) -> NcuFile:
     raw_names = [name for name in metrics if name not in METRICS]
     weights = [name for name in weight_names([*METRICS, *raw_names]) if name not in METRICS]
-    launches = list(enumerate(_read(plain, [*source_names(), *weights, *raw_names])))
+    notes: list[str] = []
+    names = None if everything else [*source_names(), *weights, *raw_names]
+    launches = list(enumerate(_read(plain, names, notes)))
     chosen = [(launch, kernel) for launch, kernel in launches if kernel.matches(regex)]
     if not chosen:
         raise _no_kernel(path, regex, [kernel for _, kernel in launches])
-    found = [_report_kernel(launch, kernel, raw_names) for launch, kernel in chosen]
+    timed = any(_DURATION in kernel.metrics for _, kernel in launches)
+    found = []
+    for launch, kernel in chosen:
+        extra = [name for name in kernel.metrics if name not in METRICS] if everything else raw_names
+        found.append(_report_kernel(launch, kernel, extra, timed=timed))
     for name in metrics:
         if not any(name in kernel.metrics for kernel in found):
             raise _no_metric(path, name, {launch for launch, _ in chosen}, plain)
-    return found
+    return NcuFile(found, _version(plain), tuple(notes))
 
 
-def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str]) -> ReportKernel:
+def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str], *, timed: bool) -> ReportKernel:
+    profile = raw.profile(extra)
+    known = {name for metric in profile.metrics for name in _sources(metric)}
+    count = raw.values_in_file or len(raw.metrics)
+    counted = any(not name.startswith(_FACTS) for name in raw.metrics)
     return ReportKernel(
         launch=launch,
         ranges=raw.ranges,
         units={name: raw.units[name] for name in extra if name in raw.units},
         rules=raw.rules,
-        **msgspec.structs.asdict(raw.profile(extra)),
+        gpu=raw.gpu,
+        compute_capability=raw.compute_capability,
+        device=raw.device,
+        failed=_DURATION not in raw.metrics and (timed or (raw.without_value > 0 and not counted)),
+        invocations=raw.invocations,
+        extremes=_extremes(raw),
+        more_metrics=count - len(known.intersection(raw.metrics)),
+        **msgspec.structs.asdict(profile),
     )
+
+
+def _sources(metric: str) -> Iterable[str]:
+    if metric not in METRICS:
+        return (metric,)
+    return (name for source in METRICS[metric].sources for name in source.names)
+
+
+def _extremes(raw: RawKernel) -> dict[str, tuple[float, float]]:
+    least, most = (
+        short_metrics({name: pair[i] for name, pair in raw.extremes.items()}, raw.units) for i in (0, 1)
+    )
+    short = {
+        name: (float(least[name]), float(most[name]))
+        for name in least.keys() & most.keys()
+        if METRICS[name].ncu
+    }
+    return raw.extremes | short
+
+
+def _version(plain: Path) -> str:
+    """Find the version of the ncu that wrote a file; empty if the file does not tell."""
+    with plain.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        found = _VERSION.search(content)
+        return found[1].decode() if found else ""
 
 
 @contextmanager
@@ -116,7 +219,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
     if not path.is_file():
         raise GpuperfError(
             f"{path} is not a regular file" if path.exists() else f"there is no file {path}",
-            expected="a report or CSV that ncu wrote",
+            expected=EXPECTED,
             next_step="check the path",
         )
     if _head(path, len(_GZIP)) != _GZIP:
@@ -135,29 +238,31 @@ def _head(path: Path, length: int) -> bytes:
         return file.read(length)
 
 
-def _read(path: Path, names: Sequence[str] | None) -> list[RawKernel]:
+def _read(path: Path, names: Sequence[str] | None, notes: list[str]) -> list[RawKernel]:
     if _head(path, len(_REPORT)) == _REPORT:
         return read_report_isolated(path, names, rules=True, search=ncu_python_dirs(None))
     data = path.read_bytes()
-    if not data.strip():
-        raise GpuperfError(
-            f"{path.name} is empty",
-            expected="a report or CSV that ncu wrote",
-            next_step="see the output of ncu from that time",
-        )
     text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8", errors="replace")
+    text = text.replace("\r\n", "\n")
     try:
-        return read_csv(text)
+        kernels = _read_text(text, notes)
+    except NoHeaderError:
+        raise not_from_ncu(path, data, text) from None
     except GpuperfError as error:
-        if isinstance(error, NoHeaderError) and path.name.removesuffix(".gz").endswith(".ncu-rep"):
-            raise GpuperfError(
-                f"{path.name} is not an ncu report, or a damaged one: it does not begin like a report",
-                expected="a complete report written by `ncu --export`",
-                next_step="copy it again, or profile again",
-            ) from None
         raise GpuperfError(
             f"{path.name}: {error.found}", expected=error.expected, next_step=error.next_step
         ) from None
+    notes += [f"ncu reported: {error}" for error in errors_in(text)]
+    return kernels
+
+
+def _read_text(text: str, notes: list[str]) -> list[RawKernel]:
+    try:
+        return read_csv(text, notes)
+    except NoHeaderError:
+        if not is_console_text(text):
+            raise
+        return read_console(text, notes)
 
 
 def _check_metric_names(metrics: Iterable[str]) -> None:
@@ -187,7 +292,7 @@ def _no_kernel(path: Path, regex: str | None, kernels: Sequence[RawKernel]) -> G
 def _no_metric(path: Path, name: str, launches: Collection[int], plain: Path) -> GpuperfError:
     known = [
         metric
-        for launch, kernel in enumerate(_read(plain, None))
+        for launch, kernel in enumerate(_read(plain, None, []))
         if launch in launches
         for metric in kernel.metrics
     ]

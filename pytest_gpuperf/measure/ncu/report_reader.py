@@ -32,6 +32,7 @@ NVIDIA_PACKAGES = Path("/opt/nvidia/nsight-compute")
 """Folder of NVIDIA's distribution packages, with a folder for each version."""
 
 _AXES = ("x", "y", "z")
+_ATTRIBUTE = "device__attribute_"
 
 
 def ncu_python_dirs(ncu: Path | None) -> tuple[Path, ...]:
@@ -190,12 +191,23 @@ def _import_ncu_report(path: Path, search: Sequence[Path]) -> Any:
 def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -> RawKernel:
     metrics: dict[str, MetricValue] = {}
     units: dict[str, str] = {}
-    for name in action.metric_names() if names is None else names:
+    known = action.metric_names()
+    without_value = 0
+    for name in dict.fromkeys(known if names is None else names):
         metric = action.metric_by_name(name)
         value = _value(metric)
         if value is not None:
             metrics[name] = value
             units[name] = metric.unit()
+        elif metric is not None:
+            without_value += 1
+    gpu, index, *capability = (
+        _value(action.metric_by_name(_ATTRIBUTE + name))
+        for name in (
+            *("display_name", "device_index"),
+            *("compute_capability_major", "compute_capability_minor"),
+        )
+    )
     return RawKernel(
         name=action.name(),
         demangled=action.name(action.NameBase_DEMANGLED),
@@ -205,6 +217,11 @@ def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -
         metrics=metrics,
         units=units,
         rules=rules,
+        gpu=gpu if isinstance(gpu, str) else "",
+        compute_capability=".".join(f"{part:.0f}" for part in capability if isinstance(part, float)),
+        device=int(index) if isinstance(index, float) else None,
+        without_value=without_value,
+        values_in_file=len(known),
     )
 
 

@@ -1,0 +1,142 @@
+"""Launches as ncu prints them in CSV or on the console, and their numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu.kernel_name import function_name
+from pytest_gpuperf.measure.ncu.numbers import EUROPEAN, Marks, marks_of, number_of
+from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.metrics.ncu_units import to_base
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.measure.ncu.rules import Rule
+
+    Extent = tuple[int, int, int]
+
+NO_VALUE = re.compile(r"(\(!\) ?)?(|no data|n/a|[-+]?nan|[-+]?inf)", re.IGNORECASE)
+_LISTS = frozenset({"launch__tpc_enabled"})
+"""Metrics with several numbers, which are words to everybody else."""
+_WHOLE = "launch__shared_mem_per_block"
+_ATTRIBUTE = "device__attribute_"
+_DIGITS = "0123456789.,"
+
+
+class Cell(NamedTuple):
+    """One printed value."""
+
+    name: str
+    """Raw ncu name."""
+    text: str
+    unit: str
+    line: int
+    """Number of its line, from 1."""
+    extremes: tuple[str, str] | None = None
+    """Minimum and maximum if `text` is the mean of several launches."""
+
+
+@dataclass
+class Launch:
+    """One launch, or the mean of several (`--print-summary`), as text."""
+
+    demangled: str
+    grid: Extent = (0, 0, 0)
+    block: Extent = (0, 0, 0)
+    compute_capability: str = ""
+    device: int | None = None
+    ranges: tuple[str, ...] = ()
+    invocations: int = 1
+    cells: list[Cell] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+
+
+def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[RawKernel]:
+    """Read the numbers of all launches of a file.
+
+    Args:
+        launches: The launches.
+        notes: Takes a sentence if the numbers are not in English spelling.
+
+    Raises:
+        GpuperfError: A number is not one in the locale of the others.
+    """
+    cells = [cell for launch in launches for cell in launch.cells if cell.name not in _LISTS]
+    marks = marks_of(text for cell in cells for text in (cell.text, *(cell.extremes or ())))
+    if marks is EUROPEAN:
+        notes.append("numbers were read with a dot between thousands and a comma before decimals")
+    return [_kernel(launch, marks) for launch in launches]
+
+
+def _kernel(launch: Launch, marks: Marks) -> RawKernel:
+    attributes = {
+        cell.name.removeprefix(_ATTRIBUTE): cell.text
+        for cell in launch.cells
+        if cell.name.startswith(_ATTRIBUTE)
+    }
+    kernel = RawKernel(
+        name=function_name(launch.demangled),
+        demangled=launch.demangled,
+        grid=launch.grid,
+        block=launch.block,
+        ranges=launch.ranges,
+        rules=tuple(launch.rules),
+        gpu=attributes.get("display_name", ""),
+        compute_capability=launch.compute_capability or _capability(attributes),
+        device=launch.device,
+        invocations=launch.invocations,
+        without_value=sum(
+            bool(cell.text) and NO_VALUE.fullmatch(cell.text) is not None for cell in launch.cells
+        ),
+    )
+    for cell in launch.cells:
+        if NO_VALUE.fullmatch(cell.text):
+            continue
+        value, unit = _value(cell, cell.text, marks)
+        if isinstance(value, float) and not math.isfinite(value):
+            continue
+        kernel.metrics[cell.name] = value
+        kernel.units[cell.name] = unit
+        if cell.extremes is not None:
+            least, most = (_value(cell, text, marks)[0] for text in cell.extremes)
+            if isinstance(least, float) and isinstance(most, float):
+                kernel.extremes[cell.name] = (least, most)
+    # The details page has only the parts of a block's shared memory.
+    parts = [kernel.metrics.get(f"{_WHOLE}_{part}") for part in ("static", "dynamic", "driver")]
+    numbers = [part for part in parts if isinstance(part, float)]
+    if _WHOLE not in kernel.metrics and len(numbers) == len(parts):
+        kernel.metrics[_WHOLE] = sum(numbers)
+        kernel.units[_WHOLE] = kernel.units[f"{_WHOLE}_driver"]
+    return kernel
+
+
+def _capability(attributes: Mapping[str, str]) -> str:
+    parts = [attributes.get(f"compute_capability_{part}", "") for part in ("major", "minor")]
+    return ".".join(parts) if all(parts) else ""
+
+
+def _value(cell: Cell, text: str, marks: Marks) -> tuple[float | str, str]:
+    number = None if cell.name in _LISTS else number_of(text, marks)
+    if number is not None:
+        return to_base(number, cell.unit)
+    if cell.name not in _LISTS and text[:1].isdigit() and not text.strip(_DIGITS):
+        thousands, decimal = marks
+        raise broken(
+            cell.line,
+            f"{text!r} is not a number with {thousands} between thousands and {decimal} before decimals",
+        )
+    return text, cell.unit
+
+
+def broken(line: int, why: str) -> GpuperfError:
+    """Return the error for a line that ncu does not print."""
+    return GpuperfError(
+        f"line {line} of the CSV text is not a whole row of ncu CSV: {why}",
+        expected="a complete file, written with LC_ALL=C",
+        next_step="print it again from the report: `ncu --import REPORT --csv --page raw`",
+    )

@@ -1,0 +1,152 @@
+"""Reading the text that ncu prints on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from console_texts import FAILED, LAUNCH, NEW, OLD, RULE, SPEED_OF_LIGHT, TITLES, section
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu.console_reader import is_console_text, read_console
+
+
+def test_launch_has_its_name_extents_and_chip() -> None:
+    (kernel,) = read_console(NEW)
+    assert (kernel.name, kernel.demangled) == ("saxpy", "void <unnamed>::saxpy<float>(T1 *, int)")
+    assert (kernel.grid, kernel.block) == ((64, 2, 1), (256, 1, 1))
+    assert (kernel.compute_capability, kernel.device) == ("8.6", 0)
+
+
+def test_values_are_in_base_units_under_raw_names() -> None:
+    metrics = read_console(NEW)[0].metrics
+    assert metrics["gpu__time_duration.sum"] == pytest.approx(117980)
+    assert metrics["gpc__cycles_elapsed.avg.per_second"] == pytest.approx(1.41e9)
+    assert metrics["gpc__cycles_elapsed.max"] == 1166261
+    assert metrics["dram__bytes.sum.per_second"] == pytest.approx(713.75e9)
+    assert metrics["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"] == 83.29
+    assert metrics["launch__sm_count"] == 82
+
+
+def test_label_without_a_raw_name_is_kept() -> None:
+    assert read_console(NEW)[0].metrics["Memory Workload Analysis: L2 Compression Ratio"] == 0
+
+
+def test_paragraph_of_a_rule_is_read_with_its_estimate() -> None:
+    (rule,) = read_console(NEW)[0].rules
+    assert (rule.kind, rule.estimated_speedup_pct, rule.scope) == ("optimization", 22.84, "local")
+    assert rule.message == "Too few warps. See the guide."
+
+
+def test_text_of_2020_in_a_european_locale_is_read() -> None:
+    notes: list[str] = []
+    (kernel,) = read_console(OLD, notes)
+    short = kernel.profile().metrics
+    assert kernel.name == "partial_sum"
+    assert short["duration_us"] == pytest.approx(19380)
+    assert short["elapsed_cycles"] == 23982976
+    assert short["sm_clock_mhz"] == pytest.approx(1240)
+    assert (short["sm_throughput"], short["memory_throughput"], short["dram_throughput"]) == (
+        1.63,
+        23.27,
+        23.27,
+    )
+    assert notes == ["numbers were read with a dot between thousands and a comma before decimals"]
+
+
+@pytest.mark.parametrize("text", [NEW, OLD])
+@pytest.mark.parametrize("prefix", ["> ", ">", "> > "])
+def test_quoted_text_in_a_fence_reads_the_same(text: str, prefix: str) -> None:
+    quoted = "".join(f"{prefix}{line}\n" for line in f"```\n{text}```\nthanks".splitlines())
+    assert read_console(quoted) == read_console(text)
+
+
+def test_rows_without_their_columns_are_read_by_words() -> None:
+    collapsed = "\n".join(" ".join(line.split()) for line in NEW.splitlines())
+    assert read_console(collapsed)[0].metrics == read_console(NEW)[0].metrics
+
+
+def test_metrics_by_raw_name_are_read() -> None:
+    text = f"  k {LAUNCH}\n" + section(
+        "Command line profiler metrics",
+        ("launch__barrier_count", "", "1"),
+        ("sm__inst_executed.sum", "inst", "1,015,808"),
+        ("dram__bytes_read.sum", "Mbyte", "9.45"),
+        ("dram__throughput.wrong", "", "(!) n/a"),
+    )
+    (kernel,) = read_console(text)
+    assert kernel.metrics == {
+        "launch__barrier_count": 1.0,
+        "sm__inst_executed.sum": 1015808.0,
+        "dram__bytes_read.sum": pytest.approx(9.45e6),
+    }
+    assert kernel.without_value == 1
+
+
+def test_table_without_a_launch_gets_the_profiled_name() -> None:
+    assert [kernel.name for kernel in read_console(SPEED_OF_LIGHT)] == ["unnamed"]
+    text = '==PROF== Profiling "gemm" - 0: 0%....100% - 3 passes\n' + SPEED_OF_LIGHT
+    assert [kernel.name for kernel in read_console(text)] == ["gemm"]
+
+
+def test_repeated_section_begins_a_launch() -> None:
+    assert len(read_console(SPEED_OF_LIGHT + SPEED_OF_LIGHT)) == 2
+
+
+def test_name_on_a_line_of_its_own_belongs_to_the_launch() -> None:
+    assert read_console(f"  k(float *)\n  {LAUNCH}\n" + SPEED_OF_LIGHT)[0].name == "k"
+
+
+def test_summary_holds_means_and_extremes() -> None:
+    rule = "    ---------- ----------- ------- ------- -------"
+    titles = "    Metric Name Metric Unit Minimum Maximum Average"
+    text = (
+        "  k(int) (4, 1, 1)x(32, 1, 1), Device 0, CC 11.0, Invocations 14\n"
+        f"    Section: GPU Speed Of Light Throughput\n{rule}\n{titles}\n{rule}\n"
+        f"    Duration            us  116.00  118.00  117.00\n{rule}\n"
+    )
+    (kernel,) = read_console(text)
+    assert (kernel.invocations, kernel.compute_capability) == (14, "11.0")
+    assert kernel.metrics == {"gpu__time_duration.sum": pytest.approx(117000)}
+    assert kernel.extremes == {"gpu__time_duration.sum": pytest.approx((116000, 118000))}
+
+
+def test_failed_launch_has_no_values() -> None:
+    (kernel,) = read_console(FAILED)
+    assert (kernel.metrics, kernel.without_value) == ({}, 2)
+
+
+def test_what_the_text_lacks_is_counted() -> None:
+    profiled = "".join(f'==PROF== Profiling "k" - {n}: 0%....100% - 3 passes\n' for n in range(3))
+    cut = "\n".join(
+        [f"  k {LAUNCH}", "    Section: Occupancy", RULE, TITLES, RULE, "    Block Limit SM  block  8"]
+    )
+    notes: list[str] = []
+    read_console(profiled + cut, notes)
+    assert notes == [
+        "ncu profiled 3 launches, the text has the values of 1",
+        "the text ends in the middle of a table",
+    ]
+
+
+def test_text_without_a_value_is_an_error() -> None:
+    text = f"  k {LAUNCH}\n"
+    assert is_console_text(text)
+    with pytest.raises(GpuperfError, match="has no launch with a value"):
+        read_console(text)
+
+
+def test_prose_is_not_console_text() -> None:
+    assert not is_console_text("In this Section: we read\nContext 1\n```\n---- ----\n```\n")
+
+
+LINES = [*NEW.splitlines(), *OLD.splitlines(), *FAILED.splitlines()]
+
+
+@given(st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=30)), max_size=25))
+@example([f"{'-' * 3} {'-' * 3} {'-' * 3}", "a"])
+def test_any_lines_are_read_or_refused(lines: list[str]) -> None:
+    with contextlib.suppress(GpuperfError):
+        read_console("\n".join(lines))
