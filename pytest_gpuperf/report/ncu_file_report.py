@@ -297,9 +297,9 @@ def _by_size(names: list[str], rows: Sequence[Mapping[str, MetricValue]]) -> lis
 
 
 def _rate(row: Mapping[str, MetricValue]) -> str:
-    """Show the rate of DRAM in GB/s with three digits, as the details page rounds it."""
+    """Show the rate of DRAM in GB/s with the digits that the details page has, too."""
     value = number_in(row, "dram_gb_per_s")
-    return "" if value is None else f"{float(f'{value:.3g}'):.4g}"
+    return "" if value is None else f"{float(f'{value:.3g}'):.4g}" if value >= 10 else f"{value:.1f}"
 
 
 def _throughputs(row: Mapping[str, MetricValue]) -> str:

@@ -35,7 +35,7 @@ def test_report_has_one_line_per_launch_and_one_for_all() -> None:
         [
             "kernel             grid  block  regs  duration  SOL sm/mem  GB/s  occupancy  top stall",
             "-------------------------------------------------------------------------------------------------",
-            "#0 square_kernel   1823    128    22   4.64 µs     11/45 %  1228   55/100 %  long_scoreboard 70 %",  # noqa: E501
+            "#0 square_kernel   1823    128    22   4.64 µs     11/45 %  1230   55/100 %  long_scoreboard 70 %",  # noqa: E501
             "#1 matmul_kernel  32x32    256   110    201 µs     70/83 %   739    25/25 %  barrier 30 %",
             "#2 matmul_kernel  64x32    256    60    276 µs     52/86 %   572    37/38 %  long_scoreboard 36 %",  # noqa: E501
             "all 3                            110    481 µs     59/84 %   648       32 %  long_scoreboard 34 %",  # noqa: E501

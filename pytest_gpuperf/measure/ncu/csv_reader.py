@@ -33,7 +33,7 @@ _FACTS = frozenset(
         *("Block Size", "Grid Size", "Device", "CC"),
     }
 )
-"""Columns of the raw page that are no metrics."""
+"""Columns of the raw page that are facts of a launch."""
 _SUMMARY = frozenset({"Metric Name", "Metric Unit", "Minimum", "Maximum", "Average"})
 _FENCE = "```"
 
