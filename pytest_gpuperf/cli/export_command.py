@@ -7,44 +7,34 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import OUTPUT_FILE, write
+from pytest_gpuperf.cli.output import OUTPUT_FILE, echo_data, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.report.frame import to_frame
+from pytest_gpuperf.report.row_files import csv_pieces, json_pieces, parquet_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pytest_gpuperf.records import Run
 
 
-def _csv(run: Run) -> bytes:
-    return to_frame(run).to_csv(index=False, lineterminator="\n").encode()
-
-
-def _json(run: Run) -> bytes:
-    # pandas writes at most fifteen digits.
-    text = to_frame(run).to_json(orient="records", date_format="iso", double_precision=15, indent=1)
-    return text.encode() + b"\n"
-
-
-def _parquet(run: Run) -> bytes:
+def _parquet(run: Run) -> Iterator[bytes]:
     if importlib.util.find_spec("pyarrow") is None:
         raise GpuperfError("parquet needs pyarrow, which is not installed", next_step="pip install pyarrow")
-    return to_frame(run).to_parquet(index=False, engine="pyarrow")
+    return parquet_pieces(run)
 
 
-def _pytest_benchmark(run: Run) -> bytes:
+def _pytest_benchmark(run: Run) -> Iterator[bytes]:
     from pytest_gpuperf.report.pytest_benchmark import to_pytest_benchmark
 
-    return to_pytest_benchmark(run)
+    yield to_pytest_benchmark(run)
 
 
-_FORMATS: Mapping[str, Callable[[Run], bytes]] = {
-    "csv": _csv,
-    "json": _json,
+_FORMATS: Mapping[str, Callable[[Run], Iterator[bytes]]] = {
+    "csv": csv_pieces,
+    "json": json_pieces,
     "parquet": _parquet,
     "pytest-benchmark": _pytest_benchmark,
 }
@@ -75,8 +65,9 @@ def command(project: Project, run: str | None, format_name: str, output: Path | 
     if format_name == "parquet" and output is None:
         raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")
     measured = project.load(run)
-    data = _FORMATS[format_name](measured)
+    pieces = _FORMATS[format_name](measured)
     if output is None:
-        click.echo(data, nl=False)
+        for piece in pieces:
+            echo_data(piece.decode(), format_name)
         return
-    write({output: data}, f"wrote {show_path(output)} ({count_tests(measured.tests)})")
+    write({output: pieces}, f"wrote {show_path(output)} ({count_tests(measured.tests)})")

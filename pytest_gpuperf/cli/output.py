@@ -6,14 +6,15 @@ import errno
 import functools
 import os
 import shutil
+import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.change import printable, printable_lines
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import is_plain, write_files
 from pytest_gpuperf.report.forms import FORMS, render
@@ -66,7 +67,27 @@ def output_form(command: Callable[P, R]) -> Callable[P, R]:
 
 def show(report: Report, form: str) -> None:
     """Print a report in one of the forms."""
-    click.echo(render(report, form, screen()), nl=False)
+    echo_data(render(report, form, screen()), form)
+
+
+def echo_data(text: str, form: str) -> None:
+    """Print data; CSV for a terminal or a log, but not for a file, without what these would execute.
+
+    The other forms cannot have such characters: JSON escapes them, and the rest is for people.
+    """
+    if form == "csv":
+        # As bytes: click would remove colours from a file.
+        text = text if _is_file(sys.stdout) else printable_lines(text)
+        click.echo(text.encode(), nl=False)
+    else:
+        click.echo(text, nl=False)
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # no stream of the system
+        return False
 
 
 def write(files: Mapping[Path, Content], *said: str) -> None:

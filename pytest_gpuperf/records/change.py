@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.counters import MetricValue
 
 _COMMAND = re.compile(r"(?<!\S):{2,}|##\[")
+_LINE_COMMAND = re.compile(r"^\s*:{2,}|##\[", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ def printable(text: str) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return _COMMAND.sub(lambda match: " ".join(match[0]), text)
+
+
+def printable_lines(text: str) -> str:
+    """Return text as `printable` does, but with its lines: data that goes to a log."""
+    kept = "".join(
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+    return _LINE_COMMAND.sub(lambda match: " ".join(match[0]), kept)
 
 
 def show_value(value: MetricValue, digits: int = 3) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pandas as pd
 
@@ -52,19 +53,9 @@ _TRACED_KERNEL = {
 _CONDITIONS = {"sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c": "degC", "power_w": "W"}
 
 
-class _Entry(NamedTuple):
-    """One row, without its test and run."""
-
-    kernel: str
-    launch: int | None
-    metric: str
-    mode: str
-    value: float | None
-    unit: str
-    text: str
-
-
-_COLUMNS = ("nodeid", "label", *_Entry._fields, "failed")
+Entry: TypeAlias = tuple[str, "int | None", str, str, "float | None", str, str]
+"""One row without its test and run: kernel, launch, metric, mode, value, unit and text."""
+COLUMNS = ("nodeid", "label", "kernel", "launch", "metric", "mode", "value", "unit", "text", "failed")
 
 
 def to_frame(run: Run) -> pd.DataFrame:
@@ -78,9 +69,14 @@ def to_frame(run: Run) -> pd.DataFrame:
     test ended with an exception or had a wrong result); and in all rows `run`, `date` (UTC), `gpu`, `commit`
     and `dirty`.
     """
+    return frame_of(rows(run), run)
+
+
+def frame_of(some: Iterable[tuple[object, ...]], run: Run) -> pd.DataFrame:
+    """Return some rows of a run as a data frame; see `to_frame`."""
     import pandas as pd
 
-    frame: pd.DataFrame = pd.DataFrame(_rows(run), columns=list(_COLUMNS))
+    frame: pd.DataFrame = pd.DataFrame(some, columns=list(COLUMNS))
     # The types of the columns do not depend on the run, which may be empty.
     frame = frame.astype({"launch": "Int64", "value": "float64", "failed": "bool"})
     environment = run.environment
@@ -92,12 +88,13 @@ def to_frame(run: Run) -> pd.DataFrame:
     return frame
 
 
-def _rows(run: Run) -> Iterator[tuple[object, ...]]:
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each value of a run, with `COLUMNS`."""
     for test in run.tests:
         for label, measured in test.measurements.items():
             wrong = measured.correctness is not None and not measured.correctness.passed
             failed = bool(test.failure) or wrong
-            entries: list[_Entry] = []
+            entries: list[Entry] = []
             if measured.correctness is not None:
                 entries += _numbers(measured.correctness, _CORRECTNESS)
             if measured.timing is not None:
@@ -111,40 +108,45 @@ def _rows(run: Run) -> Iterator[tuple[object, ...]]:
             if measured.trace is not None:
                 entries += _traced(measured.trace)
             for entry in entries:
-                yield (test.nodeid, label, *entry, failed)
+                yield test.nodeid, label, *entry, failed
 
 
 def _numbers(
     record: Correctness | Timing | ClockModel | Conditions, units: Mapping[str, str], mode: str = ""
-) -> Iterator[_Entry]:
+) -> Iterator[Entry]:
     for name, unit in units.items():
         value = getattr(record, name)
         # A time that was not measured is 0.
         if value is not None and (value or not name.endswith("_us")):
-            yield _Entry("", None, name, mode, value, unit, "")
+            yield "", None, name, mode, _number(value), unit, ""
 
 
-def _traced(trace: Trace) -> Iterator[_Entry]:
+def _traced(trace: Trace) -> Iterator[Entry]:
     for name, value in trace.values.items():
-        yield _Entry("", None, name, "", value, TRACE_UNITS[name], "")
+        yield "", None, name, "", _number(value), TRACE_UNITS[name], ""
     for place, kernel in enumerate(trace.kernels):
-        yield _Entry(kernel.name, place, "trace.kernel_class", "", None, "", kernel.kernel_class)
+        yield kernel.name, place, "trace.kernel_class", "", None, "", kernel.kernel_class
         for name, unit in _TRACED_KERNEL.items():
             value = getattr(kernel, name)
             if value is not None:
-                yield _Entry(kernel.name, place, f"trace.{name}", "", float(value), unit, "")
+                yield kernel.name, place, f"trace.{name}", "", _number(value), unit, ""
 
 
-def _counters(profile: Profile) -> Iterator[_Entry]:
+def _counters(profile: Profile) -> Iterator[Entry]:
     yield from _metrics("", None, profile.combined)
     for launch, kernel in enumerate(profile.kernels):
         yield from _metrics(kernel.name, launch, kernel.metrics)
 
 
-def _metrics(kernel: str, launch: int | None, metrics: Mapping[str, MetricValue]) -> Iterator[_Entry]:
+def _metrics(kernel: str, launch: int | None, metrics: Mapping[str, MetricValue]) -> Iterator[Entry]:
     for name, value in metrics.items():
         unit = METRICS[name].unit if name in METRICS else ""
         if isinstance(value, str):
-            yield _Entry(kernel, launch, name, "", None, unit, value)
+            yield kernel, launch, name, "", None, unit, value
         else:
-            yield _Entry(kernel, launch, name, "", value, unit, "")
+            yield kernel, launch, name, "", _number(value), unit, ""
+
+
+def _number(value: float) -> float | None:
+    """Return a number as a float; None, as a missing one, if it is not a number."""
+    return None if math.isnan(value) else float(value)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.report.forms.as_json import escaped
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Environment, Run, Timing
@@ -54,7 +55,7 @@ def to_pytest_benchmark(run: Run) -> bytes:
         "datetime": run.started_at,
         "version": pytest_benchmark.__version__,
     }
-    return json.dumps(document, indent=4).encode() + b"\n"
+    return escaped(json.dumps(document, indent=4)).encode() + b"\n"
 
 
 def _benchmark(nodeid: str, label: str, timing: Timing, run: Run) -> dict[str, Any]:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import io
 import json
+import math
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.records import Measurement, Timing
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Timing
 from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.report import row_files
 from pytest_gpuperf.report.frame import to_frame
+from pytest_gpuperf.report.row_files import csv_pieces, json_pieces, parquet_pieces
 from run_builders import NODEID, measured, one_test, record, run
+from trace_builders import BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,3 +195,87 @@ def test_pytest_benchmark_draws_a_histogram(project: Path) -> None:
     export(project, run(record(main=timed(4.0, 5.0))), "--format", "pytest-benchmark", "-o", "a.json")
     pytest_benchmark("compare", "a.json", "--histogram=drawn")
     assert "test_triton" in (project / "drawn-hot.svg").read_text()
+
+
+HOSTILE = "\x1b[31m\n::error::gone\r ::set-env name=A::\x9b\u202e##[error]"
+
+
+def test_terminal_and_log_get_no_commands(project: Path) -> None:
+    bad = run(record(f"::error::{HOSTILE}", main=measured(counters={"waves": 1.0, HOSTILE: 2.0})))
+    for form in ("csv", "json", "pytest-benchmark"):
+        shown = export(project, bad, "--format", form)
+        assert shown.exit_code == 0, shown.output
+        assert commands_in(shown.stdout) == []
+    rows = json.loads(export(project, bad, "--format", "json").stdout)
+    assert {row["nodeid"] for row in rows} == {f"::error::{HOSTILE}"}
+
+
+@pytest.mark.parametrize("command", ["compare", "trace", "explain"])
+def test_reports_carry_no_commands(project: Path, command: str) -> None:
+    bad = Measurement(trace=BLOCK, timing=timed(5.0).timing)
+    store = RunStore(project / ".gpuperf")
+    store.write(run(record(f"t.py::{HOSTILE}", "", main=bad, **{HOSTILE: bad})))
+    for form in ("text", "csv", "markdown", "json"):
+        result = CliRunner().invoke(main, [command, "latest", *([f"--{form}"] * (form != "text"))])
+        if command != "explain" or form == "text":
+            assert result.exit_code == 0, result.output
+        assert commands_in(result.output) == []
+
+
+def commands_in(output: str) -> list[str]:
+    """Return the lines that a terminal or GitHub's runner would execute."""
+    lines = re.split(r"\r\n|\r|\n", output)
+    return [
+        line
+        for line in lines
+        if line.strip().startswith("::") or "##[" in line or not line.replace("\t", "").isprintable()
+    ]
+
+
+@pytest.mark.parametrize("redirected", [True, False])
+def test_csv_in_a_file_is_the_data(project: Path, monkeypatch: pytest.MonkeyPatch, redirected: bool) -> None:
+    RunStore(project / ".gpuperf").write(run(record(f"t.py::{HOSTILE}", main=measured())))
+    path = project / "out.csv"
+    if redirected:
+        with path.open("w", newline="") as file:
+            monkeypatch.setattr(sys, "stdout", file)
+            main(["export", "--format", "csv"], standalone_mode=False)
+    else:
+        main(["export", "--format", "csv", "-o", str(path)], standalone_mode=False)
+    with path.open(newline="") as file:
+        assert next(csv.DictReader(file))["nodeid"] == f"t.py::{HOSTILE}"
+
+
+@given(
+    texts=st.lists(st.text(max_size=6), min_size=2, max_size=2),
+    value=st.floats(),
+    commit=st.sampled_from(["", "c0ffee"]),
+    dirty=st.sampled_from([True, False, None]),
+    started_at=st.sampled_from(["2026-11-20T17:30:12Z", "2026-11-20T17:30:12+02:00", "yesterday", ""]),
+)
+@settings(deadline=None, max_examples=15)  # the first example imports pandas
+def test_pieces_equal_the_frame(
+    texts: list[str], value: float, commit: str, dirty: bool | None, started_at: str
+) -> None:
+    profile = Profile(kernels=(KernelProfile(name=texts[0], metrics={"waves": value, "x": texts[1]}),))
+    one = run(record(texts[1], main=Measurement(profile=profile)), started_at=started_at)
+    environment = msgspec.structs.replace(one.environment, commit=commit, dirty=dirty)
+    one = msgspec.structs.replace(one, environment=environment)
+    frame = to_frame(one)
+    assert b"".join(csv_pieces(one)).decode() == frame.to_csv(index=False, lineterminator="\n")
+    read = json.loads(b"".join(json_pieces(one)))
+    assert [row["text"] for row in read] == list(frame.text)
+    assert [row["value"] for row in read] == [None if not math.isfinite(v) else v for v in frame.value]
+    assert [row["launch"] for row in read] == [None if v is pd.NA else v for v in frame.launch]
+
+
+def test_rows_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(row_files, "ROWS_AT_ONCE", 2)
+    one = run(*(record(f"t.py::t[{i}]", main=measured()) for i in range(3)))
+    assert len(list(csv_pieces(one))) > 5
+    assert len(json.loads(b"".join(json_pieces(one)))) == len(to_frame(one))
+    data = io.BytesIO(b"".join(parquet_pieces(one)))
+    pd.testing.assert_frame_equal(pd.read_parquet(data), to_frame(one), check_dtype=False)
+    for pieces in (csv_pieces, json_pieces, parquet_pieces):
+        assert b"".join(pieces(run()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,4 +15,19 @@ def render(report: Report, screen: Screen) -> str:
     """Return indented JSON; a number that is not finite is null."""
     del screen  # for people only
     data = report.records if report.data is None else report.data
-    return msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"
+    return escaped(msgspec.json.format(msgspec.json.encode(data), indent=1).decode()) + "\n"
+
+
+def escaped(json: str) -> str:
+    """Escape what a terminal or GitHub's runner would execute: control characters, and `##[`."""
+    return _UNSAFE.sub(lambda match: _escape(match[0]), json)
+
+
+_UNSAFE = re.compile(r"[^\x20-\x7e\n]|(?<=##)\[")
+
+
+def _escape(char: str) -> str:
+    if char.isprintable() and char != "[":
+        return char
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
