@@ -62,7 +62,7 @@ def kind_of_content(content: bytes) -> Kind:
     return "trace" if is_list or b'"traceEvents"' in head else "json"
 
 
-def refuse_ncu(content: bytes, shown: str) -> None:
+def refuse_ncu(content: bytes, shown: str, expected: str) -> None:
     """Refuse a report, a CSV or the console text of ncu, and name the command that reads them.
 
     Raises:
@@ -72,7 +72,7 @@ def refuse_ncu(content: bytes, shown: str) -> None:
     if head.startswith(b"NVR\0") or (not _JSON.match(head) and _OF_NCU.search(head)):
         raise GpuperfError(
             f"{shown} is from Nsight Compute (ncu)",
-            expected="a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')",
+            expected=expected,
             next_step=f"gpuperf ncu {shown}",
         )
 

@@ -17,7 +17,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.consistency import in_run
 from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
-from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_trace, type_of
+from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
 from pytest_gpuperf.records.json_files import find_files, show_path
 from pytest_gpuperf.records.packed import read_unpacked
 from pytest_gpuperf.records.writing import write_files
@@ -219,6 +219,7 @@ def load_run(path: Path) -> Run:
         # The process was killed while it appended the last test.
         data = data[: data.rfind(b",\n")] + _END
     refuse_trace(kind_of_content(data), shown, "a run.json")
+    refuse_ncu(data, shown, "a run.json")
     next_step = f"measure again with `pytest --gpuperf`, or type `git restore {shown}` if it is committed"
     run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.file_kinds import Kind, kind_of
-from pytest_gpuperf.records.runs import encode_run
+from pytest_gpuperf.records.runs import encode_run, load_run
 from run_builders import measured, record, run
 from trace_builders import TraceBuilder
 
@@ -78,3 +79,11 @@ def test_other_json_is_read_as_a_broken_run(tmp_path: Path, monkeypatch: pytest.
     result = CliRunner().invoke(main, ["explain", "package.json"])
     expected = 'package.json has {"name": "x"} as content; expected an object with the key `schema`'
     assert expected in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"NVR\0\x02", b'==PROF== Profiling "k"\n', b'"ID","Kernel Name","CC"\n'])
+def test_run_reader_names_the_command_for_ncu_files(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(GpuperfError, match=r"run\.json is from Nsight Compute \(ncu\); .*gpuperf ncu "):
+        load_run(path)

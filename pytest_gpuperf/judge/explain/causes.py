@@ -77,6 +77,8 @@ def memory_latency(evidence: Evidence, share_pct: float) -> Said:
 
 
 def _copies_ahead(evidence: Evidence) -> str:
+    if not evidence.chip:
+        return "copies some stages ahead (cp.async since Ampere, TMA since Hopper)"
     features: tuple[Feature, ...] = ("cp.async", "TMA")
     ways = [feature for feature in features if evidence.may_have(feature)]
     return f"copies some stages ahead ({', '.join(ways)})" if ways else "loads into registers a step ahead"

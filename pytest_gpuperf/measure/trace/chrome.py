@@ -189,7 +189,7 @@ def read_chrome_trace(path: Path) -> ChromeTrace:
             no activity of a GPU.
     """
     data, shown = read_unpacked(path, _EXPECTED), show_path(path)
-    refuse_ncu(data, shown)
+    refuse_ncu(data, shown, _EXPECTED)
     return parse_chrome_trace(data, shown)
 
 
