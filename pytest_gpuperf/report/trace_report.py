@@ -148,7 +148,8 @@ class FoundTrace:
         """The title, with rank and GPU if it is a file."""
         if self.source is None:
             return self.title
-        rank = "" if self.rank is None else f"rank {self.rank}, "
+        of = f" of {self.source.world_size}" if self.source.world_size else ""
+        rank = "" if self.rank is None else f"rank {self.rank}{of}, "
         return f"{rank}GPU {self.trace.device}, {self.title}"
 
 
@@ -170,7 +171,11 @@ def trace_report(
         tables.append(overview_table(rows))
     for one in traces:
         shown = kernel_table(one.trace, matching=matching, shown=ROWS_OF_SEVERAL if several else None)
-        above = [one.heading if several else one.title, region_line(one.trace), trace_line(one.trace)]
+        above = [
+            one.heading if several or one.rank is not None else one.title,
+            region_line(one.trace),
+            trace_line(one.trace),
+        ]
         above += split_lines(one.trace) if one.trace.computation_us is not None else []
         tables.append(Table(shown.columns, above, [*shown.notes, *_outside(one)]))
         tables.append(Table(notes=[] if several else fusion_lines(one.trace.fusion_candidates)))
@@ -217,6 +222,7 @@ def _place(one: FoundTrace) -> dict[str, object]:
     return {
         "file": show_path(one.file) if one.source else one.trace.file,
         "rank": one.rank,
+        "world_size": one.source.world_size if one.source else None,
         "device": one.trace.device,
         "gpu": one.trace.gpu,
     }

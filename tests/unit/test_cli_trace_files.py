@@ -64,8 +64,8 @@ def test_ranks_of_a_folder_stand_next_to_each_other(project: Path) -> None:
         rank(number).write(project / "logs" / f"worker{number}.1.pt.trace.json.gz",
                            distributedInfo={"rank": number, "world_size": 2})  # fmt: skip
     text = trace("logs").stdout
-    assert "rank 0, GPU 0" in text
-    assert "rank 1, GPU 1" in text
+    assert "rank 0 of 2, GPU 0" in text
+    assert "rank 1 of 2, GPU 1" in text
     assert [one["rank"] for one in as_json("logs")] == [0, 1]
     assert [one["rank"] for one in as_json(*sorted((project / "logs").iterdir()))] == [0, 1]
 

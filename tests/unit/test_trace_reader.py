@@ -114,12 +114,17 @@ JSON = st.recursive(
 FIELDS = st.sampled_from(["ph", "cat", "name", "ts", "dur", "pid", "tid", "args", "grid", "stream"])
 
 
-@given(st.dictionaries(FIELDS, JSON, max_size=6), st.sampled_from(["kernel", "gpu_memcpy", "cuda_runtime"]))
-def test_any_event_gives_a_trace_or_one_error(event: dict[str, object], cat: str) -> None:
+@given(
+    st.dictionaries(FIELDS, JSON, max_size=6),
+    st.sampled_from(["kernel", "gpu_memcpy", "cuda_runtime", "Operator", "cuda_sync"]),
+    st.booleans(),
+)
+def test_any_event_gives_a_trace_or_one_error(event: dict[str, object], cat: str, is_list: bool) -> None:
     trace = one_kernel()
     trace.events.append({"cat": cat, **event})
+    content = trace.events if is_list else trace.content()
     try:
-        read = parse_chrome_trace(json.dumps(trace.content()).encode(), "x.json")
+        read = parse_chrome_trace(json.dumps(content).encode(), "x.json")
     except GpuperfError:
         return
     assert summarise(read).launches >= 1
