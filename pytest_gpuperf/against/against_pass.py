@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.git import Commit, Repository
     from pytest_gpuperf.against.series import AgainstTime
+    from pytest_gpuperf.records import AgainstTiming
     from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
     from pytest_gpuperf.statistics.sequential import Side
 
@@ -118,6 +119,17 @@ class AgainstPass:
             return None
         series = test.series.get(label) or test.series.get(WHOLE_TEST)
         return series.result(self.commit, self._comparisons) if series is not None else None
+
+    @property
+    def records(self) -> dict[str, dict[str, AgainstTiming]]:
+        """The results as records, by test and label; `WHOLE_TEST` stands for all other labels."""
+        return {
+            nodeid: {
+                label: series.result(self.commit, self._comparisons).record
+                for label, series in test.series.items()
+            }
+            for nodeid, test in self._tests.items()
+        }
 
     @property
     def _comparisons(self) -> int:

@@ -28,10 +28,10 @@ class Watch:
     """Notices after each phase of a test that the GPU is broken.
 
     Args:
-        tell: Called once, with the test and the error.
+        tell: Called once, with the session, the test and the error.
     """
 
-    def __init__(self, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, tell: Callable[[pytest.Session, str, str], None]) -> None:
         self.broken = ""
         """The error; empty while the GPU works."""
         self._tell = tell
@@ -67,7 +67,7 @@ class Watch:
             return False
         self.broken = why_broken()
         if self.broken:
-            self._tell(item.nodeid, self.broken)
+            self._tell(item.session, item.nodeid, self.broken)
         return bool(self.broken)
 
 
@@ -99,6 +99,23 @@ class Timeout:
         faulthandler.dump_traceback_later(max(self._seconds, 1e-3), exit=True, file=self._stacks)
 
 
+def limit_child(config: pytest.Config, seconds: float) -> None:
+    """End this child process if a test takes too long, with its stack in the log; 0 for any time."""
+    if seconds:
+        # pytest captures the descriptor itself while a test runs.
+        log = os.fdopen(os.dup(2), "w", encoding="utf-8")
+        config.pluginmanager.register(Timeout(seconds, log), "gpuperf-timeout")
+
+
+def end_after_broken_test(config: pytest.Config) -> None:
+    """End this child process after the test that breaks its GPU: its parent starts another one."""
+
+    def stop(session: pytest.Session, nodeid: str, _error: str) -> None:
+        session.shouldstop = f"{nodeid} broke the GPU"
+
+    config.pluginmanager.register(Watch(stop), "gpuperf-watch")
+
+
 class Worker:
     """Ends this process once the GPU is broken; the controller starts another one.
 
@@ -120,9 +137,10 @@ class Worker:
     def _tell(self, message: Message) -> None:
         self._link.tell(message)
 
-    def _broke(self, nodeid: str, error: str) -> None:
+    def _broke(self, session: pytest.Session, nodeid: str, error: str) -> None:
         from pytest_gpuperf.session.link import Broken
 
+        session.shouldstop = f"{nodeid} broke the GPU"
         self._tell(Broken(nodeid, error))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -159,15 +177,8 @@ class Worker:
 
         self._tell(Deselected(len(items)))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logfinish(self) -> None:
-        """Run no other test on a broken GPU."""
-        if self._watch.broken:
-            self._session.shouldstop = "the GPU is broken"
-
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Keep the session; let the controller show the stacks of a crash, with the failure of its test."""
-        self._session = session
+    def pytest_sessionstart(self) -> None:
+        """Let the controller show the stacks of a crash, with the failure of its test."""
         faulthandler.enable(file=self._stacks)
 
     @pytest.hookimpl(wrapper=True, trylast=True)

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
 
+SLOWER_UNDER_NCU = 3
+"""Factor for the time of a test under ncu, which runs each kernel many times, but times nothing."""
+SLOWER_UNDER_SANITIZER = 10
+"""Factor for the time of a test under compute-sanitizer."""
 FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
 WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
@@ -78,9 +82,14 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         config.pluginmanager.register(Worker(link, config, settings.timeout_s), "gpuperf-process")
     child = settings.profiling_pass or settings.sanitizing_pass
     if child is not None:
+        from pytest_gpuperf.plugin.guard import end_after_broken_test, limit_child
         from pytest_gpuperf.session.profiling import prepare_child
 
         prepare_child(config, child)
+        slower = SLOWER_UNDER_NCU if settings.profiling_pass else SLOWER_UNDER_SANITIZER
+        limit_child(config, slower * settings.timeout_s)
+        if settings.profiling_pass:
+            end_after_broken_test(config)
     if settings.worker is not None:
         from pytest_gpuperf.session.worker import prepare_worker
 

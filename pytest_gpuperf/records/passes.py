@@ -77,6 +77,8 @@ class Plan(msgspec.Struct, frozen=True):
     """The tests that the child runs."""
 
     nodeids: list[str]
+    first_range: int = 1
+    """Number of the first range; processes of one pass have different ones."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,6 +89,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """Set if a call was profiled."""
     range: str = ""
     """Name of the NVTX range around that call, or of the marker kernel before it."""
+    began: bool = False
+    """True if the test begins."""
     failure: str = ""
     """How set-up, call or teardown ended early."""
     skipped: bool = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.against.candidate import WHOLE_TEST
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
@@ -24,6 +25,7 @@ from pytest_gpuperf.records.passes import PassFolder, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.session.keeping import KeepingRunner, timestamp
+from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Progress, StatusLine, WaitingLine
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -209,6 +211,7 @@ class LiveRunner(KeepingRunner):
             counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
         self._status = StatusLine(None)
+        self._results_of_passes = PassResults()
 
     def _conditions(self) -> Conditions | None:
         with self.guarded("clock reading"):
@@ -281,19 +284,39 @@ class LiveRunner(KeepingRunner):
         if self._in_process is not None:
             with self._counting():
                 self.notices += self._in_process.expect(tests)
-        elif self._sanitizing is None and self._profiling is not None and not self._profiling.unavailable:
+        path = self._folder / "passes.msgpack"
+        resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
+        if resumed is None:
+            self._results_of_passes = self._run_all(tests, invocation, reporter)
+            if self.link is not None and (self._profiling or self._sanitizing or self._against):
+                make_state_folder(self.runs.folder.parent)
+                self._results_of_passes.write(path)
+        else:
+            self._results_of_passes = resumed
+            if self._profiling is not None and resumed.counters is not None:
+                self._profiling.resume(tests, resumed.counters)
+        self.sanitized = self._results_of_passes.sanitized
+        self._explain_unavailable(states)
+
+    def _run_all(
+        self, tests: Sequence[SelectedTest], invocation: Invocation, reporter: Terminal | None
+    ) -> PassResults:
+        done = PassResults()
+        if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
             with self._counting():
                 self._run(self._profiling, tests, invocation, reporter)
+            done.counters = self._profiling.reading
         if self._sanitizing is not None:
             title = self._sanitizing.title
             with guarded("sanitizer", self.problems.append):
                 self._run(self._sanitizing, tests, invocation, reporter)
-            self.sanitized = self._sanitizing.results
+            done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
         if self._against is not None:
             with guarded("comparison with old code", self.problems.append):
                 self._run(self._against, tests, invocation, reporter)
-        self._explain_unavailable(states)
+            done.compared = self._against.records
+        return done
 
     def _run(
         self,
@@ -335,7 +358,7 @@ class LiveRunner(KeepingRunner):
     def _explain_unavailable(self, states: Sequence[ItemState]) -> None:
         asked, why = self.settings.counters, self._counters.unavailable
         recalled = self._profiling.recalled if self._profiling is not None else {}
-        skipped = self._sanitizing.skipped if self._sanitizing is not None else {}
+        skipped = self._results_of_passes.skipped
         for state in states:
             if state.nodeid in skipped:
                 (state.unavailable,) = errors_of(skipped[state.nodeid])
@@ -378,10 +401,11 @@ class LiveRunner(KeepingRunner):
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, with its comparison against old code."""
+        compared = self._results_of_passes.compared.get(state.nodeid, {})
         for label, measurement in state.measurements.items():
-            compared = self._against.lookup(state.nodeid, label) if self._against is not None else None
-            if measurement.timing is not None and compared is not None:
-                state.measurements[label] = replace(measurement, against=compared.record)
+            against = compared.get(label) or compared.get(WHOLE_TEST)
+            if measurement.timing is not None and against is not None:
+                state.measurements[label] = replace(measurement, against=against)
         return super().judge(state, failure)
 
     def finish(self, *, complete: bool) -> None:

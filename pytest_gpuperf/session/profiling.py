@@ -42,6 +42,10 @@ class EventWriter:
     def __init__(self, folder: PassFolder) -> None:
         self._folder = folder
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Tell that a test begins."""
+        self._folder.tell(Event(nodeid, began=True))
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
@@ -64,7 +68,7 @@ class ProfilingSource(ChildSource):
 
     def __init__(self, folder: PassFolder) -> None:
         self._folder = folder
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(folder.read_plan().first_range)
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Run the call once so that ncu sees it."""

@@ -22,6 +22,7 @@ from pytest_gpuperf.against.messages import (
 )
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
 from pytest_gpuperf.session.seeds import seed
 from pytest_gpuperf.settings.settings import WORKER_ENV
@@ -87,6 +88,8 @@ class Conversation:
         self._broken: dict[str, str] = {}
         self._failure = ""
         self._misplaced = ""
+        # pytest captures the descriptor itself while a test runs.
+        self._log = os.fdopen(os.dup(2), "w", encoding="utf-8")
 
     def tell(self, answer: Answer) -> None:
         """Tell the parent something. Before a call is timed, check that its code is this side's.
@@ -142,6 +145,11 @@ class Conversation:
         self._failure = self._misplaced = ""
         seed(self.plan.seed)
         outcome = yield
+        if broken := why_broken():
+            # The parent takes this for the end of this test, and runs the others in new workers.
+            self._log.write(f"the GPU is broken: {broken}\n")
+            self._log.flush()
+            os._exit(1)
         self._parent.tell(Ended(self._failure, self._misplaced, self._modules.new_shared()))
         return outcome
 

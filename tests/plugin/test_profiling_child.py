@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,14 @@ class cuda:
         range_start = range_end = staticmethod(lambda _: 0)
     class cudart:
         cudaProfilerStart = cudaProfilerStop = staticmethod(lambda: None)
-    synchronize = staticmethod(lambda: None)
+    error = ""
+
+    @classmethod
+    def synchronize(cls):
+        if cls.error:
+            raise RuntimeError(cls.error)
+
+    is_initialized = staticmethod(lambda: True)
 """
 
 
@@ -108,13 +116,13 @@ def test_unreached_call_explains_why(pytester: pytest.Pytester) -> None:
         "test_fails": "its call ended with AssertionError: assert 1 == 7; expected",
         "TestK::test_k": "its call ended with AssertionError: on purpose; expected",
         "test_passes": "the test ended without this call; expected",
-        "test_exits": "it ended with exit status 3 before; see",
+        "test_exits": "the process ended with exit status 3 in it; expected",
     }
     done = run(pytester.path, tests=tuple(reasons))
     for test, reason in reasons.items():
         message = why_not(done, test, "later")
         assert f"the run under ncu did not profile print (later): {reason}" in message
-        assert message.endswith("see .gpuperf/runs/1/ncu/pytest.log")
+        assert re.search(r"see \.gpuperf/runs/1/ncu/(\d/)?pytest\.log$", message)
 
 
 def test_run_without_tests_makes_all_counters_unavailable(pytester: pytest.Pytester) -> None:
@@ -183,3 +191,33 @@ def test_any_metrics_has_catalogue_and_raw_names() -> None:
     row = AnyMetrics()
     assert "duration_us" in row
     assert row["dram__bytes.sum"] is ANY_NUMBER
+
+
+def test_tests_after_a_crash_are_profiled(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import os, time
+        import torch
+
+        def test_before(gpuperf): gpuperf.profile(print)
+
+        def test_exits(gpuperf): os._exit(3)
+
+        def test_breaks(gpuperf):
+            torch.cuda.error = "CUDA error: an illegal memory access was encountered"
+
+        def test_hangs(gpuperf): time.sleep(60)
+
+        def test_after(gpuperf): gpuperf.profile(print)
+        """
+    )
+    tests = ("test_before", "test_exits", "test_breaks", "test_hangs", "test_after")
+    done = run(pytester.path, "--gpuperf-timeout=0.1", tests=tests)
+    assert "the process ended with exit status 3 in it" in why_not(done, "test_exits", "main")
+    assert "its call ended with Failed: gpuperf: a kernel broke the GPU: CUDA error: an illegal" in why_not(
+        done, "test_breaks", "main"
+    )
+    assert "it took too long (--gpuperf-timeout)" in why_not(done, "test_hangs", "main")
+    assert not done.unavailable
+    for test in ("test_before", "test_after"):
+        assert "did not profile" not in why_not(done, test, "main")

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
 from pytest_gpuperf.measure.ncu.messages import explain
+from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, Ncu
 from pytest_gpuperf.processes.children import run_child
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, KeptTest
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
     from pytest_gpuperf.records.selection import Selection
@@ -44,6 +49,20 @@ def launched_kernels(call: Call) -> list[Activity]:
     with recorded() as activities:
         call()
     return [activity for activity in activities if activity.name]
+
+
+class Reading(msgspec.Struct):
+    """The result of the pass, for a process that replaces this one."""
+
+    unavailable: str
+    ending: str
+    ranges: list[tuple[str, str, str]]
+    """Test, label and name of each range."""
+    failures: dict[str, str]
+    finished: set[str]
+    skipped: set[str]
+    kernels: dict[str, list[RawKernel]]
+    """Kernels of each range."""
 
 
 class ProfilingPass:
@@ -121,6 +140,33 @@ class ProfilingPass:
         self.recalled = {nodeid: kept for nodeid, kept in found.items() if kept is not None}
         return [test for test in wanted if test.nodeid not in self.recalled]
 
+    @property
+    def reading(self) -> Reading:
+        """The result of the pass."""
+        ranges = [(*key, name) for key, name in self._ranges.items()]
+        return Reading(
+            self.unavailable,
+            self._ending,
+            ranges,
+            self._failures,
+            self._finished,
+            self._skipped,
+            self._kernels,
+        )
+
+    def resume(self, tests: Sequence[SelectedTest], reading: Reading) -> None:
+        """Take the result that another process has read.
+
+        Args:
+            tests: The tests.
+            reading: The result.
+        """
+        self.recall(tests)
+        self.unavailable, self._ending = reading.unavailable, reading.ending
+        self._ranges = {(nodeid, label): name for nodeid, label, name in reading.ranges}
+        self._failures, self._finished = reading.failures, reading.finished
+        self._skipped, self._kernels = reading.skipped, reading.kernels
+
     def keep(self, read_at: str) -> str:
         """Keep the counters that ncu read in this run for later ones.
 
@@ -143,8 +189,31 @@ class ProfilingPass:
     def _profile(
         self, ncu: Ncu, wanted: Sequence[SelectedTest], invocation: Invocation, show: Callable[[str], None]
     ) -> None:
-        folder = self._folder
-        folder.write_plan(Plan([test.nodeid for test in wanted]))
+        """Run the tests in one process, or in several if a test ends the first."""
+        left, first = list(wanted), self._folder
+        for number in itertools.count(1):
+            folder = first if number == 1 else PassFolder(first.path / str(number))
+            told = partial(self._tell, show, len(wanted) - len(left), len(wanted))
+            begun = self._process(ncu, folder, left, invocation, told)
+            left = [test for test in left if test.nodeid not in begun]
+            if not begun or not left or self.unavailable:
+                return
+
+    @staticmethod
+    def _tell(show: Callable[[str], None], before: int, total: int, done: int) -> None:
+        show(f"{before + done}/{total}")
+
+    def _process(
+        self,
+        ncu: Ncu,
+        folder: PassFolder,
+        wanted: Sequence[SelectedTest],
+        invocation: Invocation,
+        told: Callable[[int], None],
+    ) -> set[str]:
+        """Run tests in one process, and return those that need no other one."""
+        self._folder = folder
+        folder.write_plan(Plan([test.nodeid for test in wanted], first_range=len(self._ranges) + 1))
         metrics = names_to_read((name for test in wanted for name in test.metrics), self._chip)
         command = [
             *ncu.command(folder.report, metrics, [test.regex for test in wanted]),
@@ -153,14 +222,17 @@ class ProfilingPass:
         env = {**os.environ, PROFILING_PASS_ENV: str(folder.path), "LC_ALL": "C"}
 
         def poll() -> None:
-            show(f"{len({event.nodeid for event in folder.events()})}/{len(wanted)}")
+            told(len({event.nodeid for event in folder.events() if not event.began}))
 
         status = run_child(command, cwd=invocation.cwd, env=env, log=folder.child_log, poll=poll)
         self._ending = f"ended with exit status {status}"
         if status < 0:
             self._ending = f"was ended by signal {-status} ({signal.strsignal(-status)})"
+        begun = []
         for event in folder.events():
-            if event.range:
+            if event.began:
+                begun.append(event.nodeid)
+            elif event.range:
                 self._ranges[event.nodeid, event.label] = event.range
             elif event.failure:
                 self._failures.setdefault(event.nodeid, event.failure)
@@ -168,7 +240,16 @@ class ProfilingPass:
                     self._skipped.add(event.nodeid)
             else:
                 self._finished.add(event.nodeid)
+        broke = begun[-1] if begun and begun[-1] not in {*self._finished, *self._failures} else ""
+        if broke:
+            slow = re.search(rb"Timeout \(\d+:\d+:", folder.child_log.read_bytes())
+            why = f"the process {self._ending} in it"
+            self._failures[broke] = "it took too long (--gpuperf-timeout)" if slow else why
+            if not folder.report.exists():
+                # The counters of the tests before it are lost with the report.
+                return {broke}
         self._read(metrics)
+        return set(begun)
 
     def let_go(self) -> None:
         """Do nothing: ncu runs in another process."""

@@ -178,7 +178,7 @@ class SanitizingPass:
         env = {**environment(os.environ, self._tool), SANITIZING_PASS_ENV: str(folder.path)}
 
         def poll() -> None:
-            told(len({event.nodeid for event in folder.events() if not event.range}))
+            told(len({event.nodeid for event in folder.events() if not (event.range or event.began)}))
             if log.exists() and log.stat().st_size > self._log_bytes:
                 raise _LogFullError
 
