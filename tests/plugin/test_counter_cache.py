@@ -45,6 +45,7 @@ pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
     name="A GPU", slug="a-gpu", uuid="GPU-counter-cache", compute_capability="9.0", multiprocessors=132
 )
 torch.cuda.synchronize = lambda: None
+torch.cuda.is_initialized = lambda: True
 torch.cuda.current_device = lambda: 0
 torch.cuda.cudart = lambda: Runtime
 torch.cuda.nvtx.range_start = torch.cuda.nvtx.range_end = lambda _: 0

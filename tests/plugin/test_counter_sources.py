@@ -29,6 +29,7 @@ pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
     name="A GPU", slug="a-gpu", uuid="GPU-counter-sources", compute_capability="9.0", multiprocessors=132
 )
 torch.cuda.synchronize = lambda: None
+torch.cuda.is_initialized = lambda: True
 torch.cuda.current_device = lambda: 0
 range_profiler._current_context = lambda: CONTEXT
 range_profiler.why_no_range_profiler = lambda: {missing!r}
