@@ -79,7 +79,9 @@ def region_line(trace: Trace) -> str:
     span = f"{show_time(trace.span_us)} on the GPU {_SOURCES[trace.span_source]}"
     busy = f"{show_time(trace.busy_us)} of it busy"
     kernels = "" if trace.computation_us is None else f"kernels {show_time(trace.kernel_us)} in sum"
-    return ", ".join(filter(None, (trace.gpu, of, span, busy, kernels)))
+    others = ", ".join(map(str, trace.other_gpus))
+    left_out = f"not shown: GPU {others}, which worked too" if others else ""
+    return ", ".join(filter(None, (trace.gpu, of, span, busy, kernels, left_out)))
 
 
 def kernel_table(trace: Trace, *, shown: int | None = None, matching: str = "") -> Table:

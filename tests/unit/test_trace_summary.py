@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.regions import CALL_MARK
 from pytest_gpuperf.measure.trace.summary import summarise, with_span
+from pytest_gpuperf.report.trace_report import region_line
 from trace_builders import H200_PROPERTIES, TraceBuilder, attention_block
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ def test_busier_of_two_gpus_counts() -> None:
     other = {**H200_PROPERTIES, "id": 1, "name": "NVIDIA B200", "computeMajor": 10}
     found = summarise(trace.read(deviceProperties=[H200_PROPERTIES, other]))
     assert ([row.name for row in found.kernels], found.gpu) == (["b"], "NVIDIA B200")
+    assert found.other_gpus == (0,)
+    assert region_line(found).endswith("not shown: GPU 0, which worked too")
 
 
 def test_tensor_core_share_states_the_unknown_part() -> None:

@@ -52,8 +52,11 @@ def summarise(
     Raises:
         GpuperfError: The regex is broken, or nothing ran on the GPU in its matches.
     """
-    device_id = max(devices_of(trace), key=lambda one: one.gpu_time_us).device
-    return summarise_gpu(trace, device_id, annotation=annotation, tensor_cores=tensor_cores)
+    gpus = devices_of(trace)
+    device_id = max(gpus, key=lambda one: one.gpu_time_us).device
+    others = tuple(one.device for one in gpus if one.device != device_id)
+    made = summarise_gpu(trace, device_id, annotation=annotation, tensor_cores=tensor_cores)
+    return replace(made, other_gpus=others)
 
 
 class GpuTime(NamedTuple):
