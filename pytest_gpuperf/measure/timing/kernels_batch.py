@@ -17,7 +17,7 @@ import torch
 from pytest_gpuperf.measure.cupti.activity import busy_us, detach, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.ncu.csv_reader import function_name
+from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.timing.batch import SPIN, Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
