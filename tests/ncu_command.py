@@ -38,7 +38,8 @@ def run(*args: str) -> Result:
 def shown(*args: str) -> list[str]:
     """Return the lines below those about the file."""
     lines = all_lines(*args)
-    while lines[0].startswith(("GPU ", "NVIDIA ")) or lines[0][:1].isdigit() or not lines[0]:
+    about = ("GPU of", "NVIDIA", "not shown", "  ")
+    while not lines[0] or lines[0].startswith(about):
         del lines[0]
     return lines
 

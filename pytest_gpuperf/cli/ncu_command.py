@@ -69,6 +69,7 @@ def command(
     from pytest_gpuperf.measure.ncu.report_file import read_file
     from pytest_gpuperf.report.comparison_report import movers_report
     from pytest_gpuperf.report.ncu_file_report import (
+        OVERVIEW,
         header_lines,
         header_table,
         metric_tables,
@@ -96,7 +97,7 @@ def command(
         return
     names = _names(preset, metrics, kernels)
     asked = names if preset is not None else metrics
-    tables = [header_table(found)]
+    tables = [header_table(found, OVERVIEW.union(metrics) if preset is None else asked)]
     tables += [overview_table(kernels, each=each)] if preset is None else []
     tables += metric_tables(kernels, asked, each=each) if preset is not None or metrics else []
     tables += [rule_table(kernels, everything=rules == "all", each=each)] if rules != "none" else []

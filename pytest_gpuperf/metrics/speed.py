@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytest_gpuperf.metrics.chips import CHIPS
 from pytest_gpuperf.metrics.metric import (
     EVERY_CHIP,
@@ -15,6 +17,9 @@ from pytest_gpuperf.metrics.metric import (
     since,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _SOL, _COMPUTE = "SpeedOfLight", "ComputeWorkloadAnalysis"
 _ELAPSED, _ACTIVE = "avg.pct_of_peak_sustained_elapsed", "avg.pct_of_peak_sustained_active"
 
@@ -22,6 +27,10 @@ OWN_MEMORY = but("ga10b", "gb10b", "gb20b")
 """Chips with DRAM of their own. The others use the memory of the computer and have no counters of it."""
 HAVE_TMA = since("gh100")
 """Chips with the Tensor Memory Accelerator."""
+
+
+def _megahertz(values: Sequence[float]) -> float | None:
+    return 1e3 * values[0] / values[1] if values[1] else None
 
 
 def _share(
@@ -118,7 +127,14 @@ SPEED = (
         Combining.MEAN,
         _SOL,
         "clock of the SMs under the profiler",
-        (Source(("gpc__cycles_elapsed.avg.per_second",), scaled(1e-6)),),
+        (
+            Source(("gpc__cycles_elapsed.avg.per_second",), scaled(1e-6)),
+            # Cycles per nanosecond.
+            *(
+                Source((cycles, "gpu__time_duration.sum"), _megahertz, requested=False)
+                for cycles in ("gpc__cycles_elapsed.max", "sm__cycles_elapsed.max")
+            ),
+        ),
         presets=("sol", "roofline"),
     ),
     Metric(

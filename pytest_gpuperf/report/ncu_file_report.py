@@ -14,6 +14,7 @@ from pytest_gpuperf.compare.launches import (
 from pytest_gpuperf.measure.ncu.rules import by_speedup
 from pytest_gpuperf.metrics.combine import combine, weights_used
 from pytest_gpuperf.report.show import (
+    count,
     number_in,
     show_duration,
     show_extent,
@@ -26,7 +27,7 @@ from pytest_gpuperf.report.show import (
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pytest_gpuperf.compare.launches import Group
     from pytest_gpuperf.measure.ncu.report_file import NcuFile, ReportKernel
@@ -37,6 +38,14 @@ NAME_COLUMNS = 44
 """Longer names are cut if a launch then fits on one line."""
 RULES_SHOWN = 3
 """Maximum number of rules of a launch, unless all are asked for."""
+OVERVIEW = frozenset(
+    {
+        *("registers_per_thread", "duration_us", "sm_throughput", "memory_throughput", "dram_gb_per_s"),
+        *("achieved_occupancy", "theoretical_occupancy", "sm_clock_mhz", "grid_size", "block_size"),
+        *("local_spill_requests", "local_spill_instructions"),
+    }
+)
+"""Metrics of the overview, which has the largest stall, too."""
 _FACTS = ("launch", "name", "demangled")
 _FILE_FACTS = ("gpu", "compute_capability", "ncu_version", "failed", "invocations")
 
@@ -89,15 +98,24 @@ def _metric(kernel: ReportKernel, name: str) -> dict[str, object]:
     return {"value": kernel.metrics[name], "unit": kernel.unit(name), **known}
 
 
-def header_table(file: NcuFile) -> Table:
-    """Return the GPU, the version of ncu and the clock, with notes about the file."""
+def header_table(file: NcuFile, shown: Collection[str] = OVERVIEW) -> Table:
+    """Return the GPU, the version of ncu and the clock, with notes about the file.
+
+    Args:
+        file: The file.
+        shown: Metrics that the tables below show.
+    """
     notes = [*file.notes]
     if failed := failure_note(file.kernels):
         notes.append(failed)
     if any(kernel.invocations > 1 for kernel in file.kernels):
         notes.append("values are means over the launches of a kernel (--print-summary)")
-    if more := max(kernel.more_metrics for kernel in file.kernels):
-        notes.append(f"{more} more metrics in the file: --metric NAME shows one, --json and --csv all")
+    hidden = max(len(kernel.metrics.keys() - {*shown}) for kernel in file.kernels)
+    others = max(kernel.more_metrics for kernel in file.kernels)
+    left = [f"{count(hidden, 'metric')} (--preset=all)"] if hidden else []
+    left += [f"{count(others, 'other')} (--metric NAME, or all with --json and --csv)"] if others else []
+    if left:
+        notes.append(f"not shown: {' and '.join(left)}")
     return Table(above=header_lines(file), notes=notes)
 
 
@@ -140,6 +158,7 @@ def overview_table(kernels: Sequence[ReportKernel], *, each: bool = False) -> Ta
         Column("grid", [*(show_extent(group.first.grid) for group in groups), *blank]),
         Column("block", [*(show_extent(group.first.block) for group in groups), *blank]),
         Column("regs", [show_number(row, "registers_per_thread") for row in rows]),
+        Column("spills", [_spills(row) for row in rows]),
         Column("duration", [show_duration(row) for row in rows]),
         Column("SOL sm/mem", [_throughputs(row) for row in rows]),
         Column("GB/s", [_rate(row) for row in rows]),
@@ -294,6 +313,12 @@ def _by_size(names: list[str], rows: Sequence[Mapping[str, MetricValue]]) -> lis
 
     stalls = iter(sorted((name for name in names if name.startswith("stall.")), key=largest, reverse=True))
     return [next(stalls) if name.startswith("stall.") else name for name in names]
+
+
+def _spills(row: Mapping[str, MetricValue]) -> str:
+    """Show the requests of spilled registers, or instructions on local memory; empty without any."""
+    names = ("local_spill_requests", "local_spill_instructions")
+    return next((show_number(row, name) for name in names if number_in(row, name)), "")
 
 
 def _rate(row: Mapping[str, MetricValue]) -> str:

@@ -95,7 +95,9 @@ def test_json_and_csv_hold_every_metric_of_the_file(tmp_path: Path) -> None:
     metrics = as_json(path)[0]["metrics"]
     assert metrics["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == {"value": 1024.0, "unit": "inst"}
     assert (metrics["inst_executed"]["value"], as_csv(path)[0]["inst_executed"]) == (7.0, "7.0")
-    assert "2 more metrics in the file: --metric NAME shows one, --json and --csv all" in all_lines(path)
+    assert "not shown: 2 others (--metric NAME, or all with --json and --csv)" in all_lines(path)
+    one = all_lines(path, "--metric", others[0][0], "--preset=launch")
+    assert "not shown: 1 other (--metric NAME, or all with --json and --csv)" in one
 
 
 def test_identical_launches_share_a_row(tmp_path: Path) -> None:
@@ -144,8 +146,9 @@ def test_console_text_is_shown_explained_and_compared(tmp_path: Path) -> None:
     path = written(tmp_path, NEW, "issue.txt")
     assert all_lines(path)[0] == "GPU of compute capability 8.6, SM clock 1410 MHz"
     row = next(line for line in all_lines(path) if line.startswith("#0"))
-    assert row.split()[1:6] == ["saxpy", "64x2", "256", "255", "118"]
+    assert row.split()[1:6] == ["saxpy", "64x2", "256", "255", "18911232"]
     assert "714" in row  # GB/s
+    assert "18911232" in row  # spills
     assert (
         "spilling: warps load or store spilled registers 18.9 million times: a thread needs more"
         in explained(path)
@@ -270,6 +273,11 @@ def test_spill_requests_are_named(
             "none.txt",
             b"==PROF== Connected to process 1\n==PROF== Disconnected from process 1\n",
             "profiled no kernel",
+        ),
+        (
+            "ncu.log",
+            b'==PROF== Profiling "k": 100%\n==PROF== Report: /tmp/k.ncu-rep\n',
+            "; gpuperf ncu k.ncu-rep",
         ),
         ("app.nsys-rep", b"\x01\x02", "is a report of Nsight Systems, which has times and no counters"),
         ("app.sqlite", b"SQLite format 3\0" + bytes(90), "is a database of Nsight Systems"),

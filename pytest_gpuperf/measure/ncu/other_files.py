@@ -27,10 +27,15 @@ _KINDS: tuple[tuple[re.Pattern[bytes], str, str], ...] = tuple(
         (rb"PK\x03\x04|\xfd7zXZ|BZh|7z\xbc\xaf|\x28\xb5\x2f\xfd", "an archive", "unpack it"),
         (rb"\s*[{\[]\s*[\"{\[\]}]", "JSON", "name the file that ncu wrote"),
         (rb"(?s).*==\d+== NVPROF", "output of nvprof", _SYSTEMS[1]),
-        (rb'"?(?:Time ?\(%\)|Total Time \(ns\)|Start \(ns\))"?,', f"a table of {_SYSTEMS[0]}", _SYSTEMS[1]),
+        (
+            rb'"?(?:Time ?\(%\)|Total Time \(ns\)|Start \(ns\)|PID,TID,DevId)"?,',
+            f"a table of {_SYSTEMS[0]}",
+            _SYSTEMS[1],
+        ),
     )
 )
 _NO_KERNEL = re.compile(r"No kernels were profiled|^==PROF== (?:Connected|Disconnected)", re.MULTILINE)
+_REPORT = re.compile(r"^\s*(?:> ?)*==PROF== Report: (.+?)\s*$", re.MULTILINE)
 _ERROR = re.compile(r"^\s*(?:> ?)*==ERROR==\s*(.+?)\s*$", re.MULTILINE)
 _BYTES = re.compile(rb"[\0-\x08]")
 
@@ -65,6 +70,13 @@ def not_from_ncu(path: Path, data: bytes, text: str) -> GpuperfError:
         )
     if cause := explain(text):
         return GpuperfError(f"{path.name} has no launch: {cause}", next_step="then profile again")
+    if report := _REPORT.search(text):
+        name = report[1].replace("\\", "/").rpartition("/")[2]
+        return GpuperfError(
+            f"{path.name} has no values: ncu wrote them to {name}",
+            expected=EXPECTED,
+            next_step=f"gpuperf ncu {name}",
+        )
     if _NO_KERNEL.search(text):
         return GpuperfError(
             f"{path.name} has no launch: ncu profiled no kernel",
