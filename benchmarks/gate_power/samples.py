@@ -39,11 +39,11 @@ class SessionSample(msgspec.Struct, frozen=True, kw_only=True, tag="session", om
     timing: Timing
     seconds: float
     """Wall-clock time of the timing, with warm-up."""
-    launches_us: tuple[float, ...]
+    launches_us: tuple[float, ...] = ()
     """Times of single launches by event pairs in the same process, for the rules that judge them."""
-    launches_s: float
-    do_bench_us: float
-    do_bench_s: float
+    launches_s: float = 0.0
+    do_bench_us: float = 0.0
+    do_bench_s: float = 0.0
 
 
 class RestartSample(msgspec.Struct, frozen=True, kw_only=True, tag="restart", omit_defaults=True):

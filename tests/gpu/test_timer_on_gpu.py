@@ -218,7 +218,7 @@ def test_kernels_time_is_the_kernels_own_duration(timer: Timer, size: int) -> No
 
 def test_callable_on_another_stream_is_timed_there(timer: Timer) -> None:
     x = torch.randn(4096, 4096, device="cuda")
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def beside() -> torch.Tensor:
         with torch.cuda.stream(side):

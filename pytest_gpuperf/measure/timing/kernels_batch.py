@@ -37,6 +37,8 @@ MAX_CALLS = 50
 FIRST_CALLS = 3
 """Calls of the first recording, which shows how long a call takes."""
 HOST_BLOCKS = 20
+BLOCK_BY_HOST_US = 10_000
+"""Time of the host in each of these blocks."""
 EMPTY = "gpuperf_empty"
 
 
@@ -63,8 +65,9 @@ class KernelsBatch:
             raise nothing_launched()
         call_us = max(trimmed_mean(busy_us(first)), 0.1)
         detach()
-        host_us = HostBatch(fn, 1).run().time_us
-        self.calls = max(1, min(MAX_CALLS, round(BLOCK_US / call_us), round(HOST_BLOCK_US / host_us)))
+        self._host_us = HostBatch(fn, 1).run().time_us
+        most = min(MAX_CALLS, round(HOST_BLOCK_US / self._host_us))
+        self.calls = max(1, min(most, round(BLOCK_US / call_us)))
 
     def run(self) -> Block:
         """Record the calls of one block. CUPTI stays attached; `detach` ends that."""
@@ -79,7 +82,7 @@ class KernelsBatch:
     def host_blocks_us(self) -> list[float]:
         """Time blocks by the host's clock, without CUPTI: microseconds a call."""
         detach()
-        batch = HostBatch(self._fn, self.calls)
+        batch = HostBatch(self._fn, max(1, min(MAX_CALLS, round(BLOCK_BY_HOST_US / self._host_us))))
         return [batch.run().time_us for _ in range(HOST_BLOCKS)]
 
     def _record(self, calls: int) -> tuple[list[list[Activity]], int]:
