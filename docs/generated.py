@@ -13,6 +13,8 @@ from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
+from benchmarks.gate_power.samples import read as read_samples
+from benchmarks.synchronising import tables as synchronising
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
 from pytest_gpuperf.judge.explain import RULES
@@ -29,9 +31,10 @@ from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.settings.options import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from benchmarks.gate_power.samples import Line
     from pytest_gpuperf.metrics import Metric
 
 Found = TypeVar("Found")
@@ -141,6 +144,16 @@ def _of_results(
     return text
 
 
+def _synchronising(show: Callable[[Sequence[Line]], str]) -> Callable[[Path], str]:
+    """Make a function that shows the samples of calls that synchronise, or says that there are none yet."""
+
+    def text(root: Path) -> str:
+        paths = sorted((root / "benchmarks" / "results").glob("synchronising*.jsonl.gz"))
+        return show(read_samples(paths)) if paths else NOT_YET
+
+    return text
+
+
 def token_reduction(_: Path) -> str:
     """Compare the operations of the suite's encoder with all tokens and with few."""
     import torch
@@ -222,6 +235,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_outcomes": _of_results(GATE, analysis.read, lambda found: gate.outcomes(found.held_out)),
+    "synchronising": _synchronising(synchronising.verdicts),
+    "synchronising_source": _synchronising(synchronising.origin),
     "host_sessions": host_sessions,
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,

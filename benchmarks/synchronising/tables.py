@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.samples import Began, SessionSample
 from benchmarks.gate_power.session_rule import Sessions, judge
 from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, SLOWER
-from benchmarks.markdown import provenance, table, us
+from benchmarks.markdown import table, us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,12 @@ STORED = (1, 5)
 
 
 def report(lines: Sequence[Line]) -> str:
-    """Format the table of all callables, and the origin of the samples."""
+    """Format the verdicts on all callables, and the origin of the samples."""
+    return f"{verdicts(lines)}\n{origin(lines)}"
+
+
+def verdicts(lines: Sequence[Line]) -> str:
+    """Format a row for each callable: its times, and the verdicts on unchanged code and on more work."""
     samples = [line for line in lines if isinstance(line, SessionSample)]
     sessions = Sessions(samples)
     tallies = [judge(sessions, list(sessions.lines), stored, 1) for stored in STORED]
@@ -52,22 +57,31 @@ def report(lines: Sequence[Line]) -> str:
                 *(_regressed(tally.verdicts(sessions.doses[-1], name)) for tally in tallies),
             )
         )
-    first = next((line for line in lines if isinstance(line, Began)), None)
-    origin = provenance(first.environment, first.date) if first else ""
-    cards = len({sample.card for sample in samples})
-    return f"{table(titles, rows)}\n{origin}; {len(sessions.lines)} processes on {cards} cards.\n"
+    return table(titles, rows)
+
+
+def origin(lines: Sequence[Line]) -> str:
+    """Return where the samples were taken, and how many processes and cards they are of."""
+    first = next(line for line in lines if isinstance(line, Began))
+    samples = [line for line in lines if isinstance(line, SessionSample)]
+    processes, cards = ({getattr(sample, name) for sample in samples} for name in ("process", "card"))
+    tools = first.environment.toolchain
+    return (
+        f"{first.environment.gpu.name}, driver {tools.driver}, torch {tools.torch}, triton {tools.triton}, "
+        f"{first.date[:10]}; {len(processes)} fresh processes on {len(cards)} cards.\n"
+    )
 
 
 def _sessions(stored: int) -> str:
     return f"{stored} session{'' if stored == 1 else 's'}"
 
 
-def _unchanged(verdicts: Verdicts) -> str:
+def _unchanged(found: Verdicts) -> str:
     """Return `0 of 48`, and how many are inconclusive."""
-    unsure = verdicts.found(INCONCLUSIVE)
+    unsure = found.found(INCONCLUSIVE)
     also = f", {unsure} inconclusive" if unsure else ""
-    return f"{verdicts.found(SLOWER, FASTER)} of {verdicts.count}{also}"
+    return f"{found.found(SLOWER, FASTER)} of {found.count}{also}"
 
 
-def _regressed(verdicts: Verdicts) -> str:
-    return f"{verdicts.found(SLOWER)} of {verdicts.count}"
+def _regressed(found: Verdicts) -> str:
+    return f"{found.found(SLOWER)} of {found.count}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.gate_power.samples import Began, Failed, SessionSample, read
 from benchmarks.synchronising.__main__ import sample
-from benchmarks.synchronising.tables import report
+from benchmarks.synchronising.tables import verdicts
 from pytest_gpuperf.records import Timing
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_table_judges_kernels_not_the_host() -> None:
         for process in range(20)
         for dose, time_us in ((0, 100.0), (50, 105.0))
     ]
-    (row,) = (line for line in report(lines).splitlines() if line.startswith("| loss"))
+    (row,) = (line for line in verdicts(lines).splitlines() if line.startswith("| loss"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[4:6] == ["0 of 40", "0 of 40"]
     assert cells[7:] == ["20 of 20", "20 of 20"]

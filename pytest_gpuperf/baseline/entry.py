@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.baseline.gather import Taken
     from pytest_gpuperf.judge.times import BaselineComparison
-    from pytest_gpuperf.records.baseline import MeasurementBaseline
+    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records.baseline import MeasurementBaseline, Times
 
 Which = Literal["new", "changed", "all"]
 """`new`: values without a baseline, even if only the time or the counters of a test; `changed`: also values
@@ -78,14 +79,18 @@ def make_entry(
 def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
     """Leave out the parts that the baseline can judge, so that accepting the rest hides no regression."""
     timing = taken.measurement.timing
-    # A time that fell back to another mode is a lost quantity, not a new one.
-    judged = timing and known.time and (same_quantity(timing, known.time) or timing.not_captured)
+    judged = timing and known.time and (same_quantity(timing, known.time) or _is_lost(timing, known.time))
     return replace(
         taken,
         times=() if judged else taken.times,
         profile=None if known.counters and not _of_other_launches(taken, known) else taken.profile,
         trace=None if known.trace else taken.trace,
     )
+
+
+def _is_lost(timing: Timing, known: Times) -> bool:
+    """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
+    return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
 
 
 def _of_other_launches(taken: Taken, known: MeasurementBaseline) -> bool:

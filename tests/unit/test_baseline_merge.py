@@ -150,6 +150,28 @@ def test_new_leaves_a_time_that_fell_back_to_queued(store: BaselineStore) -> Non
     assert [entry.kind for entry in plan(second, store, "changed", 5.0).entries] == ["changed"]
 
 
+def by_kernels(**fields: Any) -> Measurement:
+    """Return the time of a call that waits for the GPU."""
+    timed = queued("it synchronises").timing
+    assert timed is not None
+    return Measurement(timing=msgspec.structs.replace(timed, mode="kernels", source="cupti", **fields))
+
+
+def test_new_takes_kernel_times_in_place_of_queued_ones(store: BaselineStore) -> None:
+    accepted(store, run(record(main=queued("it synchronises"))))
+    main = accepted(store, run(record(main=by_kernels(host_us=410.2)), id="second"), which="new")
+    time = main["tests"][NODEID]["measurements"]["main"]["time"]
+    assert (time["mode"], [session["host_us"] for session in time["sessions"]]) == ("kernels", [410])
+
+
+def test_new_leaves_a_time_of_the_host_in_place_of_cupti(store: BaselineStore) -> None:
+    accepted(store, run(record(main=by_kernels())))
+    by_host = by_kernels(not_recorded="torch.profiler holds CUPTI")
+    assert by_host.timing is not None
+    now = Measurement(timing=msgspec.structs.replace(by_host.timing, mode="host", source="host"))
+    assert plan(run(record(main=now), id="second"), store, "new", 5.0).entries == ()
+
+
 def test_tolerance_comes_from_file_then_test_then_session(
     store: BaselineStore,
 ) -> None:

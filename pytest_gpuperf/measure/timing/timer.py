@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.activity import detach
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
@@ -86,7 +87,10 @@ class Timer:
 
     def warm_up(self, fn: Callable[[], Any]) -> WarmUp:
         """Run `fn` until its time is steady."""
-        return self.prepare(fn, "auto").warm_up()
+        try:
+            return self.prepare(fn, "auto").warm_up()
+        finally:
+            detach()
 
     def time(
         self,
@@ -116,12 +120,16 @@ class Timer:
         prepared = self.prepare(fn, mode)
         thrown_away: list[str] = []
         measure = self._measure_kernels if isinstance(prepared.batch, KernelsBatch) else self._measure
-        while True:
-            timing = measure(prepared, progress)
-            why = disturbed(timing)
-            if not why or len(thrown_away) == ATTEMPTS - 1:
-                break
-            thrown_away.append(why)
+        try:
+            while True:
+                timing = measure(prepared, progress)
+                why = disturbed(timing)
+                if not why or len(thrown_away) == ATTEMPTS - 1:
+                    break
+                thrown_away.append(why)
+        finally:
+            # Recorded batches leave CUPTI attached between their blocks.
+            detach()
         return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
 
     def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
