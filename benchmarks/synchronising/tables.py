@@ -33,28 +33,28 @@ def verdicts(lines: Sequence[Line]) -> str:
     titles = (
         "callable",
         "kernels, µs",
+        "spread, %",
         "host, µs",
-        "spread of kernels, %",
-        *(f"unchanged, {_sessions(stored)}" for stored in STORED),
-        "5 % more work, µs",
-        *(f"regressed, {_sessions(stored)}" for stored in STORED),
+        "false verdicts",
+        "inconclusive",
+        "5 % more work found",
     )
     rows = []
     for name in sessions.kernels:
-        plain, more = (
-            [one.timing for one in sessions.of_kernel(name) if one.permille == dose]
-            for dose in sessions.doses
+        timings = [one.timing for one in sessions.of_kernel(name) if not one.permille]
+        hosts = sorted(timing.host_us for timing in timings)
+        unchanged, more = (
+            [tally.verdicts(dose, name) for tally in tallies] for dose in (None, sessions.doses[-1])
         )
-        hosts = sorted(timing.host_us for timing in plain)
         rows.append(
             (
                 name,
-                us(median(timing.time_us for timing in plain)),
-                f"{hosts[0]:.0f} to {hosts[-1]:.0f}",
+                us(median(timing.time_us for timing in timings)),
                 f"{100 * sessions.spread(name).value ** 0.5:.2f}",
-                *(_unchanged(tally.verdicts(None, name)) for tally in tallies),
-                us(median(timing.time_us for timing in more)),
-                *(_regressed(tally.verdicts(sessions.doses[-1], name)) for tally in tallies),
+                f"{hosts[0]:.0f}-{hosts[-1]:.0f}",
+                _counts(unchanged, SLOWER, FASTER),
+                _counts(unchanged, INCONCLUSIVE),
+                _counts(more, SLOWER),
             )
         )
     return table(titles, rows)
@@ -72,16 +72,7 @@ def origin(lines: Sequence[Line]) -> str:
     )
 
 
-def _sessions(stored: int) -> str:
-    return f"{stored} session{'' if stored == 1 else 's'}"
-
-
-def _unchanged(found: Verdicts) -> str:
-    """Return `0 of 48`, and how many are inconclusive."""
-    unsure = found.found(INCONCLUSIVE)
-    also = f", {unsure} inconclusive" if unsure else ""
-    return f"{found.found(SLOWER, FASTER)} of {found.count}{also}"
-
-
-def _regressed(found: Verdicts) -> str:
-    return f"{found.found(SLOWER)} of {found.count}"
+def _counts(found: Sequence[Verdicts], *outcomes: str) -> str:
+    """Return `0, 1 of 48`: the number of some outcomes with each number of stored sessions."""
+    numbers = (str(verdicts.found(*outcomes)) for verdicts in found)
+    return f"{', '.join(numbers)} of {found[0].count}"

@@ -38,9 +38,8 @@ def test_table_judges_kernels_not_the_host() -> None:
     ]
     (row,) = (line for line in verdicts(lines).splitlines() if line.startswith("| loss"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[4:6] == ["0 of 40", "0 of 40"]
-    assert cells[7:] == ["20 of 20", "20 of 20"]
-    assert " to " in cells[2]
+    assert cells[4:] == ["0, 0 of 40", "0, 0 of 40", "20, 20 of 20"]
+    assert "-" in cells[3]
 
 
 def test_each_process_is_written(tmp_path: Path) -> None:
