@@ -142,9 +142,12 @@ def clocks_mhz(kernels: Iterable[ReportKernel]) -> tuple[float, float] | None:
 def difference_notes(old: Sequence[ReportKernel], new: Sequence[ReportKernel]) -> list[str]:
     """Return sentences about what makes two files hard to compare: other GPUs, clocks, failed launches."""
     notes = []
-    gpus = [gpu_names(kernels) for kernels in (old, new)]
-    if all(gpus) and gpus[0] != gpus[1]:
-        notes.append(f"other GPUs: {', '.join(gpus[0])} is compared with {', '.join(gpus[1])}")
+    facts = [
+        ({k.gpu for k in side} - {""}, {k.compute_capability for k in side} - {""}) for side in (old, new)
+    ]
+    if any(one and other and one != other for one, other in zip(*facts, strict=True)):
+        before_and_after = (", ".join(gpu_names(kernels)) for kernels in (old, new))
+        notes.append(f"other GPUs: {' is compared with '.join(before_and_after)}")
     before, after = (clocks_mhz(kernels) for kernels in (old, new))
     if before and after and abs(sum(after) / sum(before) - 1) > CLOCKS_DIFFER_PCT / 100:
         notes.append(

@@ -73,6 +73,8 @@ def test_comparison_of_two_gpus_says_so(tmp_path: Path) -> None:
     assert note in " ".join(" ".join(all_lines(new, "--compare", old)).split())
     assert note in as_json(new, "--compare", old)["notes"]
     assert as_json(new, "--compare", new)["notes"] == []
+    unnamed = written(tmp_path, csv_text([DURATION]), "unnamed.csv")
+    assert as_json(new, "--compare", unnamed)["notes"] == []
 
 
 def test_comparison_names_other_clocks(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ NAMES: dict[tuple[str, bool | None], tuple[str, ...]] = {
         "gemm_Bfloat16_E4m3E4m3_Fp32_t128x32x128_s7_et128x32_m128x32x32_cga1x1x1_TN_sm100a",
         "fmhaSm100aKernel_QkvBfloat16OBfloat16H128PagedKvCausalP32MultiCtasKvCgaVarSeqQ8Kv128Static",
         "Cijk_Alik_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB0_AFC1",
+        "void cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel>(P)",
+        "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt64x128x32_wt32x32x8_ws1x1_wr2x1_ta1x8x1x1",
         "void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u, 128u, 4u, 5u, 1u>(__nv_bfloat16*)",
     ),
     ("reduction", False): (
@@ -95,6 +97,8 @@ NAMES: dict[tuple[str, bool | None], tuple[str, ...]] = {
         "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 128, 1>()",
         "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*)",
         "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<F>>(long)",
+        "void dpsk::grouped_gemm::cuda::utils::transpose<512, 128, 4, 4>(unsigned char const*)",
+        "void fbgemm_gpu::permute_2D_lengths_kernel<int>(long, long, int const*)",
     ),
     ("communication", False): (
         "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",

@@ -34,7 +34,7 @@ _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(
         ("reduction", r"splitK_?[rR]educe|reduce_wgrad|[tT]op_?[kK]"),
         ("reduction", r"(?i)attention_?softmax|masked_?softmax"),
         ("elementwise", r"(?i)rotary|(?<![a-z])rope(?![a-z])|conv_bias|bias_?add"),
-        ("data_movement", r"(?i)nchw_?to|nhwc_?to|im2col|col2im"),
+        ("data_movement", r"(?i)nchw_?to|nhwc_?to|im2col|col2im|::transpose\w*$"),
         (
             "matrix",
             r"(?i)(?<!fb)gemm|gemv|nvjet|xmma|wgmma|cutlass|fprop|dgrad|wgrad|conv\dd|conv_|convol|winograd|fmha|flash"
