@@ -78,6 +78,7 @@ PluginPart: TypeAlias = Literal[
     "counter cache",
     "counters",
     "diagnosis",
+    "isolation",
     "judging",
     "JUnit properties",
     "lock",

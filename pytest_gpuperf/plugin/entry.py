@@ -26,9 +26,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """Let pytest-xdist run the tests in a process of their own if they measure on a GPU."""
     flag = early_config.known_args_namespace.gpuperf
     if early_config.getini("gpuperf") if flag is None else flag:
-        from pytest_gpuperf.plugin.isolation import isolate
+        why: list[str] = []
+        with guarded("isolation", why.append):
+            from pytest_gpuperf.plugin.isolation import isolate
 
-        isolate(early_config, args)
+            isolate(early_config, args)
+        if why:
+            early_config.issue_config_time_warning(pytest.PytestConfigWarning(f"gpuperf: {why[0]}"), 2)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,9 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "benchmark: time the runs of pytest-benchmark's fixture by the GPU",
     )
     if options.is_enabled(config):
-        from pytest_gpuperf.plugin.hooks import activate
+        why: list[str] = []
+        with guarded("options", why.append):
+            from pytest_gpuperf.plugin.hooks import activate
 
-        activate(config, FIRST_ON_PATH)
+            activate(config, FIRST_ON_PATH)
+        if why:
+            raise pytest.UsageError(f"gpuperf: {why[0]}")
     else:
         options.refuse_without_gpuperf(config)
 

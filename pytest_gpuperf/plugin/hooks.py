@@ -16,7 +16,8 @@ from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.keeping import KeepingRunner
-from pytest_gpuperf.session.marker import STATE, ItemState, Marker
+from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
+from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.seeds import Seeding
 from pytest_gpuperf.settings.settings import Settings
@@ -60,19 +61,15 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
             "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
             "run --gpuperf without -n (or with -n 0)"
         )
-    why: list[str] = []
-    with guarded("options", why.append):
-        if isolated:
-            from pytest_gpuperf.plugin.controller import Controller
+    if isolated:
+        from pytest_gpuperf.plugin.controller import Controller
 
-            settings = Settings.from_config(config, first_on_path)
-            config.pluginmanager.register(Controller(config, settings), "gpuperf-hooks")
-        else:
-            link = _link(given) if given else None
-            first = link.orders.first_on_path if link else first_on_path
-            _activate(config, Settings.from_config(config, first), link)
-    if why:
-        raise pytest.UsageError(f"gpuperf: {why[0]}")
+        settings = Settings.from_config(config, first_on_path)
+        config.pluginmanager.register(Controller(config, settings), "gpuperf-hooks")
+    else:
+        link = _link(given) if given else None
+        first = link.orders.first_on_path if link else first_on_path
+        _activate(config, Settings.from_config(config, first), link)
 
 
 def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> None:
@@ -147,18 +144,28 @@ class Hooks:
         self._settings = settings
         self._link = link
         self._runner: Runner | None = None
+        self._seen: set[str] = set()
+        self._narrowed = False
         self.failure = ""
         """The error of this plugin that keeps tests from being measured; empty without one."""
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Note a test before options deselect it."""
+        self._seen.add(item.nodeid)
+
+    def pytest_deselected(self) -> None:
+        """Note that options deselect tests."""
+        self._narrowed = True
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Read markers and baselines before anything is measured; a mistake in them ends the run here."""
         measuring = [item for item in items if FIXTURES.intersection(getattr(item, "fixturenames", ()))]
-        self._read_other_markers([item for item in items if item not in measuring])
-        if not measuring:
-            return
         for item in measuring:
             item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
+        self._read_other_markers([item for item in items if STATE not in item.stash])
+        if not measuring:
+            return
         failed: list[str] = []
         try:
             with guarded("start", failed.append):
@@ -170,8 +177,8 @@ class Hooks:
             return
         runner = config.stash[RUNNER] = self._runner
         if runner.only is not None:
-            dropped = [item for item in items if item.nodeid not in runner.only]
-            items[:] = [item for item in items if item.nodeid in runner.only]
+            dropped = [item for item in items if name_of(item) not in runner.only]
+            items[:] = [item for item in items if name_of(item) in runner.only]
             config.hook.pytest_deselected(items=dropped)
 
     def _read_other_markers(self, items: list[pytest.Item]) -> None:
@@ -195,21 +202,33 @@ class Hooks:
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
         runner = start(self._settings, self._link)
+        linked = {path for path in {item.path for item in measuring} if path.resolve() != path}
         for item in measuring:
             state = item.stash[STATE]
+            if item.path in linked:
+                state = self._named(item, runner)
             failed: list[str] = []
             with guarded("marker", failed.append):
-                state = ItemState(item.nodeid, Marker.of(item), item.path)
+                state.marker = Marker.of(item)
             state.unavailable = "".join(failed)
             item.stash[STATE] = state
-            runner.lines[item.nodeid] = (item.location[1] or 0) + 1
+            runner.lines[state.nodeid] = (item.location[1] or 0) + 1
         if runner.judges:
             for item in measuring:
                 with runner.guarded("baseline"):
-                    runner.expect(item.nodeid)
+                    runner.expect(name_of(item))
             with runner.guarded("baseline"):
                 runner.check_metrics([item.stash[STATE] for item in measuring])
         return runner
+
+    def _named(self, item: pytest.Item, runner: Runner) -> ItemState:
+        """Return the state of a test, under the name by which the run knows it."""
+        name, path = item.nodeid, item.path
+        with runner.guarded("baseline"):
+            name = known_name(item, runner)
+            path = path if name == item.nodeid else path.resolve()
+            self._seen.add(name)
+        return ItemState(name, Marker(), path)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -224,6 +243,10 @@ class Hooks:
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
+        if self._runner.judges:
+            self._runner.narrowed = self._narrowed or is_narrowed(config)
+            with self._runner.guarded("baseline"):
+                self._runner.problems += orphans(config, self._runner, self._seen)
         typed, settings = config.invocation_params, self._settings
         arguments = [str(argument) for argument in typed.args]
         invocation = Invocation(
@@ -250,7 +273,7 @@ class Hooks:
             item.stash[STATE] = item.stash[STATE].fresh()
             _drop_properties(item)
             if self._runner is not None:
-                self._runner.enter(item.nodeid)
+                self._runner.enter(name_of(item))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -258,7 +281,7 @@ class Hooks:
         state = item.stash.get(STATE, None)
         if state is None or self._runner is None or not self._runner.judges:
             return (yield)
-        if not self._runner.may_run(item.nodeid):
+        if not self._runner.may_run(state.nodeid):
             self._conclude(item, state)
         try:
             outcome = yield
@@ -302,7 +325,9 @@ class Hooks:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note expected failures."""
         if self._runner is not None and hasattr(report, "wasxfail"):
-            self._runner.expected_failures.add(report.nodeid)
+            # The results have the name of a test's own file, whatever links lead to it.
+            names = (report.nodeid, name_of_file(report.nodeid, self._settings.root))
+            self._runner.expected_failures.update(names)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -111,6 +112,8 @@ class Runner:
         self.problems: list[str] = []
         """Errors of the run that no test caused."""
         self._results: dict[str, TestResult] = {}
+        self.narrowed = False
+        """True if the user chose some of the tests, or options deselect some."""
         self.only: frozenset[str] | None = None
         """Node ids of the tests to run; None for all that pytest selects."""
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
@@ -156,6 +159,12 @@ class Runner:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
         """
         self.expected.add(nodeid)
+
+    def knows(self, nodeid: str) -> bool:
+        """Return True if this run has anything to compare a test with."""
+        with suppress(GpuperfError):  # in a broken file; later it ends the run
+            return any(self.expected.of(nodeid, slug) is not None for slug in ("", STATIC_SOURCE))
+        return False
 
     def begin(self, reporter: Terminal | None) -> None:
         """Wait until no other run measures on this GPU."""

@@ -184,6 +184,10 @@ class ChildRunner(Runner):
         """Let the error end the test: the parent tells why, and goes on."""
         return nullcontext()
 
+    def knows(self, nodeid: str) -> bool:
+        """Return True for a test of the plan."""
+        return self.only is not None and nodeid in self.only
+
     def __init__(self, settings: Settings, source: Source) -> None:
         nowhere = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
         super().__init__(settings, source, nowhere)

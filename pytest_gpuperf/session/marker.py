@@ -148,3 +148,9 @@ class ItemState:
 
 
 STATE = pytest.StashKey[ItemState]()
+
+
+def name_of(item: pytest.Item) -> str:
+    """Return the node id of a test in all records."""
+    state = item.stash.get(STATE, None)
+    return item.nodeid if state is None else state.nodeid

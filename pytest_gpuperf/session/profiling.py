@@ -11,6 +11,7 @@ import pytest
 from pytest_gpuperf.measure.device.finish import wait_for_launches
 from pytest_gpuperf.records.passes import Event, PassFolder
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
+from pytest_gpuperf.session.marker import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -55,9 +56,9 @@ class EventWriter:
         if call.excinfo is not None:
             reason = str(call.excinfo.value).partition("\n")[0]
             failure = f"its {call.when} ended with {call.excinfo.typename}: {reason}"
-            self._folder.tell(Event(item.nodeid, failure=failure, skipped=report.skipped))
+            self._folder.tell(Event(name_of(item), failure=failure, skipped=report.skipped))
         elif call.when == "call":
-            self._folder.tell(Event(item.nodeid))
+            self._folder.tell(Event(name_of(item)))
         return report
 
 

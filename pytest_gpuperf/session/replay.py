@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -42,6 +43,8 @@ class RecordedSource:
     """
 
     def __init__(self, runs: Sequence[Run]) -> None:
+        self.skipped: dict[str, str] = {}
+        """Why tests were skipped, by node id."""
         self._newest = runs[0]
         self._tests: dict[str, tuple[TestRecord, Run]] = {}
         for run in runs:
@@ -60,8 +63,8 @@ class RecordedSource:
         """Return the recorded time, with the rates of the present test."""
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
-            pytest.skip(
-                f"the recording of {call.nodeid} has mode {timing.mode!r}, the test asks for {mode!r}"
+            self._skip(
+                call, f"the recording of {call.nodeid} has mode {timing.mode!r}, the test asks for {mode!r}"
             )
         return replace(timing, bytes=bytes, flops=flops)
 
@@ -77,14 +80,17 @@ class RecordedSource:
         if profile.unavailable or (profile.regex, profile.launches) == (regex, kernels.recorded):
             return profile
         if profile.regex not in ("", regex) or profile.launches:
-            pytest.skip(
+            self._skip(
+                call,
                 f"the recording of {call.nodeid} has {_selected(profile.regex, profile.launches)}, "
-                f"the test asks for {_selected(regex, kernels.recorded)}"
+                f"the test asks for {_selected(regex, kernels.recorded)}",
             )
         matching = [kernel for kernel in profile.kernels if _matches(kernel, regex)]
         if not matching:
             names = ", ".join(dict.fromkeys(kernel.name for kernel in profile.kernels))
-            pytest.skip(f"the recording of {call.nodeid} has no kernel for the regex {regex!r}, but {names}")
+            self._skip(
+                call, f"the recording of {call.nodeid} has no kernel for the regex {regex!r}, but {names}"
+            )
         picked = tuple(kernels.pick(matching, call))
         return replace(
             profile, kernels=picked, combined=combine(picked), regex=regex, launches=kernels.recorded
@@ -99,8 +105,12 @@ class RecordedSource:
         test, _ = self._tests.get(call.nodeid, (None, None))
         recorded = kernels_of(test.measurements if test else {}, call.label)
         if not recorded:
-            pytest.skip(f"no recorded kernels of {call.nodeid} ({call.label})")
+            self._skip(call, f"no recorded kernels of {call.nodeid} ({call.label})")
         return recorded
+
+    def _skip(self, call: Call, why: str) -> NoReturn:
+        self.skipped.setdefault(call.nodeid, why)
+        pytest.skip(why)
 
     def _recorded(self, call: Call, part: str, kind: type[Part]) -> Part:
         test, run = self._tests.get(call.nodeid, (None, self._newest))
@@ -112,10 +122,11 @@ class RecordedSource:
             )
         if not isinstance(found, kind):
             gpu = run.environment.gpu.name
-            pytest.skip(
+            self._skip(
+                call,
                 f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
                 f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which "
-                "`gpuperf recording add` adds it after a run on a GPU"
+                "`gpuperf recording add` adds it after a run on a GPU",
             )
         return found
 
@@ -158,7 +169,30 @@ class ReplayRunner(Runner):
         if reason:
             self.notices.append(f"nothing was measured: {reason}")
 
-    @property
+    def knows(self, nodeid: str) -> bool:
+        """Return True if a test was recorded, or has a baseline."""
+        return nodeid in self._failures or super().knows(nodeid)
+
+    def check_problems(self) -> None:
+        """Report the errors of the run, and a replay that has judged nothing.
+
+        A test that was chosen by itself and is newer than the others of its file is no error.
+
+        Raises:
+            GpuperfError: There are some.
+        """
+        super().check_problems()
+        skipped = self._recorded.skipped
+        files = {nodeid.partition("::")[0] for nodeid in self._failures}
+        new = self.narrowed and all(nodeid.partition("::")[0] in files for nodeid in skipped)
+        if skipped and not self.results and not new:
+            count = len(skipped)
+            raise GpuperfError(
+                f"no test was judged, {count} {'was' if count == 1 else 'were'} skipped: "
+                f"{next(iter(skipped.values()))}"
+            )
+
+    @cached_property
     def accept_command(self) -> str:
         """The command that makes the replayed run the baseline."""
         replay = self.settings.replay

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.session.marker import STATE
+from pytest_gpuperf.session.marker import STATE, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -48,7 +48,7 @@ class Seeding:
         if not _measures(item) or not hasattr(option, RANDOMLY):
             return (yield)
         before = getattr(option, RANDOMLY)
-        setattr(option, RANDOMLY, seed_of(item.nodeid))
+        setattr(option, RANDOMLY, seed_of(name_of(item)))
         try:
             return (yield)
         finally:
@@ -58,7 +58,7 @@ class Seeding:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Seed by the test's id, also if a plugin runs the test again."""
         if _measures(item):
-            seed(seed_of(item.nodeid))
+            seed(seed_of(name_of(item)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(

@@ -15,6 +15,7 @@ import pytest_gpuperf.measure.device.conditions
 import pytest_gpuperf.measure.trace.capture
 import pytest_gpuperf.plugin.benchmark_timer
 import pytest_gpuperf.plugin.hooks
+import pytest_gpuperf.plugin.isolation
 import pytest_gpuperf.report.junit  # noqa: F401
 from pytest_gpuperf.errors import ISSUES, PluginPart
 from pytest_gpuperf.measure.device.lock import HELD_ENV
@@ -116,6 +117,7 @@ PARTS: dict[PluginPart, Broken] = {
     ),
     "counters": Broken("pytest_gpuperf.measure.counters.cupti_counters.CuptiCounters.lookup"),
     "diagnosis": Broken("pytest_gpuperf.judge.verdict.explain_lines", 1, FAILED),
+    "isolation": Broken("pytest_gpuperf.plugin.isolation.isolate"),
     "judging": Broken("pytest_gpuperf.session.base.judge", 1, FAILED),
     "JUnit properties": Broken("pytest_gpuperf.report.junit.properties"),
     "lock": Broken(f"{LIVE}.LiveRunner.begin"),

@@ -1,0 +1,95 @@
+"""Tests and baselines that have lost each other: renamed suites, and paths through symbolic links."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.json_files import show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    import pytest
+
+    from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.records.baseline import Baseline
+    from pytest_gpuperf.session.base import Runner
+
+
+def known_name(item: pytest.Item, runner: Runner) -> str:
+    """Return the node id by which baselines and recordings know a test.
+
+    Args:
+        item: A test that is reached through a symbolic link, so that it has another node id than its file.
+        runner: The run.
+    """
+    root = runner.settings.root
+    if runner.knows(item.nodeid):
+        return item.nodeid
+    name = name_of_file(item.nodeid, root, item.path)
+    # pytest names no file outside of its rootdir.
+    return name if runner.knows(name) or item.nodeid.startswith("::") else item.nodeid
+
+
+def name_of_file(nodeid: str, root: Path, path: Path | None = None) -> str:
+    """Return the node id that a test has by the real path of its file.
+
+    Args:
+        nodeid: The node id that pytest gives.
+        root: pytest's rootdir.
+        path: The file; by default the one in the node id.
+    """
+    file, separator, rest = nodeid.partition("::")
+    real, folder = (path or root / file).resolve(), root.resolve()
+    return f"{real.relative_to(folder).as_posix()}{separator}{rest}" if folder in real.parents else nodeid
+
+
+def is_narrowed(config: pytest.Config) -> bool:
+    """Return True if the user chose some of the tests: `-k`, `-m`, `--lf`, `--deselect`, or by node id."""
+    option, typed = config.option, [str(argument) for argument in config.invocation_params.args]
+    # `-m` in the ini file is for all runs.
+    marks = option.markexpr and any(argument.endswith(option.markexpr) for argument in typed)
+    some = any(getattr(option, name, None) for name in ("keyword", "deselect", "lf", "stepwise"))
+    return bool(marks or some or any("::" in argument for argument in config.args))
+
+
+def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -> list[str]:
+    """Describe each baseline file whose tests are all gone, of those that this run is about.
+
+    Args:
+        config: pytest's.
+        runner: The run.
+        collected: Node ids of all tests that pytest collected, also of those that options deselect.
+    """
+    if is_narrowed(config) or runner.settings.update != "never":
+        return []
+    folder = config.invocation_params.dir
+    asked = [(folder / argument).resolve() for argument in config.args]
+    files = {nodeid.partition("::")[0] for nodeid in collected}
+
+    def is_gone(nodeid: str) -> bool:
+        file = nodeid.partition("::")[0]
+        path = (runner.settings.root / file).resolve()
+        if file in files:
+            return nodeid not in collected
+        return not path.exists() and any(one == path or one in path.parents for one in asked)
+
+    return [
+        f"{show_path(path)} has baselines of {len(baseline.tests)} tests that do not exist, such as "
+        f"{next(iter(baseline.tests))}; expected the names of tests; if they have new names, replace the old "
+        f"ones in this file, otherwise type `git rm {show_path(path)}`"
+        for path, baseline in _baselines(runner.expected.store, runner.environment.gpu.slug)
+        if baseline.tests and all(map(is_gone, baseline.tests))
+    ]
+
+
+def _baselines(store: BaselineStore, gpu: str) -> Iterator[tuple[Path, Baseline]]:
+    for slug in (gpu, STATIC_SOURCE):
+        for suite in store.suites(slug):
+            with suppress(GpuperfError):  # one that the selected tests do not need
+                if (baseline := store.load(slug, suite)) is not None:
+                    yield store.path(slug, suite), baseline

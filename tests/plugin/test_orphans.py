@@ -1,0 +1,168 @@
+"""Tests and baselines that have lost each other: a run that judges nothing is not green."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.store import BaselineStore
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
+
+TIMED = "def {}(gpuperf):\n    gpuperf.time(print)\n"
+OK, ERROR = pytest.ExitCode.OK, pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.fixture
+def suites(pytester: pytest.Pytester) -> pytest.Pytester:
+    """Make two suites, and baselines and a recording of both."""
+    pytester.makeini("[pytest]")
+    recorded = run(*(record(f"suites/test_{name}.py::test_{name}", main=measured(5.3)) for name in "ab"))
+    accept(recorded, BaselineStore(pytester.path / "baselines"), "all", 5.0, environ={})
+    pytester.mkdir("suites")
+    for name in "ab":
+        (pytester.path / f"suites/test_{name}.py").write_text(TIMED.format(f"test_{name}"))
+    return pytester
+
+
+@pytest.fixture
+def recorded(suites: pytest.Pytester, add_recording: Callable[[Run], None]) -> pytest.Pytester:
+    add_recording(run(*(record(f"suites/test_{name}.py::test_{name}", main=measured(5.3)) for name in "ab")))
+    return suites
+
+
+def test_path_through_a_link_is_the_test_of_its_file(recorded: pytest.Pytester) -> None:
+    (recorded.path / "link").symlink_to("suites")
+    (recorded.path / "test_link.py").symlink_to("suites/test_b.py")
+    result = recorded.runpytest("--gpuperf", "link/test_a.py", "test_link.py")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["suites/test_a.py", "test_a *pass*", "suites/test_b.py", "test_b *pass*"])
+
+
+def test_path_from_outside_of_the_rootdir_is_found(recorded: pytest.Pytester) -> None:
+    outside = recorded.path.parent / f"{recorded.path.name}-link"
+    outside.symlink_to(recorded.path)
+    result = recorded.runpytest("--gpuperf", "-c", "tox.ini", str(outside / "suites/test_a.py"))
+    result.assert_outcomes(passed=1)
+
+
+def test_link_with_baselines_of_its_own_keeps_its_name(
+    recorded: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    (recorded.path / "test_link.py").symlink_to("suites/test_b.py")
+    add_recording(run(record("test_link.py::test_b", main=measured(7.7)), id="20261121-120000-aaaa"))
+    recorded.runpytest("--gpuperf", "test_link.py").stdout.fnmatch_lines(["test_link.py", "test_b *7.70 µs*"])
+
+
+def test_expected_failure_through_a_link_has_no_annotation(
+    recorded: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (recorded.path / "link").symlink_to("suites")
+    (recorded.path / "suites/test_a.py").write_text(
+        "import pytest\n\n@pytest.mark.xfail\n"
+        + TIMED.format("test_a")
+        + "    gpuperf.limit('time_us < 1')\n"
+    )
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = recorded.runpytest("--gpuperf", "link/test_a.py")
+    result.assert_outcomes(xfailed=1)
+    assert "::error" not in result.stdout.str()
+
+
+def renamed_file(suites: pytest.Pytester) -> None:
+    (suites.path / "suites/test_a.py").rename(suites.path / "suites/test_c.py")
+
+
+def renamed_tests(suites: pytest.Pytester) -> None:
+    (suites.path / "suites/test_a.py").write_text(TIMED.format("test_c"))
+
+
+CHANGES = pytest.mark.parametrize("change", [renamed_file, renamed_tests])
+
+
+@pytest.mark.parametrize("path", ["suites/test_c.py", "suites/test_c.py::test_a"])
+def test_replay_of_a_renamed_suite_fails(recorded: pytest.Pytester, path: str) -> None:
+    renamed_file(recorded)
+    result = recorded.runpytest("--gpuperf", path)
+    assert result.ret == ERROR
+    result.stdout.fnmatch_lines(["*error: no test was judged, 1 was skipped: *`gpuperf recording add`*"])
+
+
+def test_replay_of_a_recording_without_tests_fails(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    add_recording(run())
+    pytester.makepyfile(test_k=TIMED.format("test_k") + TIMED.format("test_more"))
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == ERROR
+    result.stdout.fnmatch_lines(["*error: no test was judged, 2 were skipped: *"])
+
+
+@CHANGES
+def test_baseline_file_whose_tests_are_all_gone_fails(
+    recorded: pytest.Pytester, change: Callable[[pytest.Pytester], None]
+) -> None:
+    change(recorded)
+    result = recorded.runpytest("--gpuperf")
+    assert result.ret == ERROR
+    result.stdout.fnmatch_lines(
+        ["*/test_a.json has baselines of 1 tests that do not exist*test_a.py::test_a*git rm*"]
+    )
+
+
+@CHANGES
+@pytest.mark.parametrize(
+    "chosen", [["-k", "test_b"], ["suites/test_b.py"], ["suites/test_b.py::test_b"]], ids=str
+)
+def test_orphans_matter_only_to_runs_of_their_tests(
+    recorded: pytest.Pytester, change: Callable[[pytest.Pytester], None], chosen: list[str]
+) -> None:
+    change(recorded)
+    assert recorded.runpytest("--gpuperf", *chosen).ret == OK
+
+
+def test_renamed_test_next_to_others_is_no_error(recorded: pytest.Pytester) -> None:
+    recorded.path.joinpath("suites/test_a.py").write_text(TIMED.format("test_a") + TIMED.format("test_c"))
+    recorded.runpytest("--gpuperf").assert_outcomes(passed=2, skipped=1)
+    for chosen in (["-k", "test_c"], ["suites/test_a.py::test_c"]):
+        result = recorded.runpytest("--gpuperf", *chosen)
+        assert (result.ret, result.parseoutcomes()["skipped"]) == (OK, 1)
+
+
+@pytest.mark.parametrize("mark", ["skip", "skipif(True, reason='no H200')", "xfail(run=False)"])
+def test_tests_that_skip_themselves_are_no_error(recorded: pytest.Pytester, mark: str) -> None:
+    for name in "ab":
+        text = f"import pytest\n@pytest.mark.{mark}\n" + TIMED.format(f"test_{name}")
+        (recorded.path / f"suites/test_{name}.py").write_text(text)
+    assert recorded.runpytest("--gpuperf").ret == OK
+
+
+def test_suite_that_skips_itself_is_no_orphan(recorded: pytest.Pytester) -> None:
+    text = "import pytest\npytest.skip('no', allow_module_level=True)\n" + TIMED.format("test_a")
+    (recorded.path / "suites/test_a.py").write_text(text)
+    assert recorded.runpytest("--gpuperf").ret == OK
+
+
+def test_tests_that_the_project_deselects_are_no_orphans(recorded: pytest.Pytester) -> None:
+    recorded.makeconftest("def pytest_collection_modifyitems(items): del items[0]")
+    assert recorded.runpytest("--gpuperf").ret == OK
+
+
+@CHANGES
+@pytest.mark.parametrize("arguments", [["--collect-only"], ["-k", "nothing"]])
+def test_run_without_tests_says_nothing_of_orphans(
+    recorded: pytest.Pytester, change: Callable[[pytest.Pytester], None], arguments: list[str]
+) -> None:
+    change(recorded)
+    assert "do not exist" not in recorded.runpytest("--gpuperf", *arguments).stdout.str()
+
+
+def test_broken_baseline_of_another_suite_is_left_alone(recorded: pytest.Pytester) -> None:
+    (recorded.path / "baselines/nvidia-h200/test_a.json").write_text("{")
+    assert recorded.runpytest("--gpuperf", "suites/test_b.py").ret == OK
