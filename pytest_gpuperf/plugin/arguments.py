@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -12,15 +13,17 @@ from pytest_gpuperf.settings.options import OPTIONS
 
 MODES = next(option.choices for option in OPTIONS if option.name == "mode")
 LONGEST_LABEL = 200
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character, which no file can hold."""
 LARGEST_COUNT = 2**63 - 1
 """Largest whole number that a run file can hold."""
 
 
 def check_label(label: object) -> None:
     """Check the name of a measurement: a key in files, and a part of a line in reports."""
-    if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or not label.isprintable():
+    if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or _SURROGATE.search(label):
         raise GpuperfError(
-            f"label={show_repr(label)}", expected=f"a text of 1 to {LONGEST_LABEL} printable characters"
+            f"label={show_repr(label)}", expected=f"a text of 1 to {LONGEST_LABEL} Unicode characters"
         )
 
 

@@ -43,9 +43,10 @@ class EventWriter:
     def __init__(self, folder: PassFolder) -> None:
         self._folder = folder
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         """Tell that a test begins."""
-        self._folder.tell(Event(nodeid, began=True))
+        self._folder.tell(Event(name_of(item), began=True))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.selection import Selection
 
 NODEID = "test_k.py::test_k"
+CALM = settings(deadline=None, max_examples=50)
 
 
 class Hostile:
@@ -97,6 +98,7 @@ def marker(*args: object, **kwargs: object) -> Marker:
     return Marker.of(cast("pytest.Item", Item(*args, **kwargs)))
 
 
+@CALM
 @given(key=st.sampled_from(MARKER_KEYS), value=VALUES)
 @example(key="limits", value=np.arange(3))
 @example(key="benchmark", value=Later())
@@ -110,6 +112,7 @@ def test_odd_value_in_a_marker_is_a_clear_error(key: str, value: object) -> None
     assert not message or NODEID in message
 
 
+@CALM
 @given(value=VALUES)
 def test_odd_positional_argument_of_a_marker_is_a_clear_error(value: object) -> None:
     with pytest.raises(GpuperfError, match="positional argument"):
@@ -198,7 +201,7 @@ def refused(method: str, *args: object, **kwargs: object) -> bool:
     return bool(message or state.errors)
 
 
-@settings(deadline=None, max_examples=50)
+@CALM
 @given(data=st.data(), value=VALUES)
 def test_odd_argument_of_a_method_is_a_clear_error(data: st.DataObject, value: object) -> None:
     method = data.draw(st.sampled_from(list(METHODS)))
@@ -212,11 +215,13 @@ def test_odd_argument_of_a_method_is_a_clear_error(data: st.DataObject, value: o
     refused(method, double, torch.ones(2), **{**given_first, name: value})
 
 
+@CALM
 @given(value=VALUES)
 def test_odd_limit_is_a_clear_error(value: object) -> None:
     assert refused("limit", made(value)) or value in ("waves > 1", [], (), ["waves > 1"], ("waves > 1",))
 
 
+@CALM
 @given(value=VALUES)
 def test_anything_but_a_callable_is_refused(value: object) -> None:
     assert callable(value) or refused("time", value)
@@ -232,6 +237,7 @@ def test_kernels_of_a_profile_may_be_a_list() -> None:
     assert not refused("profile", double, torch.ones(2), kernels=["x", "y"])
 
 
+@CALM
 @given(
     name=st.sampled_from(["archs", "signature", "constexprs", "args", "label"]),
     value=VALUES.filter(lambda value: not isinstance(value, (dict, type(None)))),
@@ -240,6 +246,7 @@ def test_odd_argument_of_static_is_a_clear_error(name: str, value: object) -> No
     assert refused("static", double, **{name: made(value)}) or name == "label"
 
 
+@CALM
 @given(
     name=st.sampled_from(["entry", "block_size", "shared_memory", "flags"]),
     value=VALUES.filter(lambda value: not isinstance(value, (int, str, list, tuple))),
