@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.metrics.chips import CHIPS, chip_of, find_chip
+from pytest_gpuperf.metrics.chips import CHIPS, Feature, chip_name, chip_of, find_chip, has
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,30 @@ def test_unknown_chip_is_an_error(text: str) -> None:
 def test_unknown_compute_capability_has_no_chip() -> None:
     assert chip_of("99.0") is None
     assert [chip_of(chip.compute_capability) for chip in CHIPS] == list(CHIPS)
+
+
+@pytest.mark.parametrize(
+    ("compute_capability", "gpu", "features"),
+    [
+        ("6.1", "Tesla P40", set()),
+        ("7.0", "Tesla V100-SXM2-16GB", {"tensor cores"}),
+        ("7.5", "Tesla T4", {"tensor cores"}),
+        ("7.5", "Quadro T1000", set()),
+        ("7.5", "NVIDIA GeForce GTX 1650", set()),
+        ("8.0", "NVIDIA A100-PCIE-40GB", {"tensor cores", "cp.async", "TF32", "sparsity"}),
+        ("8.6", "", {"tensor cores", "cp.async", "TF32", "sparsity"}),
+        ("8.9", "NVIDIA L4", {"tensor cores", "cp.async", "TF32", "sparsity", "FP8"}),
+        ("9.0", "", {"tensor cores", "cp.async", "TF32", "sparsity", "FP8", "TMA", "multicast"}),
+        ("12.0", "", {"tensor cores", "cp.async", "TF32", "sparsity", "FP8", "TMA", "multicast"}),
+    ],
+)
+def test_features_of_a_gpu_follow_from_its_chip(
+    compute_capability: str, gpu: str, features: set[str]
+) -> None:
+    chip = chip_name(compute_capability, gpu)
+    assert {feature for feature in get_args(Feature) if has(chip, feature)} == features
+
+
+def test_features_of_an_unknown_chip_are_unknown() -> None:
+    assert chip_name("") == chip_name("99.0") == ""
+    assert has("", "TMA") is None

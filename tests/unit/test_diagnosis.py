@@ -178,6 +178,26 @@ def test_compute_bound_names_the_pipe(pipe: str) -> None:
     assert f"by {PIPES[pipe][0]} (88 %)" in found.line
 
 
+@pytest.mark.parametrize(
+    ("pipe", "chip", "advice"),
+    [
+        (
+            "tensor_active",
+            "gh100",
+            "fewer or cheaper operations: a smaller type (FP8 for bfloat16), structured sparsity",
+        ),
+        ("tensor_active", "ga100", "fewer or cheaper operations, structured sparsity"),
+        ("tensor_active", "tu102", "fewer or cheaper operations"),
+        ("pipe.lsu", "gh100", "fewer and wider accesses: 16 bytes a thread, or TMA"),
+        ("pipe.lsu", "ga102", "fewer and wider accesses: 16 bytes a thread"),
+        ("pipe.fma", "tu116", "half precision, two at a time"),
+    ],
+)
+def test_advice_for_a_pipe_fits_the_chip(pipe: str, chip: str, advice: str) -> None:
+    (found,) = diagnose({"sm_throughput": 88.0, "memory_throughput": 20.0, pipe: 88.0}, chip=chip)
+    assert found.next_step == advice
+
+
 def test_pipe_far_below_the_throughput_is_not_named() -> None:
     assert "by " not in line("compute-bound", sm_throughput=88.0, memory_throughput=20.0, pipe__fma=40.0)
 

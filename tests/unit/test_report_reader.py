@@ -200,6 +200,36 @@ def test_older_copy_without_rules_reads_kernels(
     assert (kernel.name, kernel.rules) == ("kernel", ())
 
 
+def test_nan_of_a_failed_launch_is_counted(
+    without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ncu_report.py").write_text(
+        "class Metric:\n"
+        "    def __init__(self, value): self._value = value\n"
+        "    def has_value(self): return True\n"
+        "    def value(self): return self._value\n"
+        "    def unit(self): return ''\n"
+        "class Action:\n"
+        "    NameBase_DEMANGLED = 1\n"
+        "    values = {'gpu__time_duration.sum': float('nan'), 'launch__grid_size': 4,\n"
+        "              'device__attribute_display_name': 'Tesla T4',\n"
+        "              'device__attribute_compute_capability_major': 7,\n"
+        "              'device__attribute_compute_capability_minor': 5}\n"
+        "    def name(self, base=0): return 'kernel'\n"
+        "    def metric_by_name(self, name):\n"
+        "        return Metric(self.values[name]) if name in self.values else None\n"
+        "    def metric_names(self): return list(self.values)\n"
+        "    def nvtx_state(self): return None\n"
+        "load_report = lambda path: [[Action()]]\n"
+    )
+    (tmp_path / "any.ncu-rep").touch()
+    names = ["gpu__time_duration.sum", "launch__grid_size", "missing__metric.sum"]
+    (kernel,) = read_report(tmp_path / "any.ncu-rep", names, search=[tmp_path])
+    assert kernel.metrics == {"launch__grid_size": 4.0}
+    assert (kernel.without_value, kernel.values_in_file) == (1, 5)
+    assert (kernel.gpu, kernel.compute_capability) == ("Tesla T4", "7.5")
+
+
 def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"there is no file gone\.ncu-rep"):
         read_report(tmp_path / "gone.ncu-rep")

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _TENSOR = (
     "the tensor pipe",
-    "fewer or cheaper operations: {FP8:a smaller type (FP8 for bfloat16), }"
-    "{sparsity:structured sparsity, }less padding of tiles",
+    "fewer or cheaper operations{FP8:: a smaller type (FP8 for bfloat16)}{sparsity:, structured sparsity}",
 )
 _ISSUE = (
     "the issue slots",
