@@ -95,7 +95,7 @@ OPTIONS = (
     Option(
         "seed",
         "on",
-        "seed `random`, NumPy and torch by each test's id, so that data are the same in every session",
+        "seed `random`, NumPy and torch by each test's id (`gpuperf.seed`): the same data in every session",
         choices=("on", "off"),
     ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),

@@ -24,6 +24,10 @@ SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
 """Variable of the child pytest under compute-sanitizer: the folder of its plan."""
 
 
+_ON_OR_OFF = {"yes": "on", "true": "on", "1": "on", "no": "off", "false": "off", "0": "off"}
+"""Other words for `on` and `off` in an ini file."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """The options of one run, checked."""
@@ -91,6 +95,8 @@ class Settings:
             if "\0" in value:
                 raise pytest.UsageError(f"gpuperf: {option.ini} has a NUL character: {value!r}")
             choices = ("yes", "no") if option.switch else option.choices
+            if choices == ("on", "off"):
+                value = _ON_OR_OFF.get(value.lower(), value)
             if choices and value not in choices:
                 raise pytest.UsageError(
                     f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(choices)}"

@@ -72,11 +72,11 @@ def test_test_has_its_seed_for_its_own_generators(pytester: pytest.Pytester) -> 
     assert drawn(pytester)["seed"] == [str(seed_of("test_k.py::test_seed"))]
 
 
-@pytest.mark.parametrize("off", ["option", "ini"])
-def test_seeding_can_be_turned_off(pytester: pytest.Pytester, off: str) -> None:
-    if off == "ini":
-        pytester.makeini("[pytest]\ngpuperf_seed = off\n")
-    arguments = ["--gpuperf-seed=off"] if off == "option" else []
+@pytest.mark.parametrize("ini", ["", "off", "false"])
+def test_seeding_can_be_turned_off(pytester: pytest.Pytester, ini: str) -> None:
+    if ini:
+        pytester.makeini(f"[pytest]\ngpuperf_seed = {ini}\n")
+    arguments = [] if ini else ["--gpuperf-seed=off"]
     assert drawn(pytester, *arguments)["a"] != drawn(pytester, *arguments)["a"]
 
 

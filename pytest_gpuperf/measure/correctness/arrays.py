@@ -15,7 +15,7 @@ ON_GPU = frozenset((2, 13))
 
 
 def as_tensor(value: Any, name: str) -> torch.Tensor | None:
-    """Return an array as a tensor, by DLPack or `__cuda_array_interface__`; None if it is no array.
+    """Return an array as a tensor, by DLPack or `__cuda_array_interface__`; None for other values.
 
     Raises:
         GpuperfError: torch cannot read the array.
