@@ -1,8 +1,8 @@
 """Calls one by one under CUPTI: the times of their kernels, on any stream, however long the host waits.
 
 Between two calls the whole device is idle, and a mark, an empty kernel, separates their launches. The GPU
-also idles in a call that waits for it. The times of the kernels do not include that: they vary by 0.1 to 0.4 %
-between processes while the time of the host varies by up to 100 % (H200, `docs/explanation/gate.md`).
+also idles in a call that waits for it. The times of the kernels do not include that: they vary by 0.1 to
+0.4 % between processes while the time of the host varies by up to 100 % (H200, `docs/explanation/gate.md`).
 """
 
 from __future__ import annotations
