@@ -93,6 +93,7 @@ PluginPart: TypeAlias = Literal[
     "report",
     "run file",
     "sanitizer",
+    "seeding",
     "start",
     "trace",
 ]

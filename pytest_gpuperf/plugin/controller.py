@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from xdist.scheduler import LoadScheduling
 
+from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.plugin.hooks import Hooks
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.base import now
@@ -117,9 +118,10 @@ class Controller(Hooks):
         self._reporter = manager.get_plugin("terminalreporter")
         self._status = StatusLine(self._reporter)
         if self._reporter is not None:
-            manager.unregister(name="terminaldistreporter")
-            self._reporter.showfspath = None
-            self._reporter.pytest_collection()
+            with guarded("report", self._blames.append):
+                manager.unregister(name="terminaldistreporter")
+                self._reporter.showfspath = None
+                self._reporter.pytest_collection()
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""
@@ -150,10 +152,11 @@ class Controller(Hooks):
             return
         self._nodeids = list(ids)
         if self._reporter is not None:
-            if self._deselected:
-                self._reporter.pytest_deselected(cast("Any", range(self._deselected)))
-            self._reporter._numcollected = len(ids) + self._deselected
-            self._reporter.report_collect(final=True)
+            with guarded("report", self._blames.append):
+                if self._deselected:
+                    self._reporter.pytest_deselected(cast("Any", range(self._deselected)))
+                self._reporter._numcollected = len(ids) + self._deselected
+                self._reporter.report_collect(final=True)
         errors = self._session.testsfailed
         if errors and not self._config.option.continue_on_collection_errors:
             raise self._session.Interrupted(f"{errors} error{'s' * (errors > 1)} during collection")
@@ -177,7 +180,9 @@ class Controller(Hooks):
         if not error:
             return
         self._early += 1
-        self._ending = self._how_it_ended(node)
+        self._ending = "ended its process"
+        with guarded("report", self._blames.append):
+            self._ending = self._how_it_ended(node)
         if self._early > STARTS:
             pytest.exit(f"gpuperf: the process of the tests {self._ending} before any test", returncode=3)
 
@@ -199,10 +204,11 @@ class Controller(Hooks):
 
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """Say how the test ended its process, and where to look."""
-        report.when = "call"
-        report.location = self._begun[crashitem]
-        report.longrepr = f"gpuperf: this test {self._ending}\n{_advice(crashitem)}"
-        self._blame(crashitem, self._ending.partition("\n")[0])
+        with guarded("report", self._blames.append):
+            report.when = "call"
+            report.location = self._begun[crashitem]
+            report.longrepr = f"gpuperf: this test {self._ending}\n{_advice(crashitem)}"
+            self._blame(crashitem, self._ending.partition("\n")[0])
 
     def _blame(self, nodeid: str, how: str) -> None:
         self._blames.append(
@@ -255,7 +261,8 @@ class Controller(Hooks):
         if self._runner is not None:
             self._runner.notices += self._blames
         super().pytest_sessionfinish(session, exitstatus)
-        self._folder.cleanup()
+        with guarded("report", self._blames.append):
+            self._folder.cleanup()
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the tables, and the tests that ended their process."""

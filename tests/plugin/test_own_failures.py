@@ -139,6 +139,7 @@ PARTS: dict[PluginPart, Broken] = {
         arguments=("--gpuperf-sanitize=memcheck",),
         fake=lambda *_: BrokenPass(),
     ),
+    "seeding": Broken("pytest_gpuperf.session.seeds.seed_of"),
     "start": Broken("pytest_gpuperf.plugin.hooks.start", 1, {"passed": 1, "errors": 1}),
     "trace": Broken("pytest_gpuperf.measure.trace.capture.capture"),
 }
