@@ -24,6 +24,7 @@ from pytest_gpuperf.records import (
 from pytest_gpuperf.records.quantities import (
     Clock,
     Count,
+    Number,
     Positive,
     Schema,
     Spread,
@@ -122,7 +123,7 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters_sessions: Positive = 1
     """Number of sessions of the same code that have read them in this way; `counters` has the newest
     values."""
-    counters_range: dict[str, tuple[float, float]] = {}
+    counters_range: dict[str, tuple[Number, Number]] = {}
     """Minimum and maximum over those sessions of near-exact counters that differed."""
     launches: str = ""
     """Launches that were read: `all`, `first`, `last` or an index; empty for compiled kernels."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from datetime import date, datetime
+from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -43,6 +44,8 @@ ALIKE = 0.2
 It was at most 0.026 on H200s; clocks that swing while a kernel is timed make it larger."""
 SAME_AS_TIME: Mapping[str, Sequence[str]] = {"events": ("events_us",), "cupti": ("cupti_us", "gpu_busy_us")}
 """Fields that are `time_us` again, or 0, by the source of a timing."""
+MOST_APART = 100
+"""Largest ratio of the time of a session and the median of all sessions, which are of the same code."""
 RATIO = 0.2
 """Difference between the logarithms of a mean ratio and of the ratio of means."""
 
@@ -132,10 +135,14 @@ def _timing(timing: Timing, place: Place) -> Found:
 def _times(times: Times, place: Place) -> Found:
     yield from _clock(times.reference_mhz, (*place, "reference_mhz"))
     runs = set()
+    middle_us = median(session.time_us for session in times.sessions)
     for at, session in enumerate(times.sessions):
         if session.run in runs:
             yield Misfit(session.run, (*place, "sessions", at, "run"), "one session of each run")
         runs.add(session.run)
+        if not middle_us / MOST_APART <= session.time_us <= middle_us * MOST_APART:
+            expected = f"about {middle_us:g} µs, as in the other sessions of the same code"
+            yield Misfit(session.time_us, (*place, "sessions", at, "time_us"), expected)
         yield from _session(session, times.reference_mhz, (*place, "sessions", at))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Block, Grid
+from pytest_gpuperf.records.quantities import Block, Grid, Number
 
-MetricValue: TypeAlias = float | str
+MetricValue: TypeAlias = Number | str
 """A counter's value: a number in the catalogue's unit, or a word (`occupancy_limiter`)."""
 
 WORDS = frozenset({"occupancy_limiter", "tensor_instructions", "copy_instructions", "compiler"})

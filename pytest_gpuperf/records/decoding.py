@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LONGEST_NUMBER = 400
-"""Digits of the longest whole number that is read as one: Python refuses those of thousands of digits."""
+_MAX_DIGITS = 4300
+"""Number of digits up to which Python reads a whole number."""
 
 
 class _Versioned(msgspec.Struct):
@@ -120,7 +121,7 @@ def _key_twice(value: Any, place: Place = ()) -> tuple[str, Place] | None:
 
 
 def _number(digits: str) -> float:
-    return int(digits) if len(digits) < _LONGEST_NUMBER else float(digits)
+    return int(digits) if len(digits) <= _MAX_DIGITS else math.inf
 
 
 def _where(data: bytes, error: Exception) -> str:

@@ -101,6 +101,7 @@ Multiprocessors: TypeAlias = Annotated[int, Range(0, 10_000, whole=True).meta]
 Registers: TypeAlias = Annotated[int, REGISTERS.meta]
 SharedMemory: TypeAlias = Annotated[int, SHARED_MEMORY.meta]
 Ratio: TypeAlias = Annotated[float, Range(0, 1e12).meta]
+Number: TypeAlias = Annotated[float, Range(-1e300, 1e300).meta]
 Grid: TypeAlias = tuple[
     Annotated[int, Range(0, 2**31 - 1, "blocks", whole=True).meta],
     Annotated[int, Range(0, 65_535, "blocks", whole=True).meta],

@@ -267,6 +267,12 @@ ZEROS = {"cycles": 0, "fixed_us": 0, "reference_mhz": 0}
             "has 1000000000000.0 as .*clock_model.share_error",
         ),
         (baseline(session("a", time_us=10.6)), r"cycles and fixed_us that make about 10.6 µs"),
+        (
+            baseline(
+                {"run": "a", "time_us": 5.3}, {"run": "b", "time_us": 5.2}, {"run": "c", "time_us": 5300}
+            ),
+            r"has 5300.0 as time.sessions\[2\].time_us .*; expected about 5.3 µs, as in the other sessions",
+        ),
         (baseline(session("a", time_us="5")), 'has "5" as .*time_us .*expected a number from 1e-06 to 1e'),
         (baseline(session("a", spread_pct=-1)), "as .*spread_pct"),
         (
@@ -284,6 +290,7 @@ ZEROS = {"cycles": 0, "fixed_us": 0, "reference_mhz": 0}
         ),
         (baseline(counters={"registers_per_thread": 1e30}), "a whole number from 0 to 255"),
         (baseline(counters={"theoretical_occupancy": -1}), "has -1.0 as counters.theoretical_occupancy"),
+        (baseline(counters={"instructions": 10**400}), "has 10+ … as counters.instructions"),
         (baseline(counters={"instructions": 200}), "expected a range with the value 200"),
         (edited("[99, 101]", "[0, 1e30]"), "has 1e.30 as counters_range.instructions"),
         (edited("[99, 101]", "[101, 99]"), "as counters_range.instructions"),
