@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import (
         AgainstTiming,
         ClockModel,
+        Correctness,
         Measurement,
         MetricValue,
         Profile,
@@ -92,17 +93,24 @@ def _date(text: str, place: Place, *, empty: bool = False) -> Found:
 
 def _measurement(measured: Measurement, place: Place) -> Found:
     if measured.correctness is not None:
-        for name in ("max_abs_diff", "max_rel_diff"):
-            # NaN and infinity are true differences.
-            if getattr(measured.correctness, name) < 0:
-                difference = getattr(measured.correctness, name)
-                yield Misfit(difference, (*place, "correctness", name), "a number, at least 0")
+        yield from _correctness(measured.correctness, (*place, "correctness"))
     if measured.timing is not None:
         yield from _timing(measured.timing, (*place, "timing"))
     if measured.profile is not None:
         yield from _profile(measured.profile, (*place, "profile"))
     if measured.against is not None:
         yield from _against(measured.against, (*place, "against"))
+
+
+def _correctness(correctness: Correctness, place: Place) -> Found:
+    for name in ("max_abs_diff", "max_rel_diff"):
+        # NaN and infinity are true differences.
+        if (difference := getattr(correctness, name)) < 0:
+            yield Misfit(difference, (*place, name), "a number, at least 0")
+    if correctness.mismatched > correctness.elements:
+        yield Misfit(
+            correctness.mismatched, (*place, "mismatched"), f"at most {correctness.elements} elements"
+        )
 
 
 def _timing(timing: Timing, place: Place) -> Found:

@@ -79,7 +79,7 @@ def refuse_first(misfits: Iterable[Misfit], shown: str, next_step: str) -> None:
 
 def _decode(data: bytes, decoder: msgspec.json.Decoder[T], schema: int, shown: str, next_step: str) -> T:
     try:
-        version = msgspec.json.decode(data, type=_Versioned).schema
+        version = msgspec.json.decode(data, type=_Versioned, strict=False).schema
         if version > schema:
             raise GpuperfError(
                 f"{shown} was written by a newer pytest-gpuperf (schema {version})",

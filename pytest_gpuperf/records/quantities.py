@@ -41,13 +41,18 @@ class Range:
         kind = "a whole number" if self.whole else "a number"
         unit = f" {self.unit}" if self.unit else ""
         zero = ", or 0" if self.or_zero else ""
-        return f"{kind} from {self.low:g} to {self.high:g}{unit}{zero}"
+        return f"{kind} from {_show(self.low)} to {_show(self.high)}{unit}{zero}"
 
     @property
     def meta(self) -> msgspec.Meta:
         """Constraint for a field of a record; `or_zero` lets all numbers below `high` through."""
         low = 0 if self.or_zero else self.low
         return msgspec.Meta(ge=low, le=self.high, description=str(self))
+
+
+def _show(value: float) -> str:
+    """Return `65,535`, `0.15` or `1e+12`."""
+    return f"{value:,.0f}" if value % 1 == 0 and abs(value) < 1e10 else f"{value:g}"
 
 
 _MAX_INT = 2**63 - 1
@@ -95,6 +100,7 @@ AbsoluteTolerance: TypeAlias = Annotated[float, ABSOLUTE_TOLERANCE.meta]
 LogRatio: TypeAlias = Annotated[float, Range(-20, 20).meta]
 """Natural logarithm of the ratio of two times."""
 Count: TypeAlias = Annotated[int, _COUNT.meta]
+Comparisons: TypeAlias = Annotated[int, Range(0, 1_000_000, whole=True).meta]
 Positive: TypeAlias = Annotated[int, Range(1, 10**9, whole=True).meta]
 Schema: TypeAlias = Annotated[int, Range(1, 10**6, whole=True).meta]
 Multiprocessors: TypeAlias = Annotated[int, Range(0, 10_000, whole=True).meta]

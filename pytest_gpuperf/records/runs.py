@@ -35,7 +35,7 @@ REPORTS_KEPT = 3
 """Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
 
 RUN_FILES = ("run.json", "run.json.gz")
-SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Form of a GPU's slug and a run's id; both become names of files."""
 
 _END = b"\n]}\n"
@@ -225,7 +225,9 @@ def load_run(path: Path) -> Run:
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
         if not SAFE_NAME.fullmatch(name):
             raise GpuperfError(
-                f"{shown} has the {what} {name!r}", expected="letters, digits, '-', '_' and '.'"
+                f"{shown} has the {what} {name[:100]!r}",
+                expected="at most 100 letters, digits, '-', '_' and '.'",
+                next_step=next_step,
             )
     refuse_first(in_run(run), shown, next_step)
     return run

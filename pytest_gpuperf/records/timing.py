@@ -11,6 +11,7 @@ from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.quantities import (
     Clock,
     ClockReading,
+    Comparisons,
     Count,
     Difference,
     Duration,
@@ -213,7 +214,7 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     """The same for the times as measured."""
     new_first: tuple[bool, ...] = ()
     """For each restart, True if the new code went ahead."""
-    comparisons: Count = 1
+    comparisons: Comparisons = 1
     """Number of measurements compared in that run: among many, some differ by chance."""
     old_us: TimeOrZero = 0.0
     """20 % trimmed mean over the blocks of all restarts, each at the mean SM clock of its restart, in

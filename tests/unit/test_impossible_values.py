@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
@@ -21,17 +22,20 @@ from pytest_gpuperf.records import (
     KernelProfile,
     Measurement,
     Profile,
+    Run,
     TestRecord,
     Trace,
     WarmUp,
 )
+from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.records.counter_ranges import counter_range
-from pytest_gpuperf.records.runs import encode_run, load_run
+from pytest_gpuperf.records.runs import encode_run, load_run, recordings
 from run_builders import NODEID, one_test, record, run, timing
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+BASELINES = Path(__file__).parents[2] / "baselines"
 MODEL = ClockModel(cycles=3000.0, fixed_us=3.3, reference_mhz=1500.0, share_error=0.01)
 """A call that takes 5.3 µs at its reference clock."""
 SHOWN = re.escape(NODEID)
@@ -118,7 +122,7 @@ def load(tmp_path: Path, data: bytes) -> None:
         (counted(sm_throughput=1e12), "has 1000000000000.0 as profile.combined.sm_throughput"),
         (counted(sm_throughput=math.nan), 'has "nan" as profile.combined.sm_throughput'),
         (counted(sm__throughput_x__y=math.nan, occupancy_limiter=3), "combined.occupancy_limiter .*a word"),
-        (counted(**{"sm__throughput.avg.pct_of_peak_sustained_elapsed": 1e12}), "from 0 to 1000 %"),
+        (counted(**{"sm__throughput.avg.pct_of_peak_sustained_elapsed": 1e12}), "from 0 to 1,000 %"),
         (counted(instructions=-3.0), "has -3.0 as profile.combined.instructions"),
         (counted(registers_per_thread=16.5), "has 16.5 .*; expected a whole number from 0 to 255"),
         (counted(registers_per_thread=1e30), "as profile.combined.registers_per_thread"),
@@ -188,6 +192,35 @@ def test_unusual_but_possible_run_is_read(tmp_path: Path, data: bytes) -> None:
     load(tmp_path, data)
 
 
+def parts(kind: Any) -> Iterator[Any]:
+    """Yield a type and all types in it, except those with a range."""
+    if get_origin(kind) is Annotated and any(meta.description for meta in get_args(kind)[1:]):
+        return
+    yield kind
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not ClockModel:
+        for field in msgspec.structs.fields(kind):
+            for part in parts(field.type):
+                yield f"{kind.__name__}.{field.name}" if part in (int, float) else part
+    for part in get_args(kind):
+        yield from parts(part)
+
+
+@pytest.mark.parametrize("kind", [Run, Baseline])
+def test_each_number_of_a_file_has_a_range(kind: type) -> None:
+    without = {part for part in parts(kind) if isinstance(part, str) and "." in part}
+    # NaN and infinity are true differences. Others take a type of `records/quantities.py`.
+    assert without <= {"Correctness.max_abs_diff", "Correctness.max_rel_diff"}
+
+
+@pytest.mark.parametrize("folder", [path.name for path in BASELINES.iterdir() if path.is_dir()])
+def test_committed_files_are_read(folder: str) -> None:
+    store = BaselineStore(BASELINES)
+    assert all(store.load(folder, suite) for suite in store.suites(folder))
+    for path in recordings(BASELINES):
+        if path.parent.parent.name == folder:
+            load_run(path)
+
+
 def test_each_metric_has_the_range_of_its_unit() -> None:
     percentages = {name for name, metric in metrics.METRICS.items() if metric.unit == "%"}
     assert percentages == {name for name in metrics.METRICS if counter_range(name).unit == "%"}
@@ -245,7 +278,7 @@ ZEROS = {"cycles": 0, "fixed_us": 0, "reference_mhz": 0}
     ("content", "said"),
     [
         (baseline(session("a", sm_clock_mhz=-1)), r"has -1 as time.sessions\[0\].sm_clock_mhz of suites/"),
-        (baseline(session("a", sm_clock_mhz=0.001)), "expected a number from 1 to 10000 MHz, or 0"),
+        (baseline(session("a", sm_clock_mhz=0.001)), "expected a number from 1 to 10,000 MHz, or 0"),
         (baseline(session("a", sm_clock_mhz=0)), "expected about 0: time_us at reference_mhz"),
         (
             baseline(session("a", normalised_us=5300.0)),

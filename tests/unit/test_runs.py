@@ -178,6 +178,7 @@ def test_folder_without_a_run_is_an_error(store: RunStore, tmp_path: Path) -> No
         (b'{"schema": 1, "id": "a", "id": "b"}', "has the key 'id' twice; expected each key once"),
         (encode_run(one_test()).replace(b'"nvidia-h200"', b'"../../h200"'), "has the GPU '../../h200'"),
         (encode_run(run(id="../x")), "has the run id '../x'"),
+        (encode_run(run(id="x" * 5000)), "has the run id 'x{100}'; expected at most 100 letters"),
     ],
 )
 def test_broken_run_is_named(tmp_path: Path, data: bytes, said: str) -> None:
