@@ -21,7 +21,8 @@ HEAD_BYTES = 1 << 16
 
 NCU_HEAD_BYTES = 1 << 20
 """Number of bytes within which ncu names itself, after the lines that the profiled program has printed."""
-_JSON = re.compile(rb"\s*[{\[]")
+# ncu prints a process as `[828] app@127.0.0.1`.
+_JSON = re.compile(rb"\s*(?:\{|\[(?!\d+\] \S+@))")
 _OF_NCU = re.compile(
     rb"==(?:PROF|ERROR|WARNING)==|^\s*Section: |\"?Kernel Name\"?,|\bMetric Name\b|Context \d+, Stream \d+",
     re.MULTILINE,
@@ -53,7 +54,7 @@ def kind_of(path: Path) -> Kind:
 def kind_of_content(content: bytes) -> Kind:
     """Detect the kind of a file from its content, or from the first `HEAD_BYTES` of it."""
     head = content[:HEAD_BYTES].lstrip()
-    if not head.startswith((b"{", b"[")):
+    if not _JSON.match(head):
         return "other"
     if b'"started_at"' in head:
         return "run"

@@ -194,9 +194,8 @@ def _spread(group: Group) -> str:
     times = group.durations_us
     if times is None or group.count == 1:
         return ""
-    return ", ".join(
-        f"{name} {show_time(time)}" for name, time in zip(("min", "median", "max"), times, strict=True)
-    )
+    low, middle, high = map(show_time, times)
+    return f"min {low}, {'median' if len(group.kernels) > 1 else 'mean'} {middle}, max {high}"
 
 
 def _group_notes(groups: Sequence[Group]) -> list[str]:

@@ -159,6 +159,11 @@ def test_console_text_is_shown_explained_and_compared(tmp_path: Path) -> None:
     assert as_json(path)[0]["metrics"]["dram_gb_per_s"]["value"] == pytest.approx(713.75)
 
 
+def test_console_text_that_starts_with_a_process_is_explained(tmp_path: Path) -> None:
+    path = written(tmp_path, NEW[NEW.index("[828]") :], "issue.txt")
+    assert "saxpy, 118 µs" in explained(path)
+
+
 def test_errors_of_ncu_beside_values_are_shown(tmp_path: Path) -> None:
     lines = all_lines(written(tmp_path, FAILED + NEW, "log.txt"))
     assert "ncu reported: LaunchFailed" in lines
@@ -191,7 +196,7 @@ def test_summary_shows_means_with_their_launches(tmp_path: Path, grouping: str) 
     assert kernel["metrics"]["duration_us"] == value
     lines = all_lines(path)
     assert "values are means over the launches of a kernel (--print-summary)" in lines
-    assert "    min 116 µs, median 117 µs, max 118 µs" in lines
+    assert "    min 116 µs, mean 117 µs, max 118 µs" in lines
     assert kernel["name"] == ("saxpy" if grouping == "Kernel Name" else "kernels")
 
 

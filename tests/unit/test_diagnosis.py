@@ -198,6 +198,13 @@ def test_advice_for_a_pipe_fits_the_chip(pipe: str, chip: str, advice: str) -> N
     assert found.next_step == advice
 
 
+def test_occupancy_near_its_limit_is_not_called_low() -> None:
+    metrics = {"sm_throughput": 15.0, "memory_throughput": 50.0, "waves": 2.0, "theoretical_occupancy": 50.0}
+    for achieved, said in ((49.8, False), (30.0, True)):
+        codes = [found.code for found in diagnose({**metrics, "achieved_occupancy": achieved})]
+        assert ("occupancy-limited" in codes) is said
+
+
 def test_pipe_far_below_the_throughput_is_not_named() -> None:
     assert "by " not in line("compute-bound", sm_throughput=88.0, memory_throughput=20.0, pipe__fma=40.0)
 

@@ -132,7 +132,7 @@ def occupancy_limited(evidence: Evidence, occupancy_pct: float) -> Said:
             f"at most {fits:.0f} % of the warps that an SM can hold fit on it{by}",
             "smaller tiles or fewer stages, so that more blocks fit; more warps a block if blocks are few",
         )
-    if fits is not None and achieved is not None and achieved < occupancy_pct:
+    if fits is not None and achieved is not None and achieved < min(occupancy_pct, 0.9 * fits):
         return (
             f"only {achieved:.0f} % of the warps that an SM can hold are there, though {fits:.0f} % fit",
             "as much work for each block, and a grid of whole waves: some SMs are done early",
