@@ -80,8 +80,24 @@ def test_seeding_can_be_turned_off(pytester: pytest.Pytester, ini: str) -> None:
     assert drawn(pytester, *arguments)["a"] != drawn(pytester, *arguments)["a"]
 
 
+RANDOMLY = """
+import random, pytest
+
+def pytest_addoption(parser):
+    parser.addoption("--randomly-seed", dest="randomly_seed", type=int)
+
+def pytest_runtest_setup(item):
+    random.seed(item.config.getoption("randomly_seed") - 1)
+
+def pytest_runtest_call(item):
+    random.seed(item.config.getoption("randomly_seed"))
+"""
+
+
 def test_pytest_randomly_does_not_change_data(pytester: pytest.Pytester) -> None:
-    pytest.importorskip("pytest_randomly")
-    one, other = (drawn(pytester, "-p", "pytest_randomly", f"--randomly-seed={seed}") for seed in (1, 2))
+    """Use its hooks: it seeds before the fixtures and before the test, by a seed that it draws."""
+    pytester.makepyfile(like_randomly=RANDOMLY)
+    pytester.syspathinsert()
+    one, other = (drawn(pytester, "-p", "like_randomly", f"--randomly-seed={seed}") for seed in (1, 2))
     assert (one["a"], one["b"]) == (other["a"], other["b"])
     assert one["plain"] != other["plain"]
