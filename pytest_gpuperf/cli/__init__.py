@@ -19,6 +19,7 @@ from pytest_gpuperf.records.change import printable
 COMMANDS = {
     "baseline": "baseline_command",
     "break-even": "break_even_command",
+    "clean": "clean_command",
     "compare": "compare_command",
     "doctor": "doctor.command",
     "explain": "explain_command",

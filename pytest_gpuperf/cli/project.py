@@ -16,6 +16,7 @@ from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.show import count
+from pytest_gpuperf.settings.options import RUNS_KEPT, whole_number
 from pytest_gpuperf.settings.pytest_config import find_config
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
@@ -31,11 +32,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Project:
-    """The folders of a project, and its tolerance."""
+    """The folders of a project, its tolerance and the number of runs to keep."""
 
     root: Path
     baselines: Path
     tolerance_pct: float
+    keep: int = RUNS_KEPT
 
     @property
     def runs(self) -> RunStore:
@@ -95,6 +97,7 @@ def find_project(root: Path | None = None, baselines: Path | None = None) -> Pro
         root=found,
         baselines=baselines or found / values.get("gpuperf_baselines", "baselines"),
         tolerance_pct=_tolerance(values.get("gpuperf_tolerance", "0")),
+        keep=_keep(values.get("gpuperf_keep", str(RUNS_KEPT))),
     )
 
 
@@ -108,6 +111,13 @@ def _tolerance(text: str) -> float:
             f"gpuperf_tolerance is {text!r}", expected=f"a number from 0 to {MAX_TOLERANCE_PCT:,}"
         )
     return value
+
+
+def _keep(text: str) -> int:
+    number = whole_number(text)
+    if number is None:
+        raise GpuperfError(f"gpuperf_keep is {text!r}", expected="a whole number, at least 0")
+    return number
 
 
 def project_options(command: Callable[Concatenate[Project, P], R]) -> Callable[P, R]:

@@ -6,7 +6,6 @@ import math
 import os
 import re
 import secrets
-import shutil
 from datetime import timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
-
-REPORTS_KEPT = 3
-"""Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
 
 RUN_FILES = ("run.json", "run.json.gz")
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -90,16 +86,6 @@ class RunStore:
     def ids(self) -> set[str]:
         """Return the ids of all runs."""
         return set(self._runs())
-
-    def drop_old_reports(self, keep: int = REPORTS_KEPT) -> None:
-        """Delete reports, logs and traces of all runs but the newest; their run files stay.
-
-        Args:
-            keep: Runs whose reports stay, for `ncu-ui` to open.
-        """
-        for name in ("ncu", "sanitizer", "traces"):
-            for folder in find_files(self.folder, f"*/{name}")[::-1][keep:]:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def resolve(self, ref: str | None = None) -> Path:
         """Find a run file.

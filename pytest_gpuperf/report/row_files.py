@@ -81,7 +81,7 @@ class _Sink(io.RawIOBase):
         self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
-        """Return True, for pyarrow."""
+        """Return True."""
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override]

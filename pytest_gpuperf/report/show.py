@@ -28,6 +28,13 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+def show_size(size: int) -> str:
+    """Show a number of bytes: `340 kB`, `12 MB`, `3.4 GB`."""
+    if size >= 10**9:
+        return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e6:.0f} MB" if size >= 10**6 else f"{size / 1e3:.0f} kB"
+
+
 def show_time(time_us: float) -> str:
     """Show a time with three digits: `5.30 µs`, `1.24 ms`."""
     if time_us < 999.5:

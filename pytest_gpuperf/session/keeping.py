@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
+from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore
 from pytest_gpuperf.session.base import Runner, now
 
@@ -77,6 +78,15 @@ class KeepingRunner(Runner):
             return
         self._written.add(result.record.nodeid)
 
+    def _prune(self) -> str:
+        """Remove old runs and reports, and return what to tell about it."""
+        removed = 0
+        with self.guarded("pruning"):
+            for old in find_old(self.settings.root / STATE_FOLDER, self.settings.keep):
+                old.remove()
+                removed += old.is_run
+        return f"; {removed} older removed, because gpuperf_keep is {self.settings.keep}" if removed else ""
+
     def _as_run(self, *, complete: bool) -> Run:
         return Run(
             schema=RUN_SCHEMA,
@@ -111,10 +121,8 @@ class KeepingRunner(Runner):
             return
         run = self._as_run(complete=complete)
         path = self.runs.write(run)
-        with self.guarded("pruning"):
-            self.runs.drop_old_reports()
         shown = path.relative_to(self.settings.root)
-        self.notices.append(f"run written to {shown}")
+        self.notices.append(f"run written to {shown}{self._prune()}")
         if self.settings.update == "never":
             return
         if not complete:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 MAX_TIMEOUT_S = 10**6
 """Longest time of a test, in seconds."""
+
+
+RUNS_KEPT = 50
+"""Default of `--gpuperf-keep`."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,12 @@ OPTIONS = (
         asks=True,
     ),
     Option(
+        "keep",
+        str(RUNS_KEPT),
+        "runs to keep in .gpuperf/runs; older ones are removed after a run; 0: all",
+        metavar="N",
+    ),
+    Option(
         "replay",
         "auto",
         "RUN judges a recorded run (id, run.json, folder, or 'latest') instead of measuring; 'auto' replays "
@@ -193,6 +204,11 @@ def add_options(parser: pytest.Parser) -> None:
                 help=shown,
             )
         parser.addini(option.ini, f"same as {option.flag}", default=option.default)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a value of `--gpuperf-keep` is; None if it is not one."""
+    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
 
 def is_enabled(config: pytest.Config) -> bool:

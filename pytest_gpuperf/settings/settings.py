@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 
-from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS, whole_number
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class Settings:
     """`auto`, `hot`, `cold`, `queued`, `kernels` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
+    keep: int
+    """Number of runs to keep; 0 for all."""
     timeout_s: float
     """Seconds that one test may take; 0 for any time."""
     tolerance_pct: float
@@ -111,6 +113,7 @@ class Settings:
             counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("budget", values["budget"], above_0=True),
+            keep=_keep(values["keep"]),
             timeout_s=_number("timeout", values["timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
@@ -144,6 +147,13 @@ def _counter_cache(asked: str, update: str) -> str:
         return "off"
     # A baseline holds only measurements of its own run.
     return "refresh" if asked == "auto" and update != "never" else asked
+
+
+def _keep(text: str) -> int:
+    number = whole_number(text)
+    if number is None:
+        raise pytest.UsageError(f"gpuperf: --gpuperf-keep is {text!r}; expected a whole number, at least 0")
+    return number
 
 
 def _presets(text: str) -> tuple[str, ...]:

@@ -120,3 +120,9 @@ def test_nul_character_in_an_ini_key_is_named(pytester: pytest.Pytester, key: st
     result = pytester.runpytest("--gpuperf")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: gpuperf: {key} has a NUL character: 'a\\x00b'"])
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "1.5", "many", "9" * 20])
+def test_impossible_number_of_runs_to_keep_is_named(pytester: pytest.Pytester, value: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"--gpuperf-keep is '{value}'; expected a whole number"):
+        Settings.from_config(pytester.parseconfig(f"--gpuperf-keep={value}"))

@@ -127,7 +127,7 @@ PARTS: dict[PluginPart, Broken] = {
     "options": Broken("pytest_gpuperf.settings.settings.Settings.from_config", 4, {}),
     "passes": Broken(f"{LIVE}.LiveRunner.run_passes"),
     "progress": Broken(f"{LIVE}.StatusLine.show"),
-    "pruning": Broken("pytest_gpuperf.records.runs.RunStore.drop_old_reports"),
+    "pruning": Broken("pytest_gpuperf.session.keeping.find_old"),
     "pytest-benchmark timer": Broken(
         "pytest_gpuperf.plugin.benchmark_timer.apply", 1, {"passed": 1, "errors": 1}
     ),

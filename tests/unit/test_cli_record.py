@@ -111,7 +111,7 @@ def test_counters_are_read_once_and_arguments_go_to_pytest(
     script(([session(1)], 0), ([session(2)], 0))
     gpuperf_record("--sessions", "2", "--", "suites", "-k", "a or b", "--gpuperf-update=all")
     common = ["--gpuperf", "suites", "-k", "a or b", "--gpuperf-update=all"]
-    common += ["--gpuperf-replay=never", "--gpuperf-update=never"]
+    common += ["--gpuperf-replay=never", "--gpuperf-update=never", "--gpuperf-keep=0"]
     assert calls(project) == [
         [*common, "--gpuperf-counter-cache=refresh"],
         [*common, "--gpuperf-counters=off"],

@@ -80,7 +80,7 @@ def test_run_needs_room(
     here: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str, text: str
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, free))
-    fix = "" if state == "ok" else "make room, or remove old runs below .gpuperf/runs"
+    fix = "" if state == "ok" else "make room; gpuperf clean removes old runs"
     assert said(project.disk(machine(here))) == (state, text, fix)
 
 

@@ -34,6 +34,8 @@ baseline pin v1
 baseline unpin
 baseline status
 baseline record
+clean --dry-run
+clean --keep 1
 break-even ::t[N1] ::t[N2]
 compare ::t
 explain

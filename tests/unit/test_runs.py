@@ -214,18 +214,3 @@ def test_recordings_come_newest_first(tmp_path: Path) -> None:
 
 def test_project_without_recordings_has_none(tmp_path: Path) -> None:
     assert newest_recordings(tmp_path / "baselines") == []
-
-
-def test_reports_of_the_newest_runs_are_kept(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    for day in range(10, 15):
-        folder = store.folder / f"202611{day}-120000-aaaa" / "ncu"
-        folder.mkdir(parents=True)
-        (folder / "report.ncu-rep").write_bytes(b"x")
-        (folder.parent / "run.json").write_bytes(b"{}")
-    store.drop_old_reports(keep=2)
-    assert sorted(path.parts[-3] for path in store.folder.glob("*/ncu/report.ncu-rep")) == [
-        "20261113-120000-aaaa",
-        "20261114-120000-aaaa",
-    ]
-    assert len(list(store.folder.glob("*/run.json"))) == 5

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.cli.doctor.check import absent, home, ok, problem, warning
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import STATE_FOLDER, newest_recordings
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.show import count, show_size
 
 if TYPE_CHECKING:
     from pytest_gpuperf.cli.doctor.check import Finding
@@ -64,8 +64,8 @@ def _cache(folder: Path, variable: str) -> Finding:
             with suppress(OSError):  # removed since
                 size += (Path(parent) / name).lstat().st_size
         if files > FILES_COUNTED:
-            return ok(f"more than {_bytes(size)}")
-    return ok(_bytes(size))
+            return ok(f"more than {show_size(size)}")
+    return ok(show_size(size))
 
 
 def disk(machine: Machine) -> Finding:
@@ -77,8 +77,8 @@ def disk(machine: Machine) -> Finding:
             f"make {STATE_FOLDER} yours: chown, chmod",
         )
     free = shutil.disk_usage(_nearest(state)).free
-    text = f"{_bytes(free)} free for {STATE_FOLDER}"
-    fix = f"make room, or remove old runs below {STATE_FOLDER}/runs"
+    text = f"{show_size(free)} free for {STATE_FOLDER}"
+    fix = "make room; gpuperf clean removes old runs"
     if free < TOO_LOW_BYTES:
         return problem(text, fix)
     return warning(text, fix) if free < LOW_BYTES else ok(text)
@@ -133,10 +133,3 @@ def _nearest(folder: Path) -> Path:
 
 def _writable(folder: Path) -> bool:
     return os.access(_nearest(folder), os.W_OK | os.X_OK)
-
-
-def _bytes(size: int) -> str:
-    """Show a size: `340 kB`, `12 MB`, `3.4 GB`."""
-    if size >= 10**9:
-        return f"{size / 1e9:.1f} GB"
-    return f"{size / 1e6:.0f} MB" if size >= 10**6 else f"{size / 1e3:.0f} kB"

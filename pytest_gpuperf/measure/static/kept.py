@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,7 +36,9 @@ class Kept:
     def load(self, kind: type[T]) -> T | None:
         """Return the kept content; None if there is none or it cannot be read."""
         with suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(self._path.read_bytes(), type=kind)
+            content = msgspec.json.decode(self._path.read_bytes(), type=kind)
+            os.utime(self._path)  # unused files are removed some day
+            return content
         return None
 
     def store(self, content: object) -> None:

@@ -1,0 +1,116 @@
+"""Old files of a project below `.gpuperf/`; only what this tool made is ever removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_gpuperf.records.json_files import find_files
+from pytest_gpuperf.records.runs import RUN_FILES
+
+REPORTS = ("ncu", "sanitizer", "traces", "against")
+"""Folders of a run with reports, logs and traces."""
+REPORTS_KEPT = 3
+"""Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
+COMPILED_KEPT_DAYS = 30
+"""Days after which the result of a compiler is removed."""
+UNFINISHED_KEPT_DAYS = 1
+"""Days after which a run without an end is old: until then another process may be measuring."""
+
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_REPORT = re.compile(
+    r"plan\.json|events\.jsonl|report\.ncu-rep|(ncu|pytest|sanitizer|old|new)\.log|[\w-]+\.json\.gz"
+)
+_RUN_FILE = re.compile(r"run\.json(\.gz)?|\.run\.json\.[a-z0-9_]{8}\.tmp")
+_COMPILED = re.compile(r"[0-9a-f]{64}\.json")
+_HEAD_BYTES = 2**16
+_DAY_S = 86400
+
+
+class Old(NamedTuple):
+    """Files that are not needed any more."""
+
+    folder: Path
+    """The folder of a run, or of a cache."""
+    files: list[Path]
+    """Files in it, and below it."""
+    is_run: bool
+    """True for a whole run; False for its reports, and for a cache."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(file.lstat().st_size for file in self.files)
+
+    def remove(self) -> None:
+        """Remove the files, and the folders of a run that are empty then.
+
+        Raises:
+            OSError: One of them cannot be removed.
+        """
+        for file in self.files:
+            file.unlink(missing_ok=True)
+        for folder, _, _ in os.walk(self.folder, topdown=False):
+            if self.is_run or Path(folder) != self.folder:
+                with suppress(OSError):  # something else is in it
+                    Path(folder).rmdir()
+
+
+def find_old(state: Path, keep: int) -> list[Old]:
+    """Return what can be removed, the oldest run first.
+
+    Files with other names, links, and folders without the name of a run are somebody else's.
+
+    Args:
+        state: The `.gpuperf` folder; need not exist.
+        keep: Number of runs to keep; 0 for all.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    named = [path for path in find_files(state / "runs", "*") if _RUN_ID.fullmatch(path.name)]
+    runs = [path for path in named if path.is_dir() and not path.is_symlink()]
+    reports = {run: {name: _reports(run / name) for name in REPORTS} for run in runs}
+    kept = {name: [run for run in runs if reports[run][name]][-REPORTS_KEPT:] for name in REPORTS}
+    found = []
+    for number, run in enumerate(reversed(runs)):
+        is_old = 0 < keep <= number and not _is_unfinished(run)
+        files = [
+            path for path in run.iterdir() if is_old and _RUN_FILE.fullmatch(path.name) and _is_own(path)
+        ]
+        for name, some in reports[run].items():
+            files += some if is_old or run not in kept[name] else []
+        if files or (is_old and not any(run.iterdir())):
+            found.append(Old(run, files, is_old))
+    before = time.time() - COMPILED_KEPT_DAYS * _DAY_S
+    compiled = [path for path in find_files(state / "static", "*.json") if _COMPILED.fullmatch(path.name)]
+    unused = [path for path in compiled if path.lstat().st_mtime < before]
+    return [*reversed(found), *([Old(state / "static", unused, is_run=False)] if unused else [])]
+
+
+def _reports(folder: Path) -> list[Path]:
+    """Return the files that this tool made in a folder of reports; none if it is a link."""
+    if folder.is_symlink():
+        return []
+    places = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
+    return [path for path in places if _REPORT.fullmatch(path.name) and _is_own(path)]
+
+
+def _is_own(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _is_unfinished(run: Path) -> bool:
+    """Return True for a run that another process may be measuring."""
+    packed, path = run / RUN_FILES[1], run / RUN_FILES[0]
+    newest = max(place.lstat().st_mtime for place in (run, path) if place.exists())
+    if packed.is_file() or time.time() - newest > UNFINISHED_KEPT_DAYS * _DAY_S:
+        return False
+    if not path.is_file():
+        return any(run.iterdir())
+    with path.open("rb") as file:
+        return b'"complete":false' in file.read(_HEAD_BYTES)

@@ -1,0 +1,175 @@
+"""Old runs and reports are removed, and nothing that somebody else made."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records.pruning import COMPILED_KEPT_DAYS, find_old
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import one_test, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = (
+    "ncu/report.ncu-rep",
+    "ncu/events.jsonl",
+    "sanitizer/1/sanitizer.log",
+    "sanitizer/1/plan.json",
+    "traces/test_k-main-1a2b3c4d.json.gz",
+    "against/old.log",
+)
+
+
+def name(number: int) -> str:
+    return f"20261120-1730{number:02}-3f9a"
+
+
+@pytest.fixture
+def runs(project: Path) -> Path:
+    """Return the folder of eight runs, each with all kinds of reports."""
+    store = RunStore(project / ".gpuperf")
+    for number in range(8):
+        folder = store.write(msgspec.structs.replace(one_test(), id=name(number))).parent
+        for file in FILES:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text("x" * 1000)
+    return store.folder
+
+
+def prune(runs: Path, keep: int) -> None:
+    for old in find_old(runs.parent, keep):
+        old.remove()
+
+
+def with_file(runs: Path, file: str) -> list[str]:
+    return sorted(path.name for path in runs.iterdir() if (path / file).exists())
+
+
+def days_ago(path: Path, days: float) -> None:
+    then = time.time() - days * 86400
+    os.utime(path, (then, then))
+
+
+def test_newest_runs_and_reports_are_kept(runs: Path) -> None:
+    prune(runs, 5)
+    assert sorted(path.name for path in runs.iterdir()) == [name(number) for number in range(3, 8)]
+    for file in FILES:
+        assert with_file(runs, file) == [name(number) for number in range(5, 8)]
+    assert with_file(runs, "ncu") == with_file(runs, FILES[0])
+    prune(runs, 2)
+    assert with_file(runs, FILES[-1]) == with_file(runs, "run.json") == [name(6), name(7)]
+    assert find_old(runs.parent, 2) == []
+
+
+def test_zero_keeps_all_runs(runs: Path) -> None:
+    prune(runs, 0)
+    assert len(with_file(runs, "run.json")) == 8
+    assert len(with_file(runs, FILES[0])) == 3
+
+
+def test_missing_folder_has_nothing_old(tmp_path: Path) -> None:
+    assert find_old(tmp_path / "none", 1) == []
+
+
+def test_files_of_others_stay(runs: Path, project: Path) -> None:
+    (project / "mine").mkdir()
+    (project / "mine/report.ncu-rep").write_text("mine")
+    (runs / name(0) / "notes.md").write_text("mine")
+    (runs / name(0) / "ncu/annotated.ncu-rep").write_text("mine")
+    (runs / name(1) / "run.json").unlink()
+    (runs / name(1) / "run.json").symlink_to(project / "mine/report.ncu-rep")
+    (runs / "20261119-000000-aaaa").symlink_to(project / "mine")
+    (runs / "20261118-000000-aaaa").mkdir()
+    (runs / "20261118-000000-aaaa/ncu").symlink_to(project / "mine")
+    (runs / "release").mkdir()
+    (runs / "release/run.json").write_text("{}")
+    (runs / "20261117-000000-aaaa").write_text("a file")
+    prune(runs, 1)
+    assert (project / "mine/report.ncu-rep").read_text() == "mine"
+    left = sorted(path.name for path in (runs / name(0)).rglob("*"))
+    assert left == ["annotated.ncu-rep", "ncu", "notes.md"]
+    assert (runs / "20261118-000000-aaaa/ncu").is_symlink()
+    for path in ("20261119-000000-aaaa", "release/run.json", "20261117-000000-aaaa"):
+        assert (runs / path).exists()
+
+
+def test_run_that_may_be_going_on_stays(runs: Path) -> None:
+    going_on = [RunStore(runs.parent).write(run(id="20261101-000000-aaaa", complete=False)).parent]
+    going_on.append(runs / "20261102-000000-aaaa")
+    (going_on[1] / "ncu").mkdir(parents=True)
+    (going_on[1] / "ncu/plan.json").write_text("{}")
+    prune(runs, 1)
+    assert [path.exists() for path in going_on] == [True, True]
+    for path in (*going_on, going_on[0] / "run.json"):
+        days_ago(path, 2)
+    prune(runs, 1)
+    assert [path.exists() for path in going_on] == [False, False]
+
+
+def test_folders_of_killed_runs_are_removed(runs: Path) -> None:
+    left = runs / "20261101-000000-aaaa"
+    left.mkdir()
+    (left / ".run.json.abcd1234.tmp").write_text("{")
+    days_ago(left, 2)
+    prune(runs, 1)
+    assert left.exists() is False
+
+
+def test_unused_results_of_compilers_are_removed(runs: Path) -> None:
+    folder = runs.parent / "static"
+    folder.mkdir()
+    for file in ("a" * 64 + ".json", "b" * 64 + ".json", "mine.json"):
+        (folder / file).write_text("{}")
+        days_ago(folder / file, 0 if file[0] == "b" else COMPILED_KEPT_DAYS + 1)
+    prune(runs, 0)
+    assert sorted(path.name[0] for path in folder.iterdir()) == ["b", "m"]
+
+
+@given(
+    numbers=st.sets(st.integers(0, 59), max_size=12),
+    keep=st.integers(0, 12),
+    others=st.sets(st.sampled_from(["x", "20261120", "20261120-173000-3f9", "20261120-173000-3F9A"])),
+)
+def test_exactly_the_newest_stay(
+    tmp_path_factory: pytest.TempPathFactory, numbers: set[int], keep: int, others: set[str]
+) -> None:
+    runs = tmp_path_factory.mktemp("project") / ".gpuperf" / "runs"
+    for folder in (*map(name, numbers), *others):
+        (runs / folder).mkdir(parents=True)
+        (runs / folder / "run.json").write_text("{}")
+    prune(runs, keep)
+    newest = sorted(numbers)[-keep:] if keep else numbers
+    if runs.exists():
+        assert {path.name for path in runs.iterdir()} == {*map(name, newest), *others}
+
+
+def test_command_says_what_it_removes(runs: Path) -> None:
+    planned = CliRunner().invoke(main, ["clean", "--keep", "7", "--dry-run"])
+    assert planned.output.splitlines() == [
+        f"would remove .gpuperf/runs/{name(0)} (6 kB)",
+        *(f"would remove .gpuperf/runs/{name(number)}, 6 files (6 kB)" for number in range(1, 5)),
+        "would remove 1 run, and reports of others; together 30 kB",
+    ]
+    assert len(with_file(runs, "run.json")) == 8
+    done = CliRunner().invoke(main, ["clean", "--keep", "7"])
+    assert done.output == planned.output.replace("would remove", "removed")
+    assert len(with_file(runs, "run.json")) == 7
+    assert CliRunner().invoke(main, ["clean", "--keep", "7"]).output.startswith("nothing to remove")
+
+
+def test_command_takes_the_number_of_the_configuration(runs: Path, project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\ngpuperf_keep = 2\n")
+    assert CliRunner().invoke(main, ["clean"]).exit_code == 0
+    assert with_file(runs, "run.json") == [name(6), name(7)]
+    (project / "pytest.ini").write_text("[pytest]\ngpuperf_keep = some\n")
+    assert "gpuperf_keep is 'some'; expected a whole number" in CliRunner().invoke(main, ["clean"]).stderr
