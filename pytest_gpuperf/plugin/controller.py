@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shlex
 import signal
 import subprocess
+import threading
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -15,34 +17,23 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from xdist.dsession import Interrupted
 from xdist.scheduler import LoadScheduling
 
 from pytest_gpuperf.errors import guarded
-from pytest_gpuperf.plugin.hooks import Hooks
 from pytest_gpuperf.records.runs import RunStore
-from pytest_gpuperf.session.base import now
-from pytest_gpuperf.session.collected import CollectedRunner
-from pytest_gpuperf.session.link import (
-    Benchmarks,
-    Broken,
-    Deselected,
-    Facts,
-    Judged,
-    Orders,
-    Printed,
-    Refused,
-    decode,
-)
-from pytest_gpuperf.session.progress import StatusLine
+from pytest_gpuperf.session.orders import Orders
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Generator, Sequence
 
     from _pytest.terminal import TerminalReporter
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
-    from pytest_gpuperf.session.link import Message
+    from pytest_gpuperf.plugin.hooks import Hooks
+    from pytest_gpuperf.session.collected import CollectedRunner
+    from pytest_gpuperf.session.link import Facts, Message, Printed
     from pytest_gpuperf.settings.settings import Settings
 
     Location = tuple[str, int | None, str]
@@ -80,8 +71,10 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
         return broke
 
 
-class Controller(Hooks):
+class Controller:
     """Starts the process of the tests, and writes and reports their results.
+
+    It imports most of this package only after that start, while the other process imports it too.
 
     Args:
         config: pytest's.
@@ -89,11 +82,12 @@ class Controller(Hooks):
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
-        super().__init__(settings)
         self._config = config
+        self._settings = settings
+        self._hooks: Hooks | None = None
         self._reporter: TerminalReporter | None = None
         self._collected: CollectedRunner | None = None
-        self._started = now()
+        self._started = datetime.datetime.now(datetime.timezone.utc)
         self._run_id = RunStore.new_id(self._started)
         self._begun: dict[str, Location] = {}
         self._nodeids: list[str] | None = None
@@ -103,6 +97,7 @@ class Controller(Hooks):
         self._early = 0
         self._benchmarks = ""
         self._blames: list[str] = []
+        self._ready = threading.Event()
         self._folder = TemporaryDirectory(prefix="gpuperf-")
         if config.option.maxworkerrestart is None:
             # Each ends at least one test; `STARTS` limits the others.
@@ -113,15 +108,26 @@ class Controller(Hooks):
         """Keep the terminal as it is without pytest-xdist."""
         self._session = session
         manager = self._config.pluginmanager
-        distributed: Any = manager.get_plugin("dsession")
-        distributed.terminal = None
+        self._distributed: Any = manager.get_plugin("dsession")
+        self._distributed.terminal = None
         self._reporter = manager.get_plugin("terminalreporter")
-        self._status = StatusLine(self._reporter)
         if self._reporter is not None:
             with guarded("report", self._blames.append):
                 manager.unregister(name="terminaldistreporter")
                 self._reporter.showfspath = None
                 self._reporter.pytest_collection()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Get ready for messages, while the process of the tests starts."""
+        from pytest_gpuperf.plugin.hooks import Hooks
+        from pytest_gpuperf.session.link import decode
+        from pytest_gpuperf.session.progress import StatusLine
+
+        self._hooks = Hooks(self._settings)
+        self._status = StatusLine(self._reporter)
+        self._decode = decode
+        self._ready.set()
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""
@@ -145,6 +151,16 @@ class Controller(Hooks):
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> InOrder:
         """Return the scheduler."""
         return InOrder(config, log, self._begun)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """End after `--maxfail` failures as without pytest-xdist."""
+        try:
+            return (yield)
+        except Interrupted:
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail) from None
+            raise
 
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Show how many tests there are, and end the run if files cannot be collected."""
@@ -171,7 +187,8 @@ class Controller(Hooks):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Show the test as without pytest-xdist, and note expected failures."""
         vars(report).pop("node", None)
-        super().pytest_runtest_logreport(report)
+        if self._hooks is not None:
+            self._hooks.pytest_runtest_logreport(report)
 
     def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
         """Find out why a worker has ended."""
@@ -209,6 +226,9 @@ class Controller(Hooks):
             report.location = self._begun[crashitem]
             report.longrepr = f"gpuperf: this test {self._ending}\n{_advice(crashitem)}"
             self._blame(crashitem, self._ending.partition("\n")[0])
+            most = self._config.option.maxfail
+            if most and self._session.testsfailed + 1 >= most:
+                self._distributed.shouldstop = "stopping"
 
     def _blame(self, nodeid: str, how: str) -> None:
         self._blames.append(
@@ -219,15 +239,17 @@ class Controller(Hooks):
     def _receive(self, node: WorkerController, data: bytes) -> None:
         """Take a message, in a thread of execnet."""
         try:
-            self._take(decode(data))
+            self._ready.wait()
+            self._take(self._decode(data))
         except Exception as error:
             self._blames.append(f"error: a message of {node.gateway.id} was lost: {error}")
 
     def _take(self, message: Message) -> None:
+        from pytest_gpuperf.session.link import Benchmarks, Broken, Deselected, Facts, Judged, Refused
+
         if isinstance(message, Facts):
             if self._collected is None:
-                self._collected = CollectedRunner(self._settings, message, self._started, self._run_id)
-                self._runner = self._collected
+                self._collected = self._collect(message)
             self._collected.update(message)
         elif isinstance(message, Judged):
             assert self._collected is not None
@@ -242,6 +264,14 @@ class Controller(Hooks):
             self._benchmarks += message.text
         else:
             self._print(message)
+
+    def _collect(self, facts: Facts) -> CollectedRunner:
+        from pytest_gpuperf.session.collected import CollectedRunner
+
+        assert self._hooks is not None
+        runner = CollectedRunner(self._settings, facts, self._started, self._run_id)
+        self._hooks.adopt(runner)
+        return runner
 
     def _print(self, message: Printed) -> None:
         if self._reporter is None:
@@ -258,9 +288,10 @@ class Controller(Hooks):
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run and the baselines, after the last worker has ended."""
-        if self._runner is not None:
-            self._runner.notices += self._blames
-        super().pytest_sessionfinish(session, exitstatus)
+        if self._collected is not None:
+            self._collected.notices += self._blames
+        if self._hooks is not None:
+            self._hooks.pytest_sessionfinish(session, exitstatus)
         with guarded("report", self._blames.append):
             self._folder.cleanup()
 
@@ -268,8 +299,9 @@ class Controller(Hooks):
         """Show the tables, and the tests that ended their process."""
         if self._benchmarks:
             terminalreporter.write(self._benchmarks)
-        super().pytest_terminal_summary(terminalreporter)
-        if self._runner is None:
+        if self._hooks is not None:
+            self._hooks.pytest_terminal_summary(terminalreporter)
+        if self._collected is None:
             for blame in self._blames:
                 terminalreporter.write_line(f"gpuperf: {blame}")
 

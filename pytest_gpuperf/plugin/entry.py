@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
 from pytest_gpuperf.settings import options
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 __all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "ncu"]
 
@@ -21,9 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.add_options(parser)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Let pytest-xdist run the tests in a process of their own if they measure on a GPU."""
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, args: list[str]
+) -> Generator[None, None, None]:
+    """Let pytest-xdist run the tests in a process of their own if they measure on a GPU.
+
+    As a wrapper it comes before the hook of pytest-cov, which prepares for one process or for several.
+    """
     flag = early_config.known_args_namespace.gpuperf
     if early_config.getini("gpuperf") if flag is None else flag:
         why: list[str] = []
@@ -33,6 +42,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
             isolate(early_config, args)
         if why:
             early_config.issue_config_time_warning(pytest.PytestConfigWarning(f"gpuperf: {why[0]}"), 2)
+    yield
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if options.is_enabled(config):
         why: list[str] = []
         with guarded("options", why.append):
-            from pytest_gpuperf.plugin.hooks import activate
+            from pytest_gpuperf.plugin.activation import activate
 
             activate(config, FIRST_ON_PATH)
         if why:

@@ -11,7 +11,6 @@ from pytest_gpuperf.errors import GpuperfError, guarded, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.plugin.isolation import is_isolated
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
@@ -19,12 +18,9 @@ from pytest_gpuperf.session.keeping import KeepingRunner
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
-from pytest_gpuperf.session.seeds import Seeding
-from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
-    from typing import Any
+    from collections.abc import Generator, Iterator
 
     from _pytest.terminal import TerminalReporter
 
@@ -32,74 +28,13 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.settings.settings import Settings
 
-SLOWER_UNDER_NCU = 3
-"""Factor for the time of a test under ncu, which runs each kernel many times, but times nothing."""
-SLOWER_UNDER_SANITIZER = 10
-"""Factor for the time of a test under compute-sanitizer."""
 FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
 WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
     "among the arguments of the test"
 )
-
-
-def activate(config: pytest.Config, first_on_path: str) -> None:
-    """Check the options, and register the hooks.
-
-    Args:
-        config: pytest's.
-        first_on_path: The first import folder before pytest added those of tests.
-    """
-    option = config.option
-    given = getattr(config, "workerinput", {}).get("gpuperf")
-    spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
-    spread = spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput")
-    isolated = bool(spread) and given is None and is_isolated(config, option)
-    if spread and given is None and not isolated:
-        raise pytest.UsageError(
-            "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
-            "run --gpuperf without -n (or with -n 0)"
-        )
-    if isolated:
-        from pytest_gpuperf.plugin.controller import Controller
-
-        settings = Settings.from_config(config, first_on_path)
-        config.pluginmanager.register(Controller(config, settings), "gpuperf-hooks")
-    else:
-        link = _link(given) if given else None
-        first = link.orders.first_on_path if link else first_on_path
-        _activate(config, Settings.from_config(config, first), link)
-
-
-def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> None:
-    if link is not None:
-        from pytest_gpuperf.plugin.guard import Worker
-
-        config.pluginmanager.register(Worker(link, config, settings.timeout_s), "gpuperf-process")
-    child = settings.profiling_pass or settings.sanitizing_pass
-    if child is not None:
-        from pytest_gpuperf.plugin.guard import end_after_broken_test, limit_child
-        from pytest_gpuperf.session.profiling import prepare_child
-
-        prepare_child(config, child)
-        slower = SLOWER_UNDER_NCU if settings.profiling_pass else SLOWER_UNDER_SANITIZER
-        limit_child(config, slower * settings.timeout_s)
-        if settings.profiling_pass:
-            end_after_broken_test(config)
-    if settings.worker is not None:
-        from pytest_gpuperf.session.worker import prepare_worker
-
-        prepare_worker(config, settings.worker)
-    config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
-    if settings.seed == "on":
-        config.pluginmanager.register(Seeding(), "gpuperf-seeding")
-
-
-def _link(given: Mapping[str, Any]) -> Link:
-    from pytest_gpuperf.session.link import Link
-
-    return Link.of(given)
 
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
@@ -156,6 +91,10 @@ class Hooks:
     def pytest_deselected(self) -> None:
         """Note that options deselect tests."""
         self._narrowed = True
+
+    def adopt(self, runner: Runner) -> None:
+        """Report the results of a runner whose tests run in another process."""
+        self._runner = runner
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -11,6 +9,7 @@ import msgspec
 from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Environment, TestRecord
+from pytest_gpuperf.session.orders import Orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,29 +90,6 @@ def decode(data: bytes) -> Message:
     """Read a message."""
     message: Message = _DECODER.decode(data)
     return message
-
-
-@dataclass(frozen=True)
-class Orders:
-    """The part of the run that a worker does."""
-
-    run_id: str
-    started_at: str
-    """UTC, ISO 8601."""
-    first_on_path: str
-    isatty: bool
-    """True if the controller writes to a terminal."""
-    controller: int
-    """Its pid."""
-    stacks: str
-    """File for the stacks of a test that takes too long."""
-    nodeids: list[str] | None = None
-    """The tests in order, in a worker that replaces another one."""
-
-    @property
-    def started(self) -> datetime.datetime:
-        """Begin of the run."""
-        return datetime.datetime.fromisoformat(self.started_at)
 
 
 class Link:

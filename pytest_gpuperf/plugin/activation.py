@@ -1,0 +1,83 @@
+"""The choice of the hooks for a process with `--gpuperf`; what a process does not need is not imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.plugin.isolation import is_isolated
+from pytest_gpuperf.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from pytest_gpuperf.session.link import Link
+
+SLOWER_UNDER_NCU = 3
+"""Factor for the time of a test under ncu, which runs each kernel many times, but times nothing."""
+SLOWER_UNDER_SANITIZER = 10
+"""Factor for the time of a test under compute-sanitizer."""
+
+
+def activate(config: pytest.Config, first_on_path: str) -> None:
+    """Check the options, and register the hooks.
+
+    Args:
+        config: pytest's.
+        first_on_path: The first import folder before pytest added those of tests.
+    """
+    option = config.option
+    given = getattr(config, "workerinput", {}).get("gpuperf")
+    spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
+    spread = spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput")
+    isolated = bool(spread) and given is None and is_isolated(config, option)
+    if spread and given is None and not isolated:
+        raise pytest.UsageError(
+            "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
+            "run --gpuperf without -n (or with -n 0)"
+        )
+    if isolated:
+        from pytest_gpuperf.plugin.controller import Controller
+
+        settings = Settings.from_config(config, first_on_path)
+        config.pluginmanager.register(Controller(config, settings), "gpuperf-hooks")
+    else:
+        link = _link(given) if given else None
+        first = link.orders.first_on_path if link else first_on_path
+        _activate(config, Settings.from_config(config, first), link)
+
+
+def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> None:
+    from pytest_gpuperf.plugin.hooks import Hooks
+
+    if link is not None:
+        from pytest_gpuperf.plugin.guard import Worker
+
+        config.pluginmanager.register(Worker(link, config, settings.timeout_s), "gpuperf-process")
+    child = settings.profiling_pass or settings.sanitizing_pass
+    if child is not None:
+        from pytest_gpuperf.plugin.guard import end_after_broken_test, limit_child
+        from pytest_gpuperf.session.profiling import prepare_child
+
+        prepare_child(config, child)
+        slower = SLOWER_UNDER_NCU if settings.profiling_pass else SLOWER_UNDER_SANITIZER
+        limit_child(config, slower * settings.timeout_s)
+        if settings.profiling_pass:
+            end_after_broken_test(config)
+    if settings.worker is not None:
+        from pytest_gpuperf.session.worker import prepare_worker
+
+        prepare_worker(config, settings.worker)
+    config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
+    if settings.seed == "on":
+        from pytest_gpuperf.session.seeds import Seeding
+
+        config.pluginmanager.register(Seeding(), "gpuperf-seeding")
+
+
+def _link(given: Mapping[str, Any]) -> Link:
+    from pytest_gpuperf.session.link import Link
+
+    return Link.of(given)
