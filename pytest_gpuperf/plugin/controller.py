@@ -108,7 +108,7 @@ class Controller:
         """Keep the terminal as it is without pytest-xdist."""
         self._session = session
         manager = self._config.pluginmanager
-        self._distributed: Any = manager.get_plugin("dsession")
+        self._distributed = cast("Any", manager.get_plugin("dsession"))
         self._distributed.terminal = None
         self._reporter = manager.get_plugin("terminalreporter")
         if self._reporter is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import faulthandler
+import io
 import os
 import signal
 import sys
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from pytest_gpuperf.measure.device.health import why_broken
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Callable, Generator
+    from typing import Any
 
     from pytest_gpuperf.session.link import Link, Message
 
@@ -129,6 +131,7 @@ class Worker:
 
     def __init__(self, link: Link, config: pytest.Config, timeout_s: float) -> None:
         self._link = link
+        self._config = config
         self._watch = Watch(self._broke)
         config.pluginmanager.register(self._watch, "gpuperf-watch")
         self._stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
@@ -182,19 +185,37 @@ class Worker:
         self._tell(Deselected(len(items)))
 
     def pytest_sessionstart(self) -> None:
-        """Let the controller show the stacks of a crash, with the failure of its test."""
+        """Let the controller show the stacks of a crash, and pytest-benchmark time in this one worker."""
         faulthandler.enable(file=self._stacks)
+        if getattr(self._benchmarks, "xdist_warning", False):
+            self._benchmarks.disabled = self._benchmarks.xdist_warning = False
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
-        """End without telling xdist that all is well: then it starts another process."""
+        """End without telling xdist that all is well if another process has to follow."""
         if not self._watch.broken:
-            return (yield)
+            outcome = yield
+            self._tell_benchmarks()
+            return outcome
         faulthandler.dump_traceback_later(LAST_S, exit=True, file=self._stacks)
         try:
-            return (yield)
+            outcome = yield
+            self._tell_benchmarks()
+            return outcome
         finally:
             os._exit(0)
+
+    @property
+    def _benchmarks(self) -> Any:
+        return getattr(self._config, "_benchmarksession", None)
+
+    def _tell_benchmarks(self) -> None:
+        from pytest_gpuperf.session.link import Benchmarks
+
+        if self._benchmarks is not None and self._benchmarks.benchmarks:
+            table = io.StringIO()
+            self._benchmarks.display(TerminalReporter(self._config, table))
+            self._tell(Benchmarks(table.getvalue()))
 
 
 def _end_with(controller: int) -> None:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 ONE_PROCESS = (
     *("usepdb", "trace", "collectonly", "setuponly", "setupshow", "setupplan", "looponfail"),
     *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow"),
+    *("benchmark_only", "benchmark_json", "benchmark_save", "benchmark_autosave", "benchmark_compare"),
+    *("benchmark_histogram", "benchmark_cprofile"),
 )
-"""Options of which each needs the terminal in the process of the tests, or runs no test, by `dest`."""
+"""Options of which each needs the terminal or all results in the process of the tests, or runs no test, by
+`dest`."""
 
 
 def isolate(early_config: pytest.Config, args: list[str]) -> None:
