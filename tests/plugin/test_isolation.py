@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 pytest.importorskip("xdist")
-RUN = ("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_timeout=0.5")
+RUN = ("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_timeout=2")
 SUITE = """
 import ctypes, os, time
 import fake_gpu
@@ -100,7 +100,7 @@ def test_broken_tests_cost_only_themselves(pytester: pytest.Pytester) -> None:
         "exit": "ended its process with exit status 0",
         "kill": "ended its process by signal 9 (Killed)",
         "illegal_access": "broke the GPU: CUDA error: an illegal memory access was encountered",
-        "hang": "took more than 0.5 s (--gpuperf-timeout)",
+        "hang": "took more than 2 s (--gpuperf-timeout)",
     }.items():
         result.stdout.fnmatch_lines(
             [
@@ -162,6 +162,38 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_maxfail_counts_a_crash(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    result = pytester.runpytest_subprocess(*RUN, "-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1, passed=1)
+    assert not run_of(pytester.path).complete
+
+
+def test_other_plugins_work_in_the_process_of_the_tests(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("pytest_benchmark")
+    pytester.makepyfile(
+        test_k="""
+        def test_benchmark(benchmark): benchmark(lambda: 1)
+
+        def test_k(gpuperf): gpuperf.time(lambda: 5.0)
+        """
+    )
+    options = ("-p", "benchmark", "--junitxml=report.xml", "--benchmark-max-time=0.05")
+    result = pytester.runpytest_subprocess(*RUN, *options)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["* benchmark: 1 tests *", "test_benchmark *"])
+    assert 'name="gpuperf.main.time_us" value="5' in (pytester.path / "report.xml").read_text()
+
+
+def test_coverage_is_measured(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("pytest_cov")
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(lambda: 5.0)\n")
+    result = pytester.runpytest_subprocess(*RUN, "-p", "pytest_cov", "--cov=test_k", "--cov-report=term")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["test_k.py * 100%"])
 
 
 def test_mistake_in_a_marker_is_one_line(pytester: pytest.Pytester) -> None:
