@@ -95,6 +95,25 @@ def test_repeated_section_begins_a_launch() -> None:
     assert len(read_console(SPEED_OF_LIGHT + SPEED_OF_LIGHT)) == 2
 
 
+def test_repeated_section_of_a_launch_is_counted() -> None:
+    notes: list[str] = []
+    assert len(read_console(f"  k {LAUNCH}\n{SPEED_OF_LIGHT}{SPEED_OF_LIGHT}", notes)) == 1
+    assert notes[0].startswith("9 lines in tables were not read, the first: DRAM Frequency")
+
+
+def test_advice_of_a_rule_is_no_metric() -> None:
+    rule = "    ---------------- -------- --------------------"
+    titles = "    Metric Name      Value    Guidance"
+    advice = f"{rule}\n{titles}\n{rule}\n    Duration         12.5     Decrease the time\n{rule}\n\n"
+    notes: list[str] = []
+    (kernel,) = read_console(
+        f"  k {LAUNCH}\n{SPEED_OF_LIGHT}{advice}" + NEW[NEW.index("    Section: Launch") :], notes
+    )
+    assert kernel.metrics["gpu__time_duration.sum"] == pytest.approx(117980)
+    assert kernel.metrics["launch__registers_per_thread"] == 255
+    assert notes == []
+
+
 def test_name_on_a_line_of_its_own_belongs_to_the_launch() -> None:
     assert read_console(f"  k(float *)\n  {LAUNCH}\n" + SPEED_OF_LIGHT)[0].name == "k"
 

@@ -38,6 +38,7 @@ _RULE_LINE = re.compile(r"-{3,} -{3,}(?: -{3,})*")
 _RULE = re.compile(r"(?P<kind>OPT|INF|WRN|ERR)\s+(?P<text>\S.*)")
 _RANGE = re.compile(r"<\d+,(?P<name>.+)>")
 _TITLES = ("Metric Name", "Metric Unit", "Metric Value")
+_VALUES = ("Metric Value", "Average")
 _NUMBER = re.compile(
     r"(?:\(!\) )?(?:no data|n/a|[-+]?nan|[-+]?inf|[-+]?\d[\d.,]*(?:e[-+]?\d+)?)$", re.IGNORECASE
 )
@@ -100,6 +101,8 @@ class _Reader:
         self.profiled: list[str] = []
         self.unread: list[str] = []
         self._rows: int | None = None
+        self._is_advice = False
+        self._has_line = False
         self._section = ""
         self._seen: set[tuple[str, str, str]] = set()
         self._table = ""
@@ -151,7 +154,7 @@ class _Reader:
         if not name and not _PROCESS.fullmatch(self._before):
             name = self._before  # wrapped by a terminal or an editor
         self._section, self._table, self._rows = "", "", None
-        self._seen = set()
+        self._seen, self._has_line = set(), True
         self.launches.append(
             Launch(
                 demangled=name or NO_NAME,
@@ -168,6 +171,7 @@ class _Reader:
             return
         self._end_rule()
         # Up to three rules: above the titles, below them, and below the rows.
+        self._is_advice = self._is_advice and self._rows == 0
         self._rows = None if self._rows else 0
         self._widths = [found.span() for found in re.finditer("-+", line)]
 
@@ -175,13 +179,20 @@ class _Reader:
         values = _TABLES[len(self._widths)]
         fields = _by_columns(line, self._widths) or _by_words(line, values)
         if any(title in line for title in _TITLES):
+            # Advice of rules has the titles Metric Name, Value and Guidance.
+            self._is_advice = not any(title in line for title in _VALUES)
             return
         self._rows = (self._rows or 0) + 1
+        if self._is_advice:
+            return
         if fields is None or not _is_row(fields, values):
             self.unread.append(line)
             return
         label, unit, *cells = fields
         key = (self._section, self._table, label)
+        if key in self._seen and self._has_line:
+            self.unread.append(line)
+            return
         if not self.launches or key in self._seen:
             self._again()
         self._seen.add(key)
@@ -197,7 +208,7 @@ class _Reader:
         alone = len(set(self.profiled)) == 1 or place < len(self.profiled)
         name = self.profiled[min(place, len(self.profiled) - 1)] if self.profiled and alone else NO_NAME
         self.launches.append(Launch(name))
-        self._seen = set()
+        self._seen, self._has_line = set(), False
 
     def _end_rule(self) -> None:
         if self._rule is not None and self.launches:

@@ -151,9 +151,16 @@ def _read_long(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
 
 
 def _read_summary(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
-    own = [name for name in header if name not in (*_SUMMARY, "Section Name") and not name.startswith("Rule")]
+    of_rows = (
+        *_SUMMARY,
+        "Section Name",
+        *(name for name in header if name.startswith(("Rule", "Estimated"))),
+    )
+    own = [name for name in header if name not in of_rows]
     launches: dict[tuple[str, ...], Launch] = {}
     for row, cells in _checked(header, rows, *_SUMMARY):
+        if not cells["Metric Name"]:  # a rule
+            continue
         key = tuple(cells[name] for name in own)
         if key not in launches:
             launches[key] = _launch(header, row)
