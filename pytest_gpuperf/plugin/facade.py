@@ -124,7 +124,8 @@ class Gpuperf:
         Args:
             fn: The callable under test.
             args: Its arguments.
-            expected: A reference callable that takes the same arguments, or the expected tensors.
+            expected: A reference callable that takes the same arguments, or the expected tensors. Arrays of
+                JAX, CuPy, numba-cuda and NumPy count as tensors.
             rtol: Relative tolerance; by default by dtype, as in `torch.testing.assert_close`.
             atol: Absolute tolerance; give both or neither.
             equal_nan: Whether NaN equals NaN; otherwise NaN in the output fails.

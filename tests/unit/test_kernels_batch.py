@@ -12,6 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import kernels_batch, prepared
+from pytest_gpuperf.measure.timing.batch import Block, HostBatch
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, work_of
 from pytest_gpuperf.records import StreamWork
@@ -119,6 +120,13 @@ def test_call_without_kernels_is_refused(cupti: FakeCupti) -> None:
 def test_block_of_long_calls_has_one(cupti: FakeCupti) -> None:
     cupti.us = 1e6
     assert KernelsBatch(cupti.call).calls == 1
+
+
+def test_block_of_a_slow_host_has_few_calls(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostBatch, "run", lambda _: Block(25_000.0))
+    batch = KernelsBatch(cupti.call)
+    assert batch.calls == 2
+    assert batch.host_blocks_us() == [25_000.0] * 20
 
 
 @pytest.fixture
