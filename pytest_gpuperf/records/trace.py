@@ -208,7 +208,7 @@ class Trace(Record, frozen=True, kw_only=True):
     """Name in the driver: `NVIDIA H200`; empty if not known."""
     device: Count = 0
     """Number of the GPU in the trace."""
-    other_gpus: tuple[int, ...] = ()
+    other_gpus: tuple[Count, ...] = ()
     """Other GPUs on which the calls ran something, which is not in this table."""
     file: str = ""
     """Chrome trace next to the run file: `traces/…json.gz`; empty without one."""
