@@ -164,7 +164,7 @@ def test_console_text_that_starts_with_a_process_is_explained(tmp_path: Path) ->
     assert "saxpy, 118 µs" in explained(path)
 
 
-def test_errors_of_ncu_beside_values_are_shown(tmp_path: Path) -> None:
+def test_errors_of_ncu_next_to_values_are_shown(tmp_path: Path) -> None:
     lines = all_lines(written(tmp_path, FAILED + NEW, "log.txt"))
     assert "ncu reported: LaunchFailed" in lines
     assert "1 of 2 launches failed and count nowhere: #0 render" in lines

@@ -82,7 +82,7 @@ def test_metrics_by_raw_name_are_read() -> None:
         "sm__inst_executed.sum": 1015808.0,
         "dram__bytes_read.sum": pytest.approx(9.45e6),
     }
-    assert kernel.without_value == 1
+    assert kernel.not_finite == 0
 
 
 def test_table_without_a_launch_gets_the_profiled_name() -> None:
@@ -134,7 +134,15 @@ def test_summary_holds_means_and_extremes() -> None:
 
 def test_failed_launch_has_no_values() -> None:
     (kernel,) = read_console(FAILED)
-    assert (kernel.metrics, kernel.without_value) == ({}, 2)
+    assert (kernel.metrics, kernel.not_finite) == ({}, 2)
+
+
+def test_metrics_that_the_gpu_lacks_are_no_failure() -> None:
+    notes: list[str] = []
+    text = f"  k {LAUNCH}\n" + section("Command line profiler metrics", ("dram__bytes.wrong", "", "(!) n/a"))
+    (kernel,) = read_console(text, notes)
+    assert (kernel.metrics, kernel.not_finite) == ({}, 0)
+    assert notes == ["no metric has a value: ncu does not have them on this GPU"]
 
 
 def test_what_the_text_lacks_is_counted() -> None:

@@ -159,7 +159,7 @@ def test_nearly_full_grid_is_not_small() -> None:
     assert classify(rows) == ["medium_auxiliary", "medium_auxiliary"]
 
 
-def test_persistent_products_beside_communication_are_not_small() -> None:
+def test_persistent_products_next_to_communication_are_not_small() -> None:
     waves = 112 / 132
     rows = [row(f"fp8_gemm_{n}", 58, mean, waves, waves, 8.0) for n, mean in enumerate((400.0, 200.0, 90.0))]
     assert "small_frequent" not in classify(rows)

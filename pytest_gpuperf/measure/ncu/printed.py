@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Extent = tuple[int, int, int]
 
 NO_VALUE = re.compile(r"(\(!\) ?)?(|no data|n/a|[-+]?nan|[-+]?inf)", re.IGNORECASE)
+_NOT_FINITE = re.compile(r"^(?:\(!\) ?)?[-+]?(?:nan|inf)$", re.IGNORECASE)
 _LISTS = frozenset({"launch__tpc_enabled"})
 """Metrics with several numbers, which are words to everybody else."""
 _WHOLE = "launch__shared_mem_per_block"
@@ -70,7 +71,10 @@ def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[RawKerne
     marks = marks_of(text for cell in cells for text in (cell.text, *(cell.extremes or ())))
     if marks is EUROPEAN:
         notes.append("numbers were read with a dot between thousands and a comma before decimals")
-    return [_kernel(launch, marks) for launch in launches]
+    kernels = [_kernel(launch, marks) for launch in launches]
+    if cells and not any(kernel.metrics or kernel.not_finite for kernel in kernels):
+        notes.append("no metric has a value: ncu does not have them on this GPU")
+    return kernels
 
 
 def _kernel(launch: Launch, marks: Marks) -> RawKernel:
@@ -90,9 +94,7 @@ def _kernel(launch: Launch, marks: Marks) -> RawKernel:
         compute_capability=launch.compute_capability or _capability(attributes),
         device=launch.device,
         invocations=launch.invocations,
-        without_value=sum(
-            bool(cell.text) and NO_VALUE.fullmatch(cell.text) is not None for cell in launch.cells
-        ),
+        not_finite=sum(_NOT_FINITE.search(cell.text) is not None for cell in launch.cells),
     )
     for cell in launch.cells:
         if NO_VALUE.fullmatch(cell.text):

@@ -45,8 +45,8 @@ class RawKernel(msgspec.Struct, frozen=True):
     """Number of launches of which the values are means: more than 1 after `--print-summary`."""
     extremes: dict[str, tuple[float, float]] = {}
     """Least and largest value of the launches of a mean."""
-    without_value: int = 0
-    """Number of metrics that ncu could not read (`nan`, `n/a`)."""
+    not_finite: int = 0
+    """Number of metrics that are `nan` or infinite, as those of a failed launch are."""
     values_in_file: int = 0
     """Number of metrics with a value in the report; 0 for a text, of which all are in `metrics`."""
 

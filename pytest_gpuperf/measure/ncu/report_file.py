@@ -180,7 +180,7 @@ def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str], *, timed: 
         gpu=raw.gpu,
         compute_capability=raw.compute_capability,
         device=raw.device,
-        failed=_DURATION not in raw.metrics and (timed or (raw.without_value > 0 and not counted)),
+        failed=_DURATION not in raw.metrics and (timed or (raw.not_finite > 0 and not counted)),
         invocations=raw.invocations,
         extremes=_extremes(raw),
         more_metrics=count - len(known.intersection(raw.metrics)),

@@ -192,15 +192,15 @@ def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -
     metrics: dict[str, MetricValue] = {}
     units: dict[str, str] = {}
     known = action.metric_names()
-    without_value = 0
+    not_finite = 0
     for name in dict.fromkeys(known if names is None else names):
         metric = action.metric_by_name(name)
         value = _value(metric)
         if value is not None:
             metrics[name] = value
             units[name] = metric.unit()
-        elif metric is not None:
-            without_value += 1
+        elif metric is not None and metric.has_value() and isinstance(metric.value(), float):
+            not_finite += 1
     gpu, index, *capability = (
         _value(action.metric_by_name(_ATTRIBUTE + name))
         for name in (
@@ -220,7 +220,7 @@ def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -
         gpu=gpu if isinstance(gpu, str) else "",
         compute_capability=".".join(f"{part:.0f}" for part in capability if isinstance(part, float)),
         device=int(index) if isinstance(index, float) else None,
-        without_value=without_value,
+        not_finite=not_finite,
         values_in_file=len(known),
     )
 
