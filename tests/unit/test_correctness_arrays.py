@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure import correctness
 from pytest_gpuperf.measure.correctness import arrays, check
 
 
@@ -79,3 +82,31 @@ def test_unreadable_argument_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 def test_output_on_another_device_than_a_torch_reference_still_fails() -> None:
     result = check(lambda: torch.ones(1, device="meta"), (), {}, expected=torch.ones(1))
     assert "is on meta, the reference on cpu" in result.failure
+
+
+def test_arrays_of_a_reference_move_to_the_device_of_the_output() -> None:
+    there = torch.device("meta")
+    found = arrays.moved({"a": [np.ones(2), torch.ones(2)], "n": 3}, there)
+    assert [one.device.type for one in found["a"]] == ["meta", "cpu"]
+    assert found["n"] == 3
+
+
+def test_numpy_reference_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices: list[torch.device] = []
+
+    def moved(value: object, device: torch.device) -> object:
+        devices.append(device)
+        return arrays.moved(value, device)
+
+    monkeypatch.setattr(correctness, "moved", moved)
+    assert check(lambda: torch.ones(2), (), {}, expected=lambda: np.ones(2, np.float32)).passed
+    assert devices == [torch.device("cpu")]
+
+
+def test_outputs_are_compared_when_jax_has_computed_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def block_until_ready(value: object) -> None:
+        if isinstance(value, Array):
+            value.tensor.fill_(3)
+
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(block_until_ready=block_until_ready))
+    assert check(lambda: Array(0, 0), (), {}, expected=torch.tensor([3.0, 3.0])).passed
