@@ -38,6 +38,8 @@ NAMES_SHOWN = 20
 _REPORT = b"NVR\0"
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_TARGET = b"Nsight Compute Target"
+_VERSION_BYTES = 1 << 20
 _VERSION = re.compile(
     rb"(?m)(?:Nsight Compute Target[^\n]{0,8}?|(?i:nsight[ -]compute)[^\n]{0,3}?|^Version )"
     rb"(20\d\d\.\d+(?:\.\d+)*)"
@@ -209,7 +211,9 @@ def _extremes(raw: RawKernel) -> dict[str, tuple[float, float]]:
 def _version(plain: Path) -> str:
     """Find the version of the ncu that wrote a file; empty if the file does not tell."""
     with plain.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        found = _VERSION.search(content)
+        # In a report anywhere, in a text among the first messages.
+        start = max(content.find(_TARGET), 0)
+        found = _VERSION.search(content[start : start + _VERSION_BYTES])
         return found[1].decode() if found else ""
 
 
