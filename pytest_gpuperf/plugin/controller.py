@@ -21,6 +21,7 @@ from xdist.dsession import Interrupted
 from xdist.scheduler import LoadScheduling
 
 from pytest_gpuperf.errors import guarded
+from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.orders import Orders
 
@@ -290,6 +291,8 @@ class Controller:
         """Write the run and the baselines, after the last worker has ended."""
         if self._collected is not None:
             self._collected.notices += self._blames
+            with guarded("report", self._blames.append):
+                (self._collected.runs.folder / self._run_id / RESULTS_FILE).unlink(missing_ok=True)
         if self._hooks is not None:
             self._hooks.pytest_sessionfinish(session, exitstatus)
         with guarded("report", self._blames.append):

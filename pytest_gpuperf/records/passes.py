@@ -54,6 +54,11 @@ class SelectedTest:
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
 
 
+RESULTS_FILE = "passes.msgpack"
+"""File in the folder of a run, while the run goes on: results of the passes for a process that replaces
+another one."""
+
+
 class Pass(Protocol):
     """Runs the selected tests once more, in other processes."""
 

@@ -25,7 +25,7 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _REPORT = re.compile(
     r"plan\.json|events\.jsonl|report\.ncu-rep|(ncu|pytest|sanitizer|old|new)\.log|[\w-]+\.json\.gz"
 )
-_RUN_FILE = re.compile(r"run\.json(\.gz)?|\.run\.json\.[a-z0-9_]{8}\.tmp")
+_RUN_FILE = re.compile(r"run\.json(\.gz)?|passes\.msgpack|\.(run\.json|passes\.msgpack)\.[a-z0-9_]{8}\.tmp")
 _COMPILED = re.compile(r"[0-9a-f]{64}\.json")
 _HEAD_BYTES = 2**16
 _DAY_S = 86400

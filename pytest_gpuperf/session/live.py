@@ -21,7 +21,7 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.change import show_signed
-from pytest_gpuperf.records.passes import PassFolder, SelectedTest
+from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.session.keeping import KeepingRunner, timestamp
@@ -284,7 +284,7 @@ class LiveRunner(KeepingRunner):
         if self._in_process is not None:
             with self._counting():
                 self.notices += self._in_process.expect(tests)
-        path = self._folder / "passes.msgpack"
+        path = self._folder / RESULTS_FILE
         resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
         if resumed is None:
             self._results_of_passes = self._run_all(tests, invocation, reporter)

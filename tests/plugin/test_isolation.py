@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import fake_ncu
 from against_project import PLUGIN, TESTS
 from pytest_gpuperf.records.runs import load_run
 
@@ -116,6 +117,26 @@ def test_broken_tests_cost_only_themselves(pytester: pytest.Pytester) -> None:
     run = run_of(pytester.path)
     assert run.complete
     assert measured(run) == ["first", "between", "last"]
+
+
+def test_passes_run_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_k="""
+        import os
+
+        def test_first(gpuperf):
+            if "GPUPERF_PROFILING_PASS" not in os.environ:
+                os._exit(1)
+
+        def test_last(gpuperf):
+            gpuperf.time(lambda: 7.0)
+        """
+    )
+    ncu = fake_ncu.install(pytester.path, "runs the program")
+    result = pytester.runpytest_subprocess(*RUN, "--gpuperf-counters=ncu", f"--gpuperf-ncu={ncu}")
+    result.assert_outcomes(failed=1, passed=1)
+    assert result.stdout.str().count("profiles 2 tests: done") == 1
+    assert not [*pytester.path.rglob("passes.msgpack")]
 
 
 def test_crash_while_collecting_ends_the_run(pytester: pytest.Pytester) -> None:

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING
+
+import pynvml
+import pytest
+
+from pytest_gpuperf.measure.device.presence import may_measure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that there is one GPU with a driver for CUDA 12.4."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetCudaDriverVersion", lambda: 12040)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "may"), [("'12.8'", True), ("'11.8'", True), ("'13.0'", False), ("None", False)]
+)
+def test_torch_must_be_built_for_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: None, cuda: str, may: bool
+) -> None:
+    version = f"__version__ = '2.11.0'\ncuda: Optional[str] = {cuda}\nhip: Optional[str] = '7.0'\n"
+    (tmp_path / "version.py").write_text(version)
+    torch = type(sys)("torch")
+    torch.__spec__ = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert may_measure() is may
+
+
+def test_hidden_gpu_cannot_measure(monkeypatch: pytest.MonkeyPatch, driver: None) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not may_measure()
