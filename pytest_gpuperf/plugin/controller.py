@@ -10,7 +10,6 @@ import subprocess
 import threading
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -133,7 +132,7 @@ class Controller:
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""
         channel = node.gateway.newchannel()
-        channel.setcallback(partial(self._receive, node))
+        channel.setcallback(self._receive)
         orders = Orders(
             self._run_id,
             self._started.isoformat(),
@@ -237,13 +236,11 @@ class Controller:
         )
         self._ending = ""
 
-    def _receive(self, node: WorkerController, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         """Take a message, in a thread of execnet."""
-        try:
+        with guarded("report", self._blames.append):
             self._ready.wait()
             self._take(self._decode(data))
-        except Exception as error:
-            self._blames.append(f"error: a message of {node.gateway.id} was lost: {error}")
 
     def _take(self, message: Message) -> None:
         from pytest_gpuperf.session.link import Benchmarks, Broken, Deselected, Facts, Judged, Refused

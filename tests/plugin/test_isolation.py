@@ -244,3 +244,28 @@ def test_options_keep_the_tests_in_this_process(pytester: pytest.Pytester, optio
         test_k="def test_k(gpuperf, request): assert not hasattr(request.config, 'workerinput')"
     )
     pytester.runpytest_subprocess(*RUN, option).assert_outcomes(passed=1)
+
+
+def test_error_in_the_controller_is_one_line_and_the_tests_go_on(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        from pytest_gpuperf.records.runs import RunStore
+
+        def broken(*_): raise KeyError("boom")
+
+        RunStore.append = broken
+        """
+    )
+    pytester.makepyfile(
+        test_k="""
+        def test_first(gpuperf): gpuperf.time(lambda: 5.0)
+        def test_last(gpuperf): gpuperf.time(lambda: 7.0)
+        """
+    )
+    result = pytester.runpytest_subprocess(*RUN)
+    result.assert_outcomes(passed=2)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["gpuperf: error in the report: KeyError: 'boom' *; a fault of pytest-gpuperf*"]
+    )
+    assert measured(run_of(pytester.path)) == ["first", "last"]
