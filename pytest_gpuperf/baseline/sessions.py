@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.records.baseline import Session
-from pytest_gpuperf.statistics.clock_model import normalise_blocks
+from pytest_gpuperf.records.consistency import alike
+from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
     session["clock_model"] = _as_json(model)
     if clock:
         normalised = trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, reference_mhz))
-        session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
+        # A clock that swings makes a mean time and a mean clock that do not belong together.
+        if alike(normalised, normalise(timing.time_us, clock, model, reference_mhz)):
+            session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
     return session
 
 

@@ -130,10 +130,13 @@ class Gate:
         timing, sessions = found, times.sessions
         stored_models = (session.clock_model for session in reversed(sessions) if session.clock_model)
         model = timing.clock_model or next(stored_models, None)
-        at_mhz = 0.0
+        at_mhz, blocks = 0.0, timing.blocks_us
         if model and timing.sm_clock_mhz and _normalised(sessions):
-            at_mhz, sessions = times.reference_mhz, _normalised(sessions)
-        new = self._new(timing, at_mhz, model if at_mhz else None)
+            at_one_clock = normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, times.reference_mhz)
+            # Cold blocks below 0 may outweigh the others by the model of another session.
+            if trimmed_mean(at_one_clock) > 0:
+                at_mhz, sessions, blocks = times.reference_mhz, _normalised(sessions), tuple(at_one_clock)
+        new = self._new(timing, blocks, at_mhz, model if at_mhz else None)
         stored = [self._stored(session, at_mhz) for session in sessions]
         decision = decide_session(
             new,
@@ -158,11 +161,11 @@ class Gate:
             against=against,
         )
 
-    def _new(self, timing: Timing, at_mhz: float, model: ClockModel | None) -> LogTime:
+    def _new(
+        self, timing: Timing, blocks: Sequence[float], at_mhz: float, model: ClockModel | None
+    ) -> LogTime:
         time_us, error = timing.time_us, 0.0
-        blocks: Sequence[float] = timing.blocks_us
         if model is not None:
-            blocks = normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, at_mhz)
             time_us = trimmed_mean(blocks)
             error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
         if len(blocks) >= ENOUGH_BLOCKS:

@@ -127,17 +127,16 @@ def _timing(timing: Timing, place: Place) -> Found:
         yield Misfit(list(clocks), (*place, "blocks_mhz"), f"{len(blocks)} clocks, one for each block")
     normalised = 0.0
     if model is not None:
-        clock = timing.sm_clock_mhz
-        yield from _model(model, timing.time_us, clock, (*place, "clock_model"))
-        if clock:
+        yield from _model(model, (*place, "clock_model"))
+        if timing.sm_clock_mhz:
             normalised = trimmed_mean(normalise_blocks(blocks, clocks, model))
             if not TIME.holds(normalised):
                 expected = "blocks that take a time above 0 at the clock of their model"
                 yield Misfit(list(blocks), (*place, "blocks_us"), expected)
+            yield from _fits(model, normalised, model.reference_mhz, (*place, "clock_model"))
     if timing.normalised_us:
-        yield from _agrees(
-            timing.normalised_us, normalised, SAME, (*place, "normalised_us"), "blocks_us at reference_mhz"
-        )
+        expected = "blocks_us at reference_mhz"
+        yield from _agrees(timing.normalised_us, normalised, SAME, (*place, "normalised_us"), expected)
 
 
 def _times(times: Times, place: Place) -> Found:
@@ -158,26 +157,37 @@ def _session(session: Session, reference_mhz: float, place: Place) -> Found:
     model, clock, found = session.clock_model, session.sm_clock_mhz, session.normalised_us
     yield from _clock(clock, (*place, "sm_clock_mhz"))
     if model is not None:
-        yield from _model(model, session.time_us, clock, (*place, "clock_model"))
+        yield from _model(model, (*place, "clock_model"))
     if found:
         known = model and clock and reference_mhz
         normalised = normalise(session.time_us, clock, model, reference_mhz) if model and known else 0.0
         expected = "time_us at reference_mhz, by sm_clock_mhz and clock_model"
         yield from _agrees(found, normalised, ALIKE, (*place, "normalised_us"), expected)
+        if model is not None:
+            yield from _fits(model, found, reference_mhz, (*place, "clock_model"))
 
 
-def _model(model: ClockModel, time_us: float, mhz: float, place: Place) -> Found:
-    """Find a clock model that is impossible, or does not fit the time it was made from."""
+def _model(model: ClockModel, place: Place) -> Found:
     for name, known in CLOCK_MODEL.items():
         value = getattr(model, name)
         if not known.holds(value):
             yield Misfit(value, (*place, name), str(known))
             return
-    at_mhz = mhz or model.reference_mhz
-    by_model = model.time_us(at_mhz)
-    if not TIME.holds(by_model) or abs(math.log(by_model / time_us)) > math.log1p(ALIKE):
+    if not TIME.holds(model.time_us(model.reference_mhz)):
         values = {"cycles": model.cycles, "fixed_us": model.fixed_us}
-        yield Misfit(values, place, f"cycles and fixed_us that make about {time_us:g} µs at {at_mhz:g} MHz")
+        yield Misfit(values, place, "cycles and fixed_us that make a time above 0")
+
+
+def _fits(model: ClockModel, time_us: float, mhz: float, place: Place) -> Found:
+    """Find a clock model that does not fit the time it was made from."""
+    if not alike(model.time_us(mhz), time_us):
+        values = {"cycles": model.cycles, "fixed_us": model.fixed_us}
+        yield Misfit(values, place, f"cycles and fixed_us that make about {time_us:g} µs at {mhz:g} MHz")
+
+
+def alike(one_us: float, other_us: float) -> bool:
+    """Return True if two ways to estimate one time differ no more than they may."""
+    return math.isclose(one_us, other_us, rel_tol=ALIKE)
 
 
 def _agrees(value: float, other: float, difference: float, place: Place, expected: str) -> Found:

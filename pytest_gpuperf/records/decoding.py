@@ -88,12 +88,15 @@ def _decode(data: bytes, decoder: msgspec.json.Decoder[T], schema: int, shown: s
             )
         json.loads(data, object_pairs_hook=_refuse_twice)
         return decoder.decode(data)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
+        # Python also reads NaN and Infinity, so that their place can be named.
         document = json.loads(data, parse_int=_number)
         misfit = first_misfit(document, decoder.type, strict=decoder.strict)
         if misfit is not None:
             raise _error(misfit, document, shown, next_step) from None
-        raise GpuperfError(f"{shown} has a wrong value: {error}", next_step=next_step) from None
+        if isinstance(error, msgspec.ValidationError):
+            raise GpuperfError(f"{shown} has a wrong value: {error}", next_step=next_step) from None
+        raise
 
 
 def _error(misfit: Misfit, document: Any, shown: str, next_step: str) -> GpuperfError:

@@ -85,7 +85,7 @@ def test_baseline_is_read(tmp_path: Path) -> None:
         (
             b'{"schema": 1, "gpu": {"slug": "nvidia-h200"}, "tests": {"a": {"measurements": {"main": '
             b'{"counters_range": {"instructions": [NaN, 1]}}}}}}',
-            "not valid JSON",
+            r"has NaN as counters_range.instructions\[0\] of a; expected a number",
         ),
     ],
 )

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from pytest_gpuperf import metrics
+from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.records import (
     AgainstTiming,
     ClockModel,
@@ -30,6 +32,7 @@ from pytest_gpuperf.records import (
 from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.records.counter_ranges import counter_range
 from pytest_gpuperf.records.runs import encode_run, load_run, recordings
+from pytest_gpuperf.statistics.estimate import trimmed_mean
 from run_builders import NODEID, one_test, record, run, timing
 
 if TYPE_CHECKING:
@@ -105,7 +108,7 @@ def load(tmp_path: Path, data: bytes) -> None:
         (timed(clock_model=model(reference_mhz=0.0)), "has 0.0 as timing.clock_model.reference_mhz"),
         (timed(clock_model=model(reference_mhz=1e-320)), "as timing.clock_model.reference_mhz"),
         (timed(clock_model=model(reference_mhz=1.5e6)), "1500000.0 as timing.clock_model.reference_mhz"),
-        (timed(clock_model=model(cycles=0.0, fixed_us=0.0)), "expected cycles and fixed_us that make about"),
+        (timed(clock_model=model(cycles=0.0, fixed_us=0.0)), "cycles and fixed_us that make a time above"),
         (at_clocks(1500.0, clock_model=model(fixed_us=3300.0)), "make about 5.3 µs at 1500 MHz"),
         (timed(normalised_us=5.3), "has 5.3 as timing.normalised_us of .*; expected about 0"),
         (at_clocks(1500.0, clock_model=MODEL, normalised_us=5300.0), "normalised_us .*; expected about 5.3"),
@@ -289,7 +292,7 @@ ZEROS = {"cycles": 0, "fixed_us": 0, "reference_mhz": 0}
         (baseline(session("a", normalised_us=1e-320)), "normalised_us .*; expected about 5.3"),
         (baseline(session("a", clock_model=None)), "normalised_us .*; expected about 0"),
         (baseline(session("a", clock_model=ZEROS)), "has 0.0 as .*clock_model.reference_mhz"),
-        (baseline(session("a", clock_model={**ZEROS, "reference_mhz": 1500})), "that make about 5.3 µs"),
+        (baseline(session("a", clock_model={**ZEROS, "reference_mhz": 1500})), "that make a time above 0"),
         (
             baseline(session("a", clock_model={**ZEROS, "cycles": 8e6, "reference_mhz": 1500})),
             "make about 5.3",
@@ -298,7 +301,7 @@ ZEROS = {"cycles": 0, "fixed_us": 0, "reference_mhz": 0}
             baseline(session("a", clock_model=msgspec.to_builtins(model(share_error=1e12)))),
             "has 1000000000000.0 as .*clock_model.share_error",
         ),
-        (baseline(session("a", time_us=10.6)), r"cycles and fixed_us that make about 10.6 µs"),
+        (baseline(session("a", time_us=10.6)), "has 5.3 as .*normalised_us .*; expected about 10.6"),
         (
             baseline(
                 {"run": "a", "time_us": 5.3}, {"run": "b", "time_us": 5.2}, {"run": "c", "time_us": 5300}
@@ -356,6 +359,30 @@ def test_impossible_baseline_is_refused(tmp_path: Path, content: dict[str, Any] 
 def test_key_that_occurs_twice_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(GpuperfError, match=f"has the key {said}"):
         stored(tmp_path, edited(old, new)).load("nvidia-h200", "test_square")
+
+
+def test_run_with_a_swinging_clock_makes_a_baseline_that_is_read(tmp_path: Path) -> None:
+    clocks = (200.0,) * 4 + (1980.0,) * 6
+    blocks = tuple(MODEL.time_us(mhz) for mhz in clocks)
+    swinging = msgspec.structs.replace(
+        timing(trimmed_mean(blocks)), blocks_us=blocks, blocks_mhz=clocks, clock_model=MODEL
+    )
+    load(tmp_path, encoded(Measurement(timing=swinging)))
+    store = BaselineStore(tmp_path / "baselines")
+    accept(run(record(main=Measurement(timing=swinging))), store, "all", 5.0, environ={})
+    loaded = store.load("nvidia-h200", "test_square")
+    assert loaded is not None
+    assert loaded.times[0].sessions[0].normalised_us == 0.0
+
+
+def test_blocks_below_zero_at_the_clock_of_a_baseline_are_judged_as_measured(tmp_path: Path) -> None:
+    store = stored(tmp_path, baseline())
+    known = store.load("nvidia-h200", "test_square")
+    assert known is not None
+    noisy = msgspec.structs.replace(timing(5.3), blocks_us=(51.6, -41.0), blocks_mhz=(1000.0, 2000.0))
+    compared = Gate([known], card="", comparisons=1).compare((NODEID, "main"), noisy)
+    assert compared is not None
+    assert compared.at_mhz == 0.0
 
 
 def test_valid_baseline_is_read(tmp_path: Path) -> None:
