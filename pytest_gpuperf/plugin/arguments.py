@@ -1,4 +1,4 @@
-"""Checks of what users pass to the methods of the `gpuperf` fixture, before anything runs."""
+"""Checks of the arguments that users give to the methods of the `gpuperf` fixture, before anything runs."""
 
 from __future__ import annotations
 

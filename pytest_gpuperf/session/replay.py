@@ -176,7 +176,7 @@ class ReplayRunner(Runner):
     def check_problems(self) -> None:
         """Report the errors of the run, and a replay that has judged nothing.
 
-        A test that was chosen by itself and is newer than the others of its file is no error.
+        A test that was chosen by itself and is newer than the others of its file is not an error.
 
         Raises:
             GpuperfError: There are some.
