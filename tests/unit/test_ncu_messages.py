@@ -31,3 +31,7 @@ def test_unknown_failure_is_quoted() -> None:
 
 def test_output_without_a_failure_has_no_explanation() -> None:
     assert explain("==WARNING== No kernels were profiled.\n") is None
+
+
+def test_exit_status_of_the_tests_is_not_a_failure_of_ncu() -> None:
+    assert explain("==ERROR== The application returned an error code (1).\n") is None

@@ -61,5 +61,8 @@ def explain(output: str) -> str | None:
     for failure in KNOWN_FAILURES:
         if re.search(failure.pattern, output):
             return f"{failure.cause}; {failure.advice}"
-    errors = re.findall(r"^==ERROR==\s*(.+)$", output, re.MULTILINE)
+    # A failed test is the exit status of the application, and no failure of ncu.
+    errors = re.findall(
+        r"^==ERROR==(?! The application returned an error code)\s*(.+)$", output, re.MULTILINE
+    )
     return f"ncu says: {errors[0].strip()}" if errors else None
