@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import shlex
 import signal
 import subprocess
@@ -138,7 +137,6 @@ class Controller:
             self._started.isoformat(),
             self._settings.first_on_path,
             bool(self._reporter and self._reporter.isatty),
-            os.getpid(),
             str(self._stacks(node)),
             self._nodeids,
         )

@@ -53,8 +53,9 @@ def is_isolated(config: pytest.Config, options: Namespace) -> bool:
     ):
         return False
     alone = options.capture == "no" or any(getattr(options, name, False) for name in ONE_PROCESS)
-    spread = options.numprocesses not in (None, 1) or (
-        options.numprocesses is None and (options.tx or options.distload or options.dist != "no")
-    )
+    # With other modes of distribution tests have other names, or come in another order.
+    spread = options.numprocesses not in (None, 1) or options.dist not in ("no", "load")
+    if options.numprocesses is None:
+        spread = bool(spread or options.tx or options.distload or options.dist != "no")
     replay = options.gpuperf_replay or config.getini("gpuperf_replay")
     return not alone and not spread and replay in ("auto", "never") and may_measure()

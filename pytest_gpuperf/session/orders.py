@@ -16,8 +16,6 @@ class Orders:
     first_on_path: str
     isatty: bool
     """True if the controller writes to a terminal."""
-    controller: int
-    """Its pid."""
     stacks: str
     """File for the stacks of a test that takes too long."""
     nodeids: list[str] | None = None
