@@ -35,16 +35,15 @@ class GpuperfError(Exception):
         super().__init__("; ".join(parts))
 
 
-_IN_THE_WAY = "move it away, because a folder belongs there"
 _NEXT_STEPS = {
     errno.EACCES: "type `ls -ld` to see who may use it",
     errno.EPERM: "type `ls -ld` to see who may use it",
     errno.EROFS: "name a file or folder on a disk that can be written",
     errno.ENOSPC: "make room on its disk: type `df -h`",
     errno.EDQUOT: "make room on its disk: type `df -h`",
-    errno.EEXIST: _IN_THE_WAY,
-    errno.ENOTDIR: _IN_THE_WAY,
-    errno.EISDIR: "move it away, because a file belongs there",
+    errno.EEXIST: "move the file away, or name another folder",
+    errno.ENOTDIR: "move the file away, or name another folder",
+    errno.EISDIR: "move the folder away, or name another file",
     errno.ELOOP: "remove the link",
 }
 

@@ -42,14 +42,14 @@ def write_files(files: Mapping[Path, Content]) -> None:
             for path, content in files.items():
                 pieces = [content] if isinstance(content, bytes) else content
                 if path not in targets:
-                    with _stream(path) as stream:
+                    with named(path), _stream(path) as stream:
                         stream.writelines(pieces)
                     continue
                 target = targets[path]
                 _refuse_protected(target)
                 handle, name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(target.name), suffix=".tmp")
                 written[Path(name)] = target
-                with os.fdopen(handle, "wb") as file:
+                with named(target), os.fdopen(handle, "wb") as file:
                     file.writelines(pieces)
                     file.flush()
                     os.fsync(file.fileno())
@@ -60,6 +60,17 @@ def write_files(files: Mapping[Path, Content]) -> None:
         finally:
             for temporary in written:
                 temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Name a file in errors of the system, which forgets it once the file is open."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def is_plain(path: Path) -> bool:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.records.writing import named
 from pytest_gpuperf.report.github import error_annotations
 from pytest_gpuperf.report.step_summary import summary_markdown
 from pytest_gpuperf.report.table import Screen
@@ -53,7 +54,7 @@ def write_markdown(summary: Summary, path: Path | None) -> None:
     """
     if path is None or not summary.results:
         return
-    with path.open("a", encoding="utf-8") as stream:
+    with named(path), path.open("a", encoding="utf-8") as stream:
         stream.write(summary_markdown(summary))
 
 

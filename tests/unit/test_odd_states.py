@@ -187,7 +187,7 @@ def test_file_in_the_place_of_a_folder_is_named(copied: Path) -> None:
     result = CliRunner().invoke(main, ["export", "--format", "csv"])
     assert result.stderr == (
         f"gpuperf: error: {copied / '.gpuperf'}: Not a directory; "
-        "move it away, because a folder belongs there\n"
+        "move the file away, or name another folder\n"
     )
 
 
