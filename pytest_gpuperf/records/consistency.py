@@ -38,17 +38,16 @@ Found: TypeAlias = "Iterator[Misfit]"
 
 FIRST_YEAR, LAST_YEAR = 1970, 2100
 """Years of a date; a computer without a clock starts in the first one."""
-SAME = 0.01
-"""Relative difference between two ways to calculate one value from the same blocks."""
-ALIKE = 0.2
-"""Relative difference of a time to its clock model, and of a normalised time to the mean time and clock.
-It was at most 0.026 on H200s; clocks that swing while a kernel is timed make it larger."""
+MOST_SCALED = 3.0
+"""Largest ratio of two times of one measurement that belong together. Equal ones may differ: people scale the
+times of a recording to see a verdict, and leave the other values."""
+ALIKE = 1.2
+"""Largest ratio of a stored session's normalised time and its mean time brought to that clock. It was at most
+1.025 on H200s; clocks that swing while a kernel is timed make it larger."""
 SAME_AS_TIME: Mapping[str, Sequence[str]] = {"events": ("events_us",), "cupti": ("cupti_us", "gpu_busy_us")}
 """Fields that are `time_us` again, or 0, by the source of a timing."""
 MOST_APART = 100
 """Largest ratio of the time of a session and the median of all sessions, which are of the same code."""
-RATIO = 0.2
-"""Difference between the logarithms of a mean ratio and of the ratio of means."""
 
 
 def in_run(run: Run) -> Found:
@@ -116,10 +115,12 @@ def _correctness(correctness: Correctness, place: Place) -> Found:
 def _timing(timing: Timing, place: Place) -> Found:
     model, clocks, blocks = timing.clock_model, timing.blocks_mhz, timing.blocks_us
     if blocks:
-        yield from _agrees(timing.time_us, trimmed_mean(blocks), SAME, (*place, "time_us"), "by blocks_us")
+        yield from _agrees(
+            timing.time_us, trimmed_mean(blocks), MOST_SCALED, (*place, "time_us"), "by blocks_us"
+        )
     for name in SAME_AS_TIME.get(timing.source, ()):
         if found := getattr(timing, name):
-            yield from _agrees(found, timing.time_us, SAME, (*place, name), "time_us")
+            yield from _agrees(found, timing.time_us, MOST_SCALED, (*place, name), "time_us")
     for at, mhz in enumerate(clocks):
         if 0 < mhz < CLOCK.low:
             yield Misfit(mhz, (*place, "blocks_mhz", at), str(CLOCK))
@@ -136,7 +137,7 @@ def _timing(timing: Timing, place: Place) -> Found:
             yield from _fits(model, normalised, model.reference_mhz, (*place, "clock_model"))
     if timing.normalised_us:
         expected = "blocks_us at reference_mhz"
-        yield from _agrees(timing.normalised_us, normalised, SAME, (*place, "normalised_us"), expected)
+        yield from _agrees(timing.normalised_us, normalised, MOST_SCALED, (*place, "normalised_us"), expected)
 
 
 def _times(times: Times, place: Place) -> Found:
@@ -180,18 +181,18 @@ def _model(model: ClockModel, place: Place) -> Found:
 
 def _fits(model: ClockModel, time_us: float, mhz: float, place: Place) -> Found:
     """Find a clock model that does not fit the time it was made from."""
-    if not alike(model.time_us(mhz), time_us):
+    if not alike(model.time_us(mhz), time_us, MOST_SCALED):
         values = {"cycles": model.cycles, "fixed_us": model.fixed_us}
         yield Misfit(values, place, f"cycles and fixed_us that make about {time_us:g} µs at {mhz:g} MHz")
 
 
-def alike(one_us: float, other_us: float) -> bool:
-    """Return True if two ways to estimate one time differ no more than they may."""
-    return math.isclose(one_us, other_us, rel_tol=ALIKE)
+def alike(one_us: float, other_us: float, most: float = ALIKE) -> bool:
+    """Return True if two times differ at most by a factor."""
+    return 0 < one_us <= most * other_us and other_us <= most * one_us
 
 
-def _agrees(value: float, other: float, difference: float, place: Place, expected: str) -> Found:
-    if not math.isclose(value, other, rel_tol=difference, abs_tol=2e-6):
+def _agrees(value: float, other: float, most: float, place: Place, expected: str) -> Found:
+    if not alike(value, other, most):
         yield Misfit(value, place, f"about {other:g}: {expected}")
 
 
@@ -242,6 +243,7 @@ def _against(against: AgainstTiming, place: Place) -> Found:
     if ratios:
         mean = math.log(against.new_us / against.old_us)
         every = (*ratios, *against.raw_log_ratios)
-        if not min(every) - RATIO <= mean <= max(every) + RATIO:
+        slack = math.log(MOST_SCALED)
+        if not min(every) - slack <= mean <= max(every) + slack:
             expected = f"logarithms about that of new_us / old_us, {mean:g}"
             yield Misfit(list(ratios), (*place, "log_ratios"), expected)

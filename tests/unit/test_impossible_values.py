@@ -91,8 +91,8 @@ def load(tmp_path: Path, data: bytes) -> None:
         (timed(time_us=0.0), "has 0.0 as timing.time_us of"),
         (timed(time_us=math.nan), 'has "nan" as timing.time_us of'),
         (timed(time_us=1e308), "expected a number from 1e-06 to 1e"),
-        (timed(time_us=10.6), "has 10.6 as timing.time_us of .* about 5.3: by blocks_us"),
-        (timed(source="cupti", cupti_us=5.0), "has 5.0 as timing.cupti_us of .*; expected about 5.3"),
+        (timed(time_us=53.0), "has 53.0 as timing.time_us of .* about 5.3: by blocks_us"),
+        (timed(source="cupti", cupti_us=50.0), "has 50.0 as timing.cupti_us of .*; expected about 5.3"),
         (timed(spread_pct=math.inf), 'has "inf" as timing.spread_pct'),
         (timed(spread_pct=-1.0), "has -1.0 as timing.spread_pct"),
         (timed(blocks_us=(1.0, math.nan)), r'has "nan" as timing.blocks_us\[1\]'),
@@ -173,6 +173,8 @@ def test_message_names_the_test_and_the_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data",
     [
+        timed(time_us=8.0),
+        at_clocks(1500.0, blocks_us=(8.0,), time_us=8.0, clock_model=MODEL, normalised_us=5.3, events_us=5.3),
         timed(mode="cold", blocks_us=(11.0, -0.4)),
         timed(mode="cold", source="cupti", cupti_us=5.3, events_us=-0.1),
         at_clocks(1500.0, 1500.0, mode="cold", blocks_us=(11.0, -0.4), clock_model=MODEL),
@@ -182,6 +184,8 @@ def test_message_names_the_test_and_the_label(tmp_path: Path) -> None:
         encode_run(run(started_at="2026-11-20T17:30:12")),
     ],
     ids=[
+        "time scaled by hand",
+        "blocks scaled by hand",
         "cold block below 0",
         "noise by events",
         "cold at a clock",
