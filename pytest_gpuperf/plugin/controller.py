@@ -98,6 +98,9 @@ class Controller:
         self._blames: list[str] = []
         self._ready = threading.Event()
         self._folder = TemporaryDirectory(prefix="gpuperf-")
+        if hasattr(config.option, "benchmark_disable"):
+            # Times are taken in the other process; here pytest-benchmark would warn of pytest-xdist.
+            config.option.benchmark_disable, config.option.benchmark_enable = True, False
         if config.option.maxworkerrestart is None:
             # Each ends at least one test; `STARTS` limits the others.
             config.option.maxworkerrestart = 10**9

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LAST_S = 30
 """Seconds for the end of a process whose GPU is broken: teardown of fixtures, coverage, counters."""
 PR_SET_PDEATHSIG = 1
+XDIST_ENV = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID")
 
 
 class Watch:
@@ -138,6 +139,9 @@ class Worker:
         if timeout_s:
             config.pluginmanager.register(Timeout(timeout_s, self._stacks), "gpuperf-timeout")
         _end_with_parent()
+        # It is the only worker: pytest-benchmark may time, and conftest.py needs no files of its own.
+        for name in XDIST_ENV:
+            os.environ.pop(name, None)
         # The first clean-up is the last one that pytest does.
         config.add_cleanup(_leave)
 
@@ -185,10 +189,8 @@ class Worker:
         self._tell(Deselected(len(items)))
 
     def pytest_sessionstart(self) -> None:
-        """Let the controller show the stacks of a crash, and pytest-benchmark time in this one worker."""
+        """Let the controller show the stacks of a crash."""
         faulthandler.enable(file=self._stacks)
-        if getattr(self._benchmarks, "xdist_warning", False):
-            self._benchmarks.disabled = self._benchmarks.xdist_warning = False
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
