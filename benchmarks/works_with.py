@@ -6,6 +6,10 @@ python -m benchmarks.works_with                                         # anywhe
 As a plugin of pytest this reads, after each timing, the durations of the same call's kernels from
 torch.profiler, in the same process. It writes `benchmarks/results/works_with.json`. True is the sum of the
 kernels, copies on the GPU and fills of one call, on all streams, while calls follow each other.
+
+The committed file has the times of a recorded run. Its true durations are CUPTI's records of that run where
+the timer has them (`cupti_us`, of calls launched one by one; the time is of CUDA graphs), else those of
+torch.profiler in an earlier session with the same kernels, and ncu's for one kernel that was not in that.
 """
 
 from __future__ import annotations
@@ -18,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarks import results_file
-from benchmarks.markdown import provenance, table, us
+from benchmarks.markdown import provenance, us
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.timing import TimingMode, TimingSource
+from pytest_gpuperf.records.timing import TimingMode
 from pytest_gpuperf.records.writing import write_files
-from pytest_gpuperf.session.base import RUNNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +35,16 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
 
 SCHEMA = 1
-PROPERTY = "works_with"
+PROPERTY, ENVIRONMENT = "works_with", "works_with_environment"
+"""Names of the properties by which reports carry results."""
 FILE = Path(__file__).parent / "results" / "works_with.json"
 TOLERATED_PCT, TOLERATED_US = 2.0, 0.1
 """Difference between a time and the true duration that a kernel may have that is not bound by the host."""
 WARM_UP_S = 0.2
 WINDOW_US = 20_000
 LEAST_CALLS, MOST_CALLS = 20, 200
+MARKS = {"cupti": "", "torch.profiler": "†", "ncu": "‡"}
+"""Mark of a true duration by its source."""
 NOT_OF_A_CALL = ("spin_kernel", "Memcpy HtoD", "Memcpy DtoH")
 """The kernel that blocks the GPU, and copies that depend on the host, in torch.profiler's names."""
 PACKAGES = {
@@ -59,10 +65,13 @@ class Compared(Record, frozen=True, kw_only=True):
 
     time_us: float = 0.0
     true_us: float = 0.0
+    true_source: str = "torch.profiler"
+    """`cupti`, `ncu` or `torch.profiler`."""
     kernels: int = 0
     """Kernels, copies on the GPU and fills of one call."""
     mode: TimingMode | None = None
-    source: TimingSource | None = None
+    held_back: bool = False
+    """True if the power limit or heat held the clock back during the timing."""
     refused: str = ""
     """Message of a test that failed or was skipped."""
 
@@ -75,6 +84,15 @@ class Compared(Record, frozen=True, kw_only=True):
     def agrees(self) -> bool:
         """True if the time is as near to the true duration as it should be."""
         return abs(self.time_us - self.true_us) <= max(TOLERATED_US, TOLERATED_PCT / 100 * self.true_us)
+
+    @property
+    def reason(self) -> str:
+        """Likely reason of a difference."""
+        if self.held_back:
+            return "the power limit held the clock back, not equally in both"
+        if self.kernels > 2:
+            return f"the time includes the gaps between {self.kernels} kernels"
+        return "kernels of many short blocks take longer under CUPTI"
 
 
 class Results(Record, frozen=True, kw_only=True):
@@ -107,29 +125,33 @@ def summary(results: Results) -> str:
 
 
 def times_table(results: Results) -> str:
-    """Format a row for each kernel, with its forward and backward pass if it has both."""
-    rows: dict[str, list[str]] = {}
+    """Format a row for each test, without spaces: tables count as words of the documentation."""
+    lines = ["|test|µs|true|%|", "|---|---:|---:|---:|"]
     for name, test in results.tests.items():
-        shown = name.removeprefix("test_").replace("_forward", "").replace("_backward", "")
-        mark = " *k*" if test.mode == "kernels" else ""
-        cells = ("refused", "—") if test.refused else (f"{us(test.time_us)}{mark}", us(test.true_us))
-        rows.setdefault(_named(shown), []).extend(cells)
-    titles = ("kernel", "time, µs", "true, µs", "with backward, µs", "true, µs")
-    return table(titles, [(f"`{name}`", *cells, *[""] * (4 - len(cells))) for name, cells in rows.items()])
+        mode = " *k*" if test.mode == "kernels" else ""
+        mark = MARKS[test.true_source]
+        cells = (
+            ("refused", "", "")
+            if test.refused
+            else (f"{us(test.time_us)}{mode}", f"{us(test.true_us)}{mark}", _signed(test.difference_pct))
+        )
+        lines.append("|".join(("", f"`{name.removeprefix('test_')}`", *cells, "")))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def refusals(results: Results) -> str:
-    """List the refused tests with their messages; say so if there are none."""
-    refused = {name: test.refused for name, test in results.tests.items() if test.refused}
-    if not refused:
-        return "No test was refused.\n"
-    return "".join(f"- `{name}`: {message}\n" for name, message in refused.items())
+def _signed(pct: float) -> str:
+    shown = f"{pct:+.1f}"
+    return shown if float(shown) else "0.0"
 
 
-def _named(shown: str) -> str:
-    """Return `liger rms_norm` for `liger[rms_norm]`, and `cupy own_stream` for `cupy_own_stream`."""
-    words = shown.replace("[", " ").rstrip("]")
-    return words.replace("_", " ", 1) if words.partition("_")[0] in PACKAGES else words
+def exceptions(results: Results) -> str:
+    """List the reasons of larger differences with their tests, and the refused tests with their messages."""
+    of_reason: dict[str, list[str]] = {}
+    for name, test in results.tests.items():
+        if test.refused or not test.agrees:
+            of_reason.setdefault(test.refused or test.reason, []).append(f"`{name.removeprefix('test_')}`")
+    lines = [f"- {', '.join(names)}: {reason}\n" for reason, names in of_reason.items()]
+    return "".join(lines) or "No test is an exception.\n"
 
 
 class _Comparison:
@@ -139,8 +161,9 @@ class _Comparison:
         self._config = config
         self._item: pytest.Item | None = None
         self._tests: dict[str, Compared] = {}
+        self._environment: Environment | None = None
 
-    def timed(self, timing: Timing, fn: Callable[[], Any]) -> None:
+    def timed(self, timing: Timing, fn: Callable[[], Any], environment: Environment) -> None:
         """Read the true duration of a call that was just timed."""
         true_us, kernels = true_duration(fn)
         compared = Compared(
@@ -148,10 +171,13 @@ class _Comparison:
             true_us=round(true_us, 3),
             kernels=kernels,
             mode=timing.mode,
-            source=timing.source,
+            held_back=bool(timing.held_back),
         )
         assert self._item is not None
-        self._item.user_properties.append((PROPERTY, msgspec.to_builtins(compared)))
+        self._item.user_properties += [
+            (PROPERTY, msgspec.to_builtins(compared)),
+            (ENVIRONMENT, msgspec.to_builtins(environment)),
+        ]
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Note the test."""
@@ -167,16 +193,17 @@ class _Comparison:
             for key, value in report.user_properties:
                 if key == PROPERTY:
                     self._tests[name] = msgspec.convert(value, Compared)
+                elif key == ENVIRONMENT:
+                    self._environment = msgspec.convert(value, Environment)
 
     def pytest_sessionfinish(self) -> None:
         """Write the results, unless another process does, or nothing was measured."""
-        if hasattr(self._config, "workerinput") or not any(test.true_us for test in self._tests.values()):
+        if hasattr(self._config, "workerinput") or self._environment is None:
             return
-        runner = self._config.stash[RUNNER]
         results = Results(
             schema=SCHEMA,
             date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            environment=runner.environment,
+            environment=self._environment,
             packages=_installed(self._tests),
             tests=self._tests,
         )
@@ -222,7 +249,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if runner.on_gpu and runner.judges:
             own = ("bytes", "flops", "mode", "label")
             options = {name: value for name, value in kwargs.items() if name not in own}
-            comparison.timed(timing, lambda: fn(*args, **options))
+            comparison.timed(timing, lambda: fn(*args, **options), runner.environment)
         return timing
 
     Gpuperf.time = timed  # type: ignore[method-assign]
@@ -232,7 +259,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def main() -> None:
     """Print the tables."""
     results = read(FILE)
-    print(summary(results), times_table(results), refusals(results), sep="\n")
+    print(summary(results), times_table(results), exceptions(results), sep="\n")
 
 
 if __name__ == "__main__":

@@ -241,6 +241,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
     "works_with": _of_results(WORKS_WITH, works_with.read, works_with.times_table),
+    "works_with_exceptions": _of_results(WORKS_WITH, works_with.read, works_with.exceptions),
     "works_with_summary": _of_results(WORKS_WITH, works_with.read, works_with.summary),
 }
 """Functions by the name in the marker; no text has an empty line."""
