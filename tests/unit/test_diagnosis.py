@@ -103,11 +103,10 @@ def test_captured_kernels_have_known_diagnoses(
 
 
 def recorded() -> dict[str, Measurement]:
-    runs = newest_recordings(ROOT / "baselines")
-    tests = runs[0].tests if runs else ()
     return {
         test.nodeid.partition("::")[2]: test.measurements["main"]
-        for test in tests
+        for run in reversed(newest_recordings(ROOT / "baselines"))
+        for test in run.tests
         if "main" in test.measurements
     }
 
