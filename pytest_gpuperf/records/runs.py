@@ -92,8 +92,9 @@ class RunStore:
 
         Args:
             ref: None or `latest` for the newest run; if none was measured on a GPU, and there are
-                recordings, the newest recording. Else an id or the start of one; a run file, gzipped or not;
-                or a folder that holds one, such as an unpacked CI artifact.
+                recordings, the recording with the most tests, of several the newest. Else an id or the start
+                of one; a run file, gzipped or not; or a folder that holds one, such as an unpacked CI
+                artifact.
 
         Raises:
             GpuperfError: No run has this name, or several have.
@@ -107,8 +108,8 @@ class RunStore:
                     next_step="measure one with pytest --gpuperf, or name a run.json",
                 )
             on_gpu = (run_id for run_id in sorted(measured, reverse=True) if _is_of_gpu(measured[run_id]))
-            newest = next(on_gpu, max(recorded)) if recorded else max(measured)
-            return runs[newest]
+            newest = next(on_gpu, "") if recorded else max(measured)
+            return runs[newest or max(recorded, key=lambda run_id: (_tests_in(recorded[run_id]), run_id))]
         if ref in runs:
             return runs[ref]
         matches = sorted(run_id for run_id in runs if ref and run_id.startswith(ref))
@@ -144,6 +145,10 @@ class RunStore:
 def _is_of_gpu(path: Path) -> bool:
     """Return True if a run has more than compiled kernels."""
     return load_run(path).environment.gpu.slug != NO_GPU.slug
+
+
+def _tests_in(path: Path) -> int:
+    return len(load_run(path).tests)
 
 
 def make_state_folder(state: Path) -> None:

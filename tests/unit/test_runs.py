@@ -212,5 +212,13 @@ def test_recordings_come_newest_first(tmp_path: Path) -> None:
     assert [recorded.id for recorded in newest_recordings(tmp_path)] == ["b", "a", "c"]
 
 
+def test_recording_with_most_tests_stands_for_the_newest_run(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / ".gpuperf", tmp_path)
+    whole = run(record("t.py::a", main=measured()), record("t.py::b", main=measured()), id="1")
+    for recorded in (whole, run(record("u.py::c", main=measured()), id="2")):
+        write_files({recording_path(tmp_path, recorded): encode_run(recorded)})
+    assert store.resolve() == recording_path(tmp_path, whole)
+
+
 def test_project_without_recordings_has_none(tmp_path: Path) -> None:
     assert newest_recordings(tmp_path / "baselines") == []
