@@ -36,6 +36,15 @@ def test_crashed_worker_affects_one_test_only(project: Project) -> None:
     assert re.search(r'Fatal Python error: Aborted\n.*\n.*test_b.py", line 6 in test_dies', notice)
 
 
+def test_broken_gpu_affects_one_test_only(project: Project) -> None:
+    breaks = TEST + 'def test_breaks(gpuperf): __import__("fake_gpu").error.append("CUDA error: illegal")\n'
+    project.commit({"test_k.py": "", "test_b.py": breaks, "test_c.py": TEST})
+    nodeids = ("test_b.py::test_breaks", "test_c.py::test_k")
+    paired = project.compare(*nodeids, looks=(1,))
+    assert [len(found(paired, nodeid).record.log_ratios) for nodeid in nodeids] == [0, 1]
+    assert "the GPU is broken: CUDA error: illegal" in "".join(paired.notices)
+
+
 def test_a_worker_that_hangs_is_given_up(project: Project) -> None:
     project.commit({"test_more.py": TEST})
     project.write({"test_more.py": "import time\ndef test_k(gpuperf): time.sleep(60)\n"})
