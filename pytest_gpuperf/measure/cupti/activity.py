@@ -2,7 +2,9 @@
 
 torch.profiler gives the same, but its first use takes seconds; this takes some 40 ms and detaches CUPTI
 afterwards. While CUPTI is attached, each node of a CUDA graph takes 0.3 to 0.7 µs longer (H200, CUDA 13.0).
-Most kernels themselves do not become slower; a softmax of 8192 x 8192 takes 2 % longer.
+Most kernels themselves do not become slower; a softmax of 8192 x 8192 takes 2 % longer, and an addition in
+place by 131,072 blocks with one element a thread 6 %: 125.3 instead of 118.4 us between events around plain
+launches, and its records agree with the longer time.
 """
 
 from __future__ import annotations
