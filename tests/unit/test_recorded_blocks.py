@@ -105,6 +105,15 @@ def test_calls_with_different_launch_counts_are_refused(time: Callable[..., list
         time()
 
 
+def test_block_with_more_kernels_than_another_is_refused(time: Callable[..., list[Block]]) -> None:
+    stamp = "gpuperf_stamp"
+    ran = [kernel(0, 4, stamp), *(kernel(100 + 9 * at, 5) for at in range(CALLS)), kernel(1000, 4, stamp)]
+    ran += [kernel(1010, 4, stamp), *(kernel(1100 + 9 * at, 5) for at in range(2 * CALLS))]
+    ran += [kernel(2000, 4, stamp)]
+    with pytest.raises(CuptiError, match="30 kernels in 20 calls: they do not all launch the same"):
+        time(*ran, blocks=2, stamps=ClockOfBlocks())
+
+
 def test_kernels_outside_the_stamps_are_refused(time: Callable[..., list[Block]]) -> None:
     calls = [kernel(1000 + 100 * at, 5.0) for at in range(CALLS)]
     begin, end = kernel(910, 4, "gpuperf_stamp"), kernel(5000, 4, "gpuperf_stamp")

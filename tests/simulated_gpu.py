@@ -1,0 +1,187 @@
+"""A GPU with one stream, on which each launch takes a known time: exact times without a GPU."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.timing import batch, burn, graph, prepared, warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pytest
+
+CYCLES_PER_US = 2000
+GRAPH_US = 5.0
+"""Time of the host to launch a graph."""
+
+
+class SimulatedGpu:
+    """The functions of `torch.cuda` that timing uses, and a clock that only they move.
+
+    Attributes:
+        now: Time of the host, in microseconds.
+        log: What was done, in order.
+        host_us: Time of the host for one launch.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.log: list[str] = []
+        self.host_us = 1.0
+        self._free = 0.0
+        self._captured: list[tuple[str, float]] | None = None
+        self._activities: list[Activity] = []
+        replaced = {
+            "Event": lambda enable_timing: _Event(self, timing=enable_timing),
+            "CUDAGraph": lambda: _Graph(self),
+            "graph": self._capture,
+            "stream": lambda _: nullcontext(),
+            "current_stream": lambda: None,
+            "synchronize": self.synchronize,
+            "is_available": lambda: True,
+            "_sleep": lambda cycles: self.launch(cycles / CYCLES_PER_US, "spin_kernel"),
+        }
+        for name, function in replaced.items():
+            patch.setattr(torch.cuda, name, function)
+        for module in (batch, burn, graph, prepared, warm_up):
+            clock = SimpleNamespace(perf_counter=lambda: self.now / 1e6, sleep=self._rest)
+            patch.setattr(module, "time", clock)
+        patch.setattr(batch, "recorded", self._recorded)
+        patch.setattr(prepared, "detach", lambda: self.log.append("detach"))
+
+    def kernel(self, us: float, name: str = "k") -> Callable[[], None]:
+        """Return a function that launches a kernel."""
+        return lambda: self.launch(us, name)
+
+    def launch(self, us: float, name: str = "k") -> None:
+        """Launch a kernel, or add it to the graph that is captured."""
+        if self._captured is not None:
+            self._captured.append((name, us))
+            return
+        self.log.append(f"{name} {us:g}")
+        self.now += self.host_us
+        self._run([(name, us)])
+
+    @property
+    def captures(self) -> bool:
+        """True during a capture."""
+        return self._captured is not None
+
+    def synchronize(self) -> None:
+        """Wait for the GPU."""
+        if self._captured is not None:
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+        self.log.append("synchronize")
+        self.now = max(self.now, self._free)
+
+    def done_at(self) -> float:
+        """Return the time at which the GPU has done all work so far."""
+        return max(self.now, self._free)
+
+    def replay(self, nodes: list[tuple[str, float]]) -> None:
+        """Run the kernels of a graph."""
+        self.log.append("graph of " + ", ".join(f"{name} {us:g}" for name, us in nodes))
+        self.now += GRAPH_US
+        self._run(nodes)
+
+    def _run(self, nodes: list[tuple[str, float]]) -> None:
+        for name, us in nodes:
+            begin = self.done_at()
+            self._free = begin + us
+            self._activities.append(Activity(round(begin * 1e3), round(self._free * 1e3), name))
+
+    def _rest(self, seconds: float) -> None:
+        self.log.append(f"rest {seconds:g}")
+        self.now += seconds * 1e6
+
+    @contextmanager
+    def _capture(self, graph: _Graph, capture_error_mode: str) -> Iterator[None]:
+        # In another mode, a thread of the program that allocates would break the capture.
+        assert capture_error_mode == "thread_local"
+        self.log.append("capture")
+        self._captured = graph.nodes
+        try:
+            yield
+        finally:
+            self._captured = None
+        if not graph.nodes:
+            warnings.warn("The CUDA Graph is empty.", stacklevel=1)
+
+    @contextmanager
+    def _recorded(self) -> Iterator[list[Activity]]:
+        self._activities = []
+        found: list[Activity] = []
+        yield found
+        found.extend(self._activities)
+
+
+class SimulatedStamps:
+    """Stamps that take 2 µs each, at 1500 MHz."""
+
+    cost_us = 4.0
+
+    def __init__(self, gpu: SimulatedGpu) -> None:
+        self.before = self.after = gpu.kernel(2.0, "gpuperf_stamp")
+
+    def sm_clock_mhz(self) -> float:
+        """Return the clock."""
+        return 1500.0
+
+
+class SimulatedKernel:
+    """A Triton kernel: it is called as `kernel[grid](...)`."""
+
+    def __init__(self, run: Callable[..., None]) -> None:
+        self._run = run
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*arguments: Any, num_warps: int) -> None:
+            assert num_warps == 1
+            self._run(grid, *arguments)
+
+        return launch
+
+
+def install_kernels(patch: pytest.MonkeyPatch, **kernels: SimulatedKernel) -> None:
+    """Replace the module of Triton kernels."""
+    patch.setitem(
+        sys.modules,
+        "pytest_gpuperf.measure.timing.kernels",
+        SimpleNamespace(**kernels),
+    )
+
+
+class _Event:
+    def __init__(self, gpu: SimulatedGpu, *, timing: bool) -> None:
+        assert timing
+        self._gpu = gpu
+        self.at = -1.0
+
+    def record(self) -> None:
+        self._gpu.log.append("record")
+        self.at = self._gpu.done_at()
+
+    def elapsed_time(self, end: _Event) -> float:
+        assert self.at >= 0
+        assert end.at >= 0
+        return (end.at - self.at) / 1e3
+
+    def query(self) -> bool:
+        return self._gpu.now >= self.at
+
+
+class _Graph:
+    def __init__(self, gpu: SimulatedGpu) -> None:
+        self._gpu = gpu
+        self.nodes: list[tuple[str, float]] = []
+
+    def replay(self) -> None:
+        self._gpu.replay(self.nodes)

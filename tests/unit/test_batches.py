@@ -1,0 +1,202 @@
+"""Exact microseconds a call of each batch, on a simulated GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.measure.timing import batch as batches
+from pytest_gpuperf.measure.timing import graph as graphs
+from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
+from pytest_gpuperf.measure.timing.graph import (
+    NotCapturableError,
+    NothingLaunchedError,
+    capture,
+    replay_us,
+    waits_for_gpu,
+)
+from simulated_gpu import SimulatedGpu, SimulatedStamps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.measure.timing.stamp import Stamps
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
+    return SimulatedGpu(monkeypatch)
+
+
+@pytest.fixture(params=[True, False], ids=["stamps", "no stamps"])
+def stamps(request: pytest.FixtureRequest, gpu: SimulatedGpu) -> Any:
+    return SimulatedStamps(gpu) if request.param else None
+
+
+@pytest.fixture
+def flushes(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a fill of 1000 bytes take 1 µs."""
+
+    def empty(bytes: int, *, dtype: torch.dtype, device: str) -> object:
+        assert (dtype, device) == (torch.int8, "cuda")
+        return SimpleNamespace(zero_=gpu.kernel(bytes / 1000, "fill"))
+
+    monkeypatch.setattr(torch, "empty", empty)
+
+
+def block(time_us: float, mhz: float) -> Any:
+    return (pytest.approx(time_us), mhz, None)
+
+
+def clock(stamps: Stamps | None) -> float:
+    return 1500.0 if stamps is not None else 0.0
+
+
+def around(stamps: Stamps | None, *steps: str) -> list[str]:
+    stamp = ["gpuperf_stamp 2"] if stamps is not None else []
+    return [*stamp, *steps, *stamp]
+
+
+def test_hot_time_is_that_of_one_call(gpu: SimulatedGpu, stamps: Any) -> None:
+    batch = HotBatch(gpu.kernel(3), 4, stamps)
+    gpu.log.clear()
+    assert tuple(batch.run()) == block(3, clock(stamps))
+    nodes = ", ".join(around(stamps, *["k 3"] * 4))
+    assert gpu.log == ["spin_kernel 100", "record", f"graph of {nodes}", "record", "synchronize"]
+
+
+@pytest.mark.usefixtures("flushes")
+def test_cold_time_has_no_flush(gpu: SimulatedGpu, stamps: Any) -> None:
+    batch = ColdBatch(gpu.kernel(3), 4, 7000, stamps)
+    gpu.log.clear()
+    assert tuple(batch.run()) == block(3, clock(stamps))
+    both = ", ".join(around(stamps, *["fill 7", "k 3"] * 4))
+    flushes = ", ".join(around(stamps, *["fill 7"] * 4))
+    assert [step for step in gpu.log if step.startswith("graph")] == [
+        f"graph of {flushes}",
+        f"graph of {both}",
+    ]
+
+
+def test_queued_time_is_between_the_events_of_each_call(gpu: SimulatedGpu, stamps: Any) -> None:
+    batch = QueuedBatch(gpu.kernel(3), 4, 10.0, stamps)
+    assert tuple(batch.run()) == block(3, clock(stamps))
+    calls = ["record", "k 3", "record"] * 4
+    assert gpu.log == ["spin_kernel 80", *around(stamps, *calls), "synchronize"]
+
+
+def test_queue_blocks_the_gpu_for_at_most_a_fifth_of_a_second(gpu: SimulatedGpu) -> None:
+    QueuedBatch(gpu.kernel(3), 4, 1e6).run()
+    assert gpu.log[0] == "spin_kernel 200000"
+
+
+def test_host_time_is_that_of_one_call(gpu: SimulatedGpu) -> None:
+    gpu.host_us = 8
+    batch = HostBatch(gpu.kernel(3), 4)
+    gpu.launch(999)
+    gpu.log.clear()
+    # 4 launches of 8 µs; the last kernel ends 3 µs after its launch.
+    assert tuple(batch.run()) == block(35 / 4, 0)
+    assert gpu.log == ["synchronize", *["k 3"] * 4, "synchronize"]
+
+
+def test_host_time_waits_for_the_value_of_the_last_call(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values: list[object] = []
+    monkeypatch.setattr(batches, "finish", lambda value=None: values.append(value))
+    HostBatch(lambda: "value", 2).run()
+    assert values == [None, "value"]
+
+
+@pytest.mark.usefixtures("flushes")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda fn, stamps: HotBatch(fn, 300, stamps),
+        lambda fn, stamps: ColdBatch(fn, 300, 7000, stamps),
+        lambda fn, stamps: QueuedBatch(fn, 300, 10.0, stamps),
+    ],
+    ids=["hot", "cold", "queued"],
+)
+def test_cupti_time_of_each_batch_is_that_of_the_kernel(
+    gpu: SimulatedGpu, stamps: Any, make: Callable[..., HotBatch]
+) -> None:
+    batch = make(gpu.kernel(3), stamps)
+    gpu.log.clear()
+    assert list(map(tuple, batch.run_recorded(2))) == [block(3, clock(stamps))] * 2
+    # A block has at most 100 calls, each with 20 µs for the host.
+    assert gpu.log.count("spin_kernel 2000") == gpu.log.count("synchronize") == 2
+    assert gpu.log.count("k 3") == 200
+
+
+def test_cupti_time_in_host_mode_is_that_of_the_kernel(gpu: SimulatedGpu) -> None:
+    blocks = HostBatch(gpu.kernel(3), 4).run_recorded(3)
+    assert list(map(tuple, blocks)) == [block(3, 0)] * 3
+    assert gpu.log.count("k 3") == 12
+
+
+def test_replay_is_timed_without_the_hosts_launch(gpu: SimulatedGpu) -> None:
+    graph = capture(gpu.kernel(7))
+    assert replay_us(graph) == pytest.approx(7)
+
+
+def test_call_that_synchronises_cannot_be_captured(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1, "zeros"))
+    with pytest.raises(NotCapturableError, match=r"^operation not permitted when stream is capturing$"):
+        capture(gpu.synchronize)
+    # A good capture follows, which resets torch's random generators.
+    assert gpu.log == ["synchronize", "capture", "synchronize", "capture"]
+
+
+def test_reason_of_a_failed_capture_is_the_first_failure(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body() -> None:
+        try:
+            raise ValueError
+        except ValueError:
+            raise RuntimeError("the capture was invalidated")  # noqa: B904
+
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1))
+    with pytest.raises(NotCapturableError, match=r"^ValueError$"):
+        capture(body)
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.filterwarnings("ignore")
+def test_capture_of_nothing_is_refused() -> None:
+    with pytest.raises(NothingLaunchedError, match="launched nothing on the GPU"):
+        capture(lambda: None)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    ("host_us", "blocked_us"), [(1.0, 20_000), (30_000.0, 300_000), (1e6, 500_000)], ids=str
+)
+def test_call_that_waits_is_found(
+    gpu: SimulatedGpu, *, waits: bool, host_us: float, blocked_us: float
+) -> None:
+    def fn() -> None:
+        gpu.now += host_us - 1
+        gpu.launch(0)
+        if waits:
+            gpu.synchronize()
+
+    gpu.launch(999)
+    # A slow host is found to wait only if it takes longer than the GPU is blocked.
+    assert waits_for_gpu(fn) is (waits or host_us > blocked_us)
+    assert [step for step in gpu.log if step.startswith("spin")] == [f"spin_kernel {blocked_us:g}"]
+    assert gpu.now >= gpu.done_at()
+
+
+def test_blocking_kernel_lasts_as_long_as_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    cycles: list[int] = []
+    monkeypatch.setattr(torch.cuda, "_sleep", cycles.append)
+    graphs.block_gpu(1.5)
+    assert cycles == [3000]

@@ -1,0 +1,169 @@
+"""Choice of a batch and of the number of its calls, on a simulated GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.timing import prepared
+from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
+from pytest_gpuperf.measure.timing.prepared import prepare
+from pytest_gpuperf.records import WarmUp
+from simulated_gpu import SimulatedGpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.measure.timing.prepared import Prepared
+
+
+class FakeKernelsBatch:
+    """Records by CUPTI, or its refusal."""
+
+    refusal = ""
+    calls = 1
+
+    def __init__(self, fn: Callable[[], Any], stamps: Any = None) -> None:
+        if self.refusal:
+            raise CuptiError(self.refusal)
+        fn()
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
+    monkeypatch.setattr(FakeKernelsBatch, "refusal", "")
+    monkeypatch.setattr(prepared, "KernelsBatch", FakeKernelsBatch)
+    simulated = SimulatedGpu(monkeypatch)
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: simulated.launch(1, "zeros"))
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.tensor(0))
+    monkeypatch.setattr(torch.Tensor, "zero_", lambda _: simulated.launch(7, "fill"))
+    return simulated
+
+
+def prepared_(fn: Callable[[], Any], mode: str) -> Prepared:
+    return prepare(fn, mode, flush_bytes=1, stamps=None)
+
+
+def waiting(gpu: SimulatedGpu, us: float = 50) -> Callable[[], None]:
+    """Return a callable that waits for its kernel."""
+
+    def fn() -> None:
+        gpu.launch(us)
+        gpu.synchronize()
+
+    return fn
+
+
+def unlike_a_graph(gpu: SimulatedGpu, us: float = 50) -> Callable[[], None]:
+    """Return a callable that no graph can capture, although it does not wait."""
+
+    def fn() -> None:
+        if gpu.captures:
+            raise RuntimeError("a library refuses")
+        gpu.launch(us)
+
+    return fn
+
+
+@pytest.mark.parametrize(
+    ("mode", "us", "batch", "calls"),
+    [
+        ("auto", 50, HotBatch, 100),
+        ("hot", 50, HotBatch, 100),
+        ("hot", 0, HotBatch, 2000),
+        ("hot", 9999, HotBatch, 1),
+        ("cold", 50, ColdBatch, 20),
+        ("cold", 500, ColdBatch, 10),
+        ("queued", 50, QueuedBatch, 50),
+        ("queued", 500, QueuedBatch, 10),
+        ("host", 50, HostBatch, 100),
+        ("host", 0, HostBatch, 2000),
+        ("host", 1000, HostBatch, 5),
+    ],
+)
+def test_block_takes_five_milliseconds_up_to_the_most_calls(
+    gpu: SimulatedGpu, mode: str, us: float, batch: type, calls: int
+) -> None:
+    found = prepared_(gpu.kernel(us), mode)
+    assert type(found.batch) is batch
+    assert (found.mode, found.batch.calls) == ("hot" if mode == "auto" else mode, calls)
+    assert (found.not_captured, found.not_recorded, found.autotuned) == ("", "", ())
+    assert gpu.log[0] == "detach"
+
+
+def test_slow_host_makes_short_host_blocks(gpu: SimulatedGpu) -> None:
+    gpu.host_us = 1000
+    assert prepared_(gpu.kernel(50), "host").batch.calls == 5
+
+
+def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
+    gpu.host_us = 4
+    found = prepared._probe(gpu.kernel(3))
+    assert tuple(found) == (pytest.approx(3), pytest.approx(4), ())
+    assert gpu.log == [
+        *["k 3"] * 3,
+        "synchronize",
+        "spin_kernel 1000",
+        "record",
+        *["k 3"] * 5,
+        "record",
+        "synchronize",
+    ]
+
+
+def test_call_without_work_counts_as_a_tenth_of_a_microsecond(gpu: SimulatedGpu) -> None:
+    assert prepared._probe(gpu.kernel(0)).call_us == 0.1
+
+
+def test_kernels_mode_records(gpu: SimulatedGpu) -> None:
+    found = prepared_(waiting(gpu), "kernels")
+    assert isinstance(found.batch, FakeKernelsBatch)
+    assert found.mode == "kernels"
+
+
+@pytest.mark.parametrize("refusal", ["", "torch.profiler holds CUPTI"])
+def test_host_mode_takes_calls_that_wait(gpu: SimulatedGpu, refusal: str) -> None:
+    FakeKernelsBatch.refusal = refusal
+    found = prepared_(waiting(gpu), "host")
+    assert (type(found.batch), found.mode, found.not_captured) == (HostBatch, "host", "")
+
+
+def test_host_mode_takes_calls_that_launch_elsewhere(gpu: SimulatedGpu) -> None:
+    assert prepared_(lambda: None, "host").mode == "host"
+    FakeKernelsBatch.refusal = "torch.profiler holds CUPTI"
+    with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
+        prepared_(lambda: None, "host")
+
+
+def test_queue_gets_twice_the_time_that_the_host_needs(gpu: SimulatedGpu) -> None:
+    gpu.host_us = 30
+    queued = prepared_(unlike_a_graph(gpu), "queued").batch
+    gpu.log.clear()
+    queued.run()
+    assert gpu.log[0] == "spin_kernel 3000"
+
+
+@pytest.mark.parametrize(("waits", "mode"), [(True, "host"), (False, "queued")])
+def test_without_cupti_other_calls_have_as_many_calls(gpu: SimulatedGpu, *, waits: bool, mode: str) -> None:
+    FakeKernelsBatch.refusal = "torch.profiler holds CUPTI"
+    found = prepared_(waiting(gpu) if waits else unlike_a_graph(gpu, 500), "auto")
+    assert (found.mode, found.not_recorded) == (mode, "torch.profiler holds CUPTI")
+    # The first call of the probe waits for the blocking kernel of 1000 µs as well.
+    assert found.batch.calls == (20 if waits else 10)
+
+
+def test_unknown_mode_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(GpuperfError, match="'warm'; expected one of auto, hot, cold, queued, kernels, host"):
+        prepared_(lambda: None, "warm")
+
+
+def test_prepared_block_and_warm_up_run_the_batch(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = prepared_(gpu.kernel(50), "hot")
+    assert found.block().time_us == pytest.approx(50)
+    warm_up = {(found.batch, 3.0): WarmUp(seconds=0.2, launches=10, steady=True)}
+    monkeypatch.setattr(prepared, "until_steady", lambda *arguments: warm_up[arguments])
+    assert found.warm_up().launches == 10

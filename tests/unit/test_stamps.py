@@ -1,0 +1,223 @@
+"""Stamps, launch gap and burn on a simulated GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+import torch
+
+from pytest_gpuperf.measure.timing import stamp as stamp_module
+from pytest_gpuperf.measure.timing.batch import Block, HotBatch
+from pytest_gpuperf.measure.timing.burn import Burn, at_other_clocks
+from pytest_gpuperf.measure.timing.launch_gap import launch_gap_us
+from pytest_gpuperf.measure.timing.stamp import Stamps, stamps
+from simulated_gpu import SimulatedGpu, SimulatedKernel, install_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Row = tuple[int, int, int]
+"""Nanoseconds, cycles and the number of the SM."""
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
+    simulated = SimulatedGpu(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: "cpu")
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=3)
+    )
+    return simulated
+
+
+@pytest.fixture
+def rows(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Row]]]:
+    """Yield a list that takes the rows of the next stamps; without any, they are 0."""
+    following: list[list[Row]] = []
+
+    def store(grid: tuple[int, ...], out: torch.Tensor) -> None:
+        assert (grid, tuple(out.shape), out.dtype) == ((6,), (6, 3), torch.int64)
+        gpu.launch(2, "gpuperf_stamp")
+        if following:
+            out.copy_(torch.tensor(following.pop(0)))
+
+    install_kernels(monkeypatch, gpuperf_stamp=SimulatedKernel(store))
+    yield following
+    assert not following
+
+
+def test_stamps_are_compiled_before_they_are_captured(gpu: SimulatedGpu, rows: list[list[Row]]) -> None:
+    assert stamps() is not None
+    assert gpu.log == ["gpuperf_stamp 2", "gpuperf_stamp 2", "synchronize"]
+    assert not rows
+
+
+def clock(rows: list[list[Row]], before: list[Row], after: list[Row]) -> float:
+    stamped = Stamps()
+    rows += [before, after]
+    stamped.before()
+    stamped.after()
+    return stamped.sm_clock_mhz()
+
+
+def test_clock_is_the_median_over_sms(rows: list[list[Row]]) -> None:
+    # SM 4 was stamped once, SM 9 did not move: both are left out.
+    before = [(100, 1000, 0), (200, 5000, 1), (300, 7000, 2), (0, 0, 4), (500, 1, 9), (500, 1, 9)]
+    after = [
+        (100 + 1000, 1000 + 1500, 0),
+        (200 + 1000, 5000 + 1600, 1),
+        (300 + 1000, 7000 + 1900, 2),
+        (0, 0, 5),
+        (500, 9, 9),
+        (500, 9, 9),
+    ]
+    assert clock(rows, before, after) == 1600.0
+
+
+@pytest.mark.parametrize(
+    ("ns", "cycles", "mhz"), [(0, 100, 0), (-5, 100, 0), (1000, 0, 0), (1000, 15_000, 0), (1, 1, 1000)]
+)
+def test_impossible_clock_is_zero(rows: list[list[Row]], ns: int, cycles: int, mhz: float) -> None:
+    found = clock(rows, [(10, 10, 0)] * 6, [(10 + ns, 10 + cycles, 0)] * 6)
+    assert isinstance(found, float)
+    assert found == mhz
+
+
+def test_cost_of_stamps_is_the_median_of_their_graph(
+    rows: list[list[Row]], gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamped = Stamps()
+    gpu.log.clear()
+    assert stamped.cost_us == pytest.approx(4)
+    assert gpu.log.count("graph of gpuperf_stamp 2, gpuperf_stamp 2") == 21
+    assert not rows
+    each = iter(range(21))
+    monkeypatch.setattr(stamp_module, "replay_us", lambda _: (next(each) * 8) % 21)
+    assert Stamps().cost_us == 10
+
+
+def test_stamps_that_cannot_be_compiled_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_kernels(monkeypatch)
+    assert stamps() is None
+    assert launch_gap_us() is None
+
+
+def test_launch_gap_is_the_median_of_empty_kernels(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def empty(grid: tuple[int, ...]) -> None:
+        assert grid == (1,)
+        gpu.launch(0.5, "empty")
+
+    install_kernels(monkeypatch, gpuperf_empty=SimulatedKernel(empty))
+    assert launch_gap_us() == pytest.approx(0.5)
+    replays = [step for step in gpu.log if step.startswith("graph")]
+    assert replays == ["graph of " + ", ".join(["empty 0.5"] * 1000)] * 11
+    # The first launch compiles it.
+    assert gpu.log[0] == "empty 0.5"
+    each = iter(range(11))
+    monkeypatch.setattr(HotBatch, "run", lambda _: Block((next(each) * 4) % 11))
+    assert launch_gap_us() == 5
+
+
+@pytest.fixture
+def products(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the sizes of the random inputs; a product takes 1 ms."""
+    sizes: list[int] = []
+
+    def randn(rows: int, columns: int, *, device: str, generator: str) -> SimpleNamespace:
+        assert (rows, device, generator) == (columns, "cuda", "seed 0")
+        sizes.append(rows)
+        return SimpleNamespace(to=lambda _: "input")
+
+    replaced = {
+        "Generator": lambda device: SimpleNamespace(manual_seed="seed {}".format),
+        "randn": randn,
+        "empty_like": lambda _: "output",
+        "mm": lambda *_, out: gpu.launch(1000, "mm"),
+    }
+    for name, function in replaced.items():
+        monkeypatch.setattr(torch, name, function)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (80 << 30, 80 << 30))
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("free", "size"),
+    [(3 << 30, 8192), ((3 << 30) - 1, 4096), (3 << 28, 4096), (3 << 26, 2048), (3 << 24, 1024), (0, 1024)],
+)
+def test_burn_takes_an_eighth_of_the_free_memory(
+    products: list[int], monkeypatch: pytest.MonkeyPatch, free: int, size: int
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 80 << 30))
+    Burn()
+    assert products == [size]
+
+
+@pytest.mark.usefixtures("products")
+def test_burn_multiplies_until_its_time_is_up(gpu: SimulatedGpu) -> None:
+    Burn()(0.05)
+    assert gpu.log == [*["mm 1000"] * 20, "synchronize"] * 3
+    gpu.log.clear()
+    Burn()(0)
+    assert gpu.log == []
+
+
+class NumberedBlocks:
+    """A batch whose blocks are numbered."""
+
+    calls = 1
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def run(self) -> Block:
+        self.number += 1
+        return Block(self.number)
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("held_back", "numbers"), [(False, range(2, 8)), (True, [*range(2, 8), *range(9, 15)])]
+)
+def test_block_right_after_a_change_of_clock_is_dropped(
+    gpu: SimulatedGpu, *, held_back: bool, numbers: list[int]
+) -> None:
+    burns: list[float] = []
+    blocks = at_other_clocks(NumberedBlocks(), burns.append, held_back=held_back)  # type: ignore[arg-type]
+    assert [block.time_us for block in blocks] == list(numbers)
+    assert burns == [0.2]
+    assert gpu.log == (["rest 0.2"] if held_back else [])
+
+
+def test_stamp_stores_three_numbers_of_each_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = pytest.importorskip("pytest_gpuperf.measure.timing.kernels")
+    stored: dict[int, object] = {}
+
+    def assembly(code: str, constraints: str, args: list[object], **rest: object) -> mock.Mock:
+        # Two reads of a timer are not the same read, and each thread reads for itself.
+        assert (args, rest["is_pure"], rest["pack"]) == ([], False, 1)
+        return mock.Mock(to=lambda dtype: (code, constraints, rest["dtype"], dtype), code=code)
+
+    def store(at: int, value: mock.Mock | tuple[object, ...]) -> None:
+        stored[at] = value if isinstance(value, tuple) else value.code
+
+    language = SimpleNamespace(
+        program_id={0: 5}.__getitem__,
+        inline_asm_elementwise=assembly,
+        store=store,
+        int64="int64",
+        int32="int32",
+    )
+    monkeypatch.setattr(kernels, "tl", language)
+    kernels.gpuperf_stamp.fn(1000)
+    assert stored == {
+        1015: "mov.u64 $0, %globaltimer;",
+        1016: "mov.u64 $0, %clock64;",
+        1017: ("mov.u32 $0, %smid;", "=r", "int32", "int64"),
+    }
