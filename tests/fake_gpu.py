@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import random
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -110,9 +112,12 @@ def pytest_configure() -> None:
     """Replace the GPU after the plugin is loaded."""
     import pytest_gpuperf.against.against_pass
     import pytest_gpuperf.session.live
+    from pytest_gpuperf.measure.device.lock import GpuLock
     from pytest_gpuperf.statistics.decision import Thresholds
     from run_builders import H200, one_test
 
+    # Runs of other projects need not wait for this one.
+    GpuLock.__init__.__defaults__ = ((Path(tempfile.gettempdir()),),)
     pytest_gpuperf.session.live.why_not_live = lambda: ""
     stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: H200)
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)

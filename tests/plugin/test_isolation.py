@@ -77,7 +77,8 @@ def test_last(gpuperf):
 
 
 @pytest.fixture(autouse=True)
-def _with_fake_gpu(monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> None:
+def _with_fake_gpu(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> None:
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
 
 
