@@ -175,13 +175,12 @@ def _of_kernels(
     for i in sorted(longest):
         group = groups[i]
         times = f" x{group.count}" if group.count > 1 else ""
-        took = ""
+        took = share = ""
         if durations := group.durations_us:
             low, middle, high = map(show_time, durations)
             took = f", {middle}" + (f" ({low} to {high})" if times else "")
-        share = (
-            f", {100 * group.total_us / total_us:.0f} % of the time" if len(groups) > 1 and total_us else ""
-        )
+            if len(groups) > 1 and total_us:
+                share = f", {100 * group.total_us / total_us:.0f} % of the time"
         yield f"{group.first.name}{times}{took}{share}"
         kernel = group.typical
         lines = lines_of(diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compare.changes import change_of, size_of, visibly_worse
 from pytest_gpuperf.compare.comparison import Cell, Comparison, Launches, Line
-from pytest_gpuperf.compare.launches import difference_notes, launch_name
+from pytest_gpuperf.compare.launches import difference_notes, launch_name, measured
 from pytest_gpuperf.compare.pairing import pair_up
 from pytest_gpuperf.metrics.combine import combine_both
 
@@ -58,9 +58,9 @@ def compare_kernels(
             notes.append(f"only in {TITLES[side]}: {', '.join(map(launch_name, alone))}")
     if len(old) > 1 or len(new) > 1:
         counts = [f"all {len(old)}"] * (len(old) != len(new)) + [f"all {len(new)}"]
-        measured = [[kernel for kernel in side if not kernel.failed] for side in (old, new)]
         everything = Launches("", None, None, len(old), len(new))
-        lines += _lines(" -> ".join(counts), everything, *combine_both(*measured), metrics, units)
+        both = combine_both(measured(old), measured(new))
+        lines += _lines(" -> ".join(counts), everything, *both, metrics, units)
     return Comparison(sources, TITLES, tuple(lines), tuple(notes))
 
 

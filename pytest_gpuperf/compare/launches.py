@@ -100,6 +100,12 @@ def has_failed(kernel: KernelProfile) -> bool:
     return isinstance(kernel, ReportKernel) and kernel.failed
 
 
+def measured(kernels: Sequence[ReportKernel]) -> list[ReportKernel]:
+    """Return the launches to combine: none that failed, and only those with a time if any has one."""
+    found = [kernel for kernel in kernels if not kernel.failed]
+    return [kernel for kernel in found if duration_us(kernel) is not None] or found
+
+
 def invocations_of(kernel: KernelProfile) -> int:
     """Return the number of launches of which the values of a kernel are the mean."""
     return kernel.invocations if isinstance(kernel, ReportKernel) else 1
@@ -166,7 +172,8 @@ def _key(kernel: KernelProfile) -> tuple[object, ...]:
     facts = [kernel.metrics.get(name) for name in ("registers_per_thread", "shared_memory_per_block")]
     if size is None or has_failed(kernel):
         return ("failed", kernel.name, gpu) if has_failed(kernel) else ()
-    return (kernel.name, kernel.demangled, size, kernel.block, *facts, *gpu)
+    is_timed = duration_us(kernel) is not None
+    return (kernel.name, kernel.demangled, size, kernel.block, is_timed, *facts, *gpu)
 
 
 def _between(low: float, high: float) -> str:

@@ -10,6 +10,7 @@ from pytest_gpuperf.compare.launches import (
     gpu_names,
     groups_of,
     launch_name,
+    measured,
 )
 from pytest_gpuperf.measure.ncu.rules import by_speedup
 from pytest_gpuperf.metrics.combine import combine, weights_used
@@ -171,15 +172,14 @@ def overview_table(kernels: Sequence[ReportKernel], *, each: bool = False) -> Ta
 
 def _whole(kernels: Sequence[ReportKernel]) -> dict[str, MetricValue]:
     """Combine all launches with values; empty for one, and for means of several launches."""
-    measured = [kernel for kernel in kernels if not kernel.failed]
     if len(kernels) < 2 or any(kernel.invocations > 1 for kernel in kernels):
         return {}
-    return combine(measured)
+    return combine(measured(kernels))
 
 
 def _whole_name(kernels: Sequence[ReportKernel]) -> str:
-    failed = sum(kernel.failed for kernel in kernels)
-    return f"all {len(kernels)}" if not failed else f"{len(kernels) - failed} of {len(kernels)}"
+    number = len(measured(kernels))
+    return f"all {number}" if number == len(kernels) else f"{number} of {len(kernels)}"
 
 
 def _group_name(group: Group, name: str = "") -> str:
@@ -263,7 +263,7 @@ def rule_table(kernels: Sequence[ReportKernel], *, everything: bool, each: bool 
         shown = rules if everything else estimated[:RULES_SHOWN]
         hidden += len(rules) - len(shown)
         rows += [(_group_name(group), _rule_text(rule, kernel, everything)) for rule in shown]
-    notes = [f"… {hidden} more; --rules=all shows them, and all in full"] if hidden else []
+    notes = [f"… {count(hidden, 'more rule')}; --rules=all shows them, and all in full"] if hidden else []
     if not rows:
         return Table(notes=notes)
     names, texts = zip(*rows, strict=True)
@@ -296,8 +296,7 @@ def _first_sentence(message: str) -> str:
 
 def _weight_notes(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> list[str]:
     """Name the weights of the means in the combined row; empty without a mean."""
-    measured = [kernel for kernel in kernels if not kernel.failed]
-    used = weights_used(measured, metrics) if _whole(kernels) else {}
+    used = weights_used(measured(kernels), metrics) if _whole(kernels) else {}
     families = {
         weight: dict.fromkeys("stalls" if name.startswith("stall.") else name for name in names)
         for weight, names in used.items()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from console_texts import FAILED, NEW, OLD, section
+from console_texts import FAILED, LAUNCH, NEW, OLD, section
 from ncu_command import all_lines, as_csv, as_json, go_to_captures
 from pytest_gpuperf.cli import main
 
@@ -142,6 +142,18 @@ def test_failed_launch_leaves_the_others_their_values(tmp_path: Path) -> None:
     assert "k0, 30.5 µs, 74 % of the time" in text
     assert "k2, 10.5 µs, 26 % of the time" in text
     assert "1 of 3 launches failed" in text
+
+
+def test_launches_with_other_metrics_and_no_time_did_not_fail(tmp_path: Path) -> None:
+    other = section("Command line profiler metrics", ("dram__bytes_read.sum", "Mbyte", "4.02"))
+    path = written(tmp_path, f"{NEW}  saxpy(float *, int) {LAUNCH}\n{other}", "two_runs.txt")
+    lines = all_lines(path)
+    assert not any("failed" in line for line in lines)
+    assert any(line.startswith("1 of 2") and "118 µs" in line for line in lines)
+    assert [kernel["failed"] for kernel in as_json(path)] == [False, False]
+    text = explained(path)
+    assert "118 µs, 100 % of the time" in text
+    assert " 0 % of the time" not in text
 
 
 def test_console_text_is_shown_explained_and_compared(tmp_path: Path) -> None:

@@ -173,7 +173,9 @@ def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str], *, timed: 
     profile = raw.profile(extra)
     known = {name for metric in profile.metrics for name in _sources(metric)}
     count = raw.values_in_file or len(raw.metrics)
-    counted = any(not name.startswith(_FACTS) for name in raw.metrics)
+    empty = all(name.startswith(_FACTS) for name in raw.metrics)
+    # Other launches have a time, values are NaN, or none was measured: each alone may be another selection.
+    signs = (timed, raw.not_finite > 0, empty)
     return ReportKernel(
         launch=launch,
         ranges=raw.ranges,
@@ -182,7 +184,7 @@ def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str], *, timed: 
         gpu=raw.gpu,
         compute_capability=raw.compute_capability,
         device=raw.device,
-        failed=_DURATION not in raw.metrics and (timed or (raw.not_finite > 0 and not counted)),
+        failed=_DURATION not in raw.metrics and sum(signs) > 1,
         invocations=raw.invocations,
         extremes=_extremes(raw),
         more_metrics=count - len(known.intersection(raw.metrics)),
