@@ -28,7 +28,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
     simulated = SimulatedGpu(monkeypatch)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: "cpu")
     monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=3)
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=4)
     )
     return simulated
 
@@ -39,7 +39,7 @@ def rows(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[li
     following: list[list[Row]] = []
 
     def store(grid: tuple[int, ...], out: torch.Tensor) -> None:
-        assert (grid, tuple(out.shape), out.dtype) == ((6,), (6, 3), torch.int64)
+        assert (grid, tuple(out.shape), out.dtype) == ((8,), (8, 3), torch.int64)
         gpu.launch(2, "gpuperf_stamp")
         if following:
             out.copy_(torch.tensor(following.pop(0)))
@@ -64,24 +64,20 @@ def clock(rows: list[list[Row]], before: list[Row], after: list[Row]) -> float:
 
 
 def test_clock_is_the_median_over_sms(rows: list[list[Row]]) -> None:
-    # SM 4 was stamped once, SM 9 did not move: both are left out.
-    before = [(100, 1000, 0), (200, 5000, 1), (300, 7000, 2), (0, 0, 4), (500, 1, 9), (500, 1, 9)]
-    after = [
-        (100 + 1000, 1000 + 1500, 0),
-        (200 + 1000, 5000 + 1600, 1),
-        (300 + 1000, 7000 + 1900, 2),
-        (0, 0, 5),
-        (500, 9, 9),
-        (500, 9, 9),
-    ]
-    assert clock(rows, before, after) == 1600.0
+    moved = {0: 1700, 1: 1900, 2: 1600, 3: 1500, 4: 1800}
+    before = [(100 + sm, 1000 * sm, sm) for sm in moved]
+    after = [(1100 + sm, 1000 * sm + cycles, sm) for sm, cycles in moved.items()]
+    # Each of two SMs was stamped once, and a third one at the same time.
+    before += [(0, 0, 5), (500, 1, 9), (500, 1, 9)]
+    after += [(0, 0, 6), (500, 9, 9), (500, 9, 9)]
+    assert clock(rows, before, after) == 1700.0
 
 
 @pytest.mark.parametrize(
     ("ns", "cycles", "mhz"), [(0, 100, 0), (-5, 100, 0), (1000, 0, 0), (1000, 15_000, 0), (1, 1, 1000)]
 )
 def test_impossible_clock_is_zero(rows: list[list[Row]], ns: int, cycles: int, mhz: float) -> None:
-    found = clock(rows, [(10, 10, 0)] * 6, [(10 + ns, 10 + cycles, 0)] * 6)
+    found = clock(rows, [(10, 10, 0)] * 8, [(10 + ns, 10 + cycles, 0)] * 8)
     assert isinstance(found, float)
     assert found == mhz
 

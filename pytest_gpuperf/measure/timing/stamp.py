@@ -67,7 +67,9 @@ class Stamps:
             for sm, (time_ns, cycles) in begins.items()
             if sm in ends and ends[sm][0] > time_ns
         )
-        clock = float(clocks[len(clocks) // 2]) if clocks else 0.0
+        if not clocks:
+            return 0.0
+        clock = float(clocks[len(clocks) // 2])
         # A coarse timer makes no clock of a short block.
         return clock if CLOCK.holds(clock) else 0.0
 

@@ -1,0 +1,131 @@
+"""A timer whose blocks take given times, on a clock of their own."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.timing import timer
+from pytest_gpuperf.measure.timing.batch import Block, Work
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
+from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.records import StreamWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pytest
+
+    from pytest_gpuperf.records import Conditions, Timing, TimingMode
+
+
+class Blocks:
+    """A batch with its own clock; a function of that clock gives the time of a block."""
+
+    calls = 10
+
+    def __init__(
+        self,
+        time_us: Callable[[float], float],
+        block_s: float = 0.005,
+        mhz: Callable[[float], float] = lambda _: 0.0,
+        recorded_us: float | None = None,
+    ) -> None:
+        self.now = 0.0
+        self._recorded_us = recorded_us
+        self._time_us = time_us
+        self._mhz = mhz
+        self._block_s = block_s
+
+    def run(self) -> Block:
+        self.now += self._block_s
+        return Block(self._time_us(self.now), self._mhz(self.now))
+
+    def run_recorded(self, blocks: int) -> list[Block]:
+        if self._recorded_us is None:
+            raise CuptiError("there is no GPU")
+        return [Block(self._recorded_us)] * blocks
+
+    def clock(self) -> float:
+        return self.now
+
+
+class Burner:
+    """Lowers the SM clock of a batch for the next blocks."""
+
+    def __init__(self) -> None:
+        self.burns = 0
+
+    def __call__(self, seconds: float) -> None:
+        self.burns += 1
+
+
+class Bench:
+    """A timer with given blocks and a launch gap of 0.5 µs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.burn = Burner()
+        monkeypatch.setattr(timer, "launch_gap_us", lambda: 0.5)
+        monkeypatch.setattr(timer, "stamps", lambda: None)
+        monkeypatch.setattr(timer, "Burn", lambda: self.burn)
+        monkeypatch.setattr(timer, "detach", self._detach)
+        monkeypatch.setattr(Prepared, "warm_up", lambda _: None)
+        self.detached = 0
+
+    def _detach(self) -> None:
+        self.detached += 1
+
+    def timer(
+        self, batch: Blocks, mode: TimingMode, budget_s: float, conditions: Sequence[Conditions] = ()
+    ) -> timer.Timer:
+        self._monkeypatch.setattr(timer, "prepare", lambda *_, **__: Prepared(batch, mode))
+        self._monkeypatch.setattr(timer, "time", SimpleNamespace(perf_counter=batch.clock))
+        states = iter(conditions)
+        return timer.Timer(1, budget_s, lambda: next(states, None))
+
+    def time(
+        self,
+        batch: Blocks,
+        mode: TimingMode = "hot",
+        budget_s: float = 1e-9,
+        conditions: Sequence[Conditions] = (),
+    ) -> Timing:
+        return self.timer(batch, mode, budget_s, conditions).time(lambda: None, mode=mode)
+
+
+def repeating(values: Sequence[float], recorded_us: float | None = None) -> Blocks:
+    times = itertools.cycle(values)
+    return Blocks(lambda _: next(times), recorded_us=recorded_us)
+
+
+def with_clock(bench: Bench, low_mhz: float) -> Blocks:
+    """Return blocks of 100 µs at 2000 MHz, three quarters of it SM cycles; a burn lowers the clock."""
+
+    def mhz(_: float) -> float:
+        return low_mhz if bench.burn.burns else 2000.0
+
+    return Blocks(lambda now: 25 + 75 * 2000 / mhz(now), mhz=mhz)
+
+
+class RecordedBlocks(KernelsBatch):
+    """Blocks of a call that waits for the GPU."""
+
+    def __init__(self, *times_us: float) -> None:
+        self.calls = 4
+        self._times = itertools.cycle(times_us)
+        self.now = 0.0
+
+    def run(self) -> Block:
+        self.now += 0.01
+        streams = (StreamWork(stream=7, launches=2, kernels_us=6.0),)
+        busy_us = next(self._times)
+        return Block(busy_us, 0.0, Work(busy_us, busy_us + 1, 1.5, streams))
+
+    def host_blocks_us(self) -> list[float]:
+        return [300.0, 400.0, 500.0]
+
+    def clock(self) -> float:
+        return self.now

@@ -1,0 +1,172 @@
+"""Lines on a time and its remarks, and the bounds of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from judging import HINTS, verdict
+from pytest_gpuperf.judge import times
+from pytest_gpuperf.judge.counters import CounterComparison
+from pytest_gpuperf.judge.gate import TimeComparison
+from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.judge.times import BaselineComparison, time_line
+from pytest_gpuperf.records.change import Change
+from pytest_gpuperf.statistics.decision import Decision, Outcome
+from run_builders import measured, record
+
+PASSED = Decision(
+    outcome=Outcome.PASS,
+    change_pct=0.5,
+    low_pct=0.1,
+    high_pct=0.9,
+    detectable_pct=1.25,
+    p_slower=0.5,
+    p_faster=0.5,
+    replicates=5,
+)
+AT_CLOCK = TimeComparison(
+    PASSED,
+    actual_us=5.43,
+    baseline_us=5.4,
+    raw_change_pct=20.0,
+    at_mhz=1500.4,
+    actual_mhz=1400,
+    baseline_mhz=1700,
+)
+MORE_WORK = Change("instructions", 100, 200, 100.0, worse=True)
+
+
+def decided(time: TimeComparison = AT_CLOCK, **values: Any) -> TimeComparison:
+    return replace(time, decision=replace(time.decision, **values))
+
+
+@pytest.mark.parametrize(
+    ("time", "line"),
+    [
+        (
+            AT_CLOCK,
+            "time_us 5.43 is 0.5 % slower than the baseline 5.40 "
+            "(+0.1 to +0.9 %, detects 1.2 % and more, 5 sessions, hot, at 1500 MHz)",
+        ),
+        (
+            decided(change_pct=0.0, replicates=1),
+            "time_us 5.43 is 0.0 % slower than the baseline 5.40 "
+            "(+0.1 to +0.9 %, detects 1.2 % and more, 1 session, hot, at 1500 MHz)",
+        ),
+        (
+            decided(change_pct=-0.5, new_card=True),
+            "time_us 5.43 is 0.5 % faster than the baseline 5.40 (+0.1 to +0.9 %, detects 1.2 % and more, "
+            "5 sessions, hot, at 1500 MHz, on a card that the baseline has not seen)",
+        ),
+        (
+            decided(
+                replace(AT_CLOCK, at_mhz=0.0, against="main (1a2b3c4)", in_turn=True),
+                outcome=Outcome.INCONCLUSIVE,
+                as_measured=True,
+            ),
+            "time_us 5.43 is 0.5 % slower than 5.40 of main (1a2b3c4), too uncertain to be called "
+            "(+0.1 to +0.9 %, detects 1.2 % and more, 5 restarts, hot, at 1400 instead of 1700 MHz)",
+        ),
+        (
+            replace(AT_CLOCK, at_mhz=0.0),
+            "time_us 5.43 is 0.5 % slower than the baseline 5.40 "
+            "(+0.1 to +0.9 %, detects 1.2 % and more, 5 sessions, hot)",
+        ),
+    ],
+    ids=["at one clock", "one session", "new card", "as measured", "no clock"],
+)
+def test_line_of_a_time_has_all_parts(time: TimeComparison, line: str) -> None:
+    assert time_line(time, "hot") == line
+
+
+def moved(time: TimeComparison | None, **counters: Any) -> str:
+    return times._machine_moved(BaselineComparison(CounterComparison(**counters), time))
+
+
+def test_machine_that_moved_is_told_from_the_kernel() -> None:
+    said = "the machine moved, not the kernel: +20.0 % at 1400 instead of 1700 MHz, +0.5 % at 1500 MHz"
+    assert moved(AT_CLOCK) == said
+    assert moved(AT_CLOCK, compared=True) == f"{said}, instructions unchanged"
+
+
+@pytest.mark.parametrize(
+    ("raw_pct", "change_pct", "said"),
+    [
+        (1.5, 0.5, False),
+        (1.51, 0.5, True),
+        (-1.5, -0.5, False),
+        (-1.51, -0.5, True),
+        (1.0, 0.0, False),
+        (1.01, 0.0, True),
+    ],
+)
+def test_machine_moved_if_raw_time_moved_a_point_more(raw_pct: float, change_pct: float, said: bool) -> None:
+    time = replace(decided(change_pct=change_pct), raw_change_pct=raw_pct)
+    assert bool(moved(time)) is said
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        None,
+        replace(AT_CLOCK, at_mhz=0.0),
+        replace(AT_CLOCK, in_turn=True),
+        decided(outcome=Outcome.REGRESSED),
+        decided(outcome=Outcome.INCONCLUSIVE),
+    ],
+    ids=["no time", "no clock", "in turn", "slower", "uncertain"],
+)
+def test_machine_is_not_blamed_for_other_times(time: TimeComparison | None) -> None:
+    assert moved(time) == ""
+
+
+@pytest.mark.parametrize("changed", ["work", "worse_exact", "kernels"])
+def test_machine_is_not_blamed_if_the_work_changed(changed: str) -> None:
+    assert moved(AT_CLOCK, **{changed: (MORE_WORK,) if changed != "kernels" else "now runs b"}) == ""
+
+
+def of_time(time: TimeComparison, **counters: Any) -> list[Finding]:
+    return list(times._of_time(CounterComparison(**counters), time, "hot", "main", HINTS))
+
+
+@pytest.mark.parametrize(
+    ("in_turn", "outcome", "hints"),
+    [
+        (False, Outcome.REGRESSED, (HINTS.closer, HINTS.accept)),
+        (True, Outcome.REGRESSED, (HINTS.accept,)),
+        (False, Outcome.IMPROVED, (HINTS.accept,)),
+        (False, Outcome.INCONCLUSIVE, (HINTS.more_sessions, HINTS.closer)),
+        (True, Outcome.INCONCLUSIVE, ()),
+    ],
+)
+def test_finding_of_a_time_has_the_commands_that_help(
+    in_turn: bool, outcome: Outcome, hints: tuple[str, ...]
+) -> None:
+    (finding,) = of_time(replace(decided(outcome=outcome), in_turn=in_turn), details=("a counter",))
+    assert finding.details == ("a counter", *hints)
+    assert finding.status.value == outcome.value
+    assert finding.label == "main"
+
+
+def test_time_that_passes_has_no_finding() -> None:
+    assert of_time(AT_CLOCK) == []
+
+
+def test_slower_time_with_the_same_work_names_the_machine() -> None:
+    slower = decided(outcome=Outcome.REGRESSED)
+    said = "the kernels did the same work: look at the machine, too"
+    assert of_time(slower, compared=True)[0].details == (said, HINTS.closer, HINTS.accept)
+    assert said not in of_time(slower, compared=True, work=(MORE_WORK,))[0].details
+
+
+def test_explanation_precedes_a_slower_time() -> None:
+    (finding,) = of_time(decided(outcome=Outcome.REGRESSED), explanation="more work")
+    assert finding.line.startswith("more work: time_us 5.43 is")
+
+
+def test_error_of_a_test_comes_before_a_remark() -> None:
+    found = verdict(record(main=measured()), errors=("unknown metric",))
+    assert [finding.status for finding in found.findings] == [Status.INVALID, Status.NEW]

@@ -1,0 +1,260 @@
+"""Bounds of the timer, just inside and just outside, and exact values of its records."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.timing import timer, warm_up
+from pytest_gpuperf.measure.timing.batch import Block
+from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.timing.timer import Timer, disturbed
+from pytest_gpuperf.records import Conditions, WarmUp
+from run_builders import timing
+from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.measure.timing.batch import Batch
+    from pytest_gpuperf.records import TimingMode
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+@pytest.mark.parametrize(("noise", "precise"), [(0.000776, True), (0.000793, False)])
+def test_time_is_precise_below_a_standard_error_of_three_hundredths_percent(
+    bench: Bench, noise: float, *, precise: bool
+) -> None:
+    """Take values 1 ± noise: the standard error of 20 of them is noise / (0.6 √19)."""
+    found = bench.time(repeating([1 - noise, 1 + noise]), budget_s=0.9)
+    assert (len(found.blocks_us) == 20) is precise
+
+
+def test_at_most_a_hundred_blocks_are_taken(bench: Bench) -> None:
+    assert len(bench.time(repeating([1.0, 1.2]), budget_s=100).blocks_us) == 100
+
+
+def test_steady_blocks_end_with_their_time(bench: Bench) -> None:
+    # Blocks of 1/128 s add up without rounding.
+    blocks = Blocks(lambda now: 1 + now % 0.1, block_s=1 / 128)
+    assert len(bench.time(blocks, budget_s=2 * 32 / 128).blocks_us) == 32
+
+
+@pytest.mark.parametrize(
+    ("us", "source", "recorded"),
+    [(14.99, "cupti", True), (15.0, "events", True), (149.9, "events", True), (150.0, "events", False)],
+)
+def test_short_times_are_of_cupti_up_to_thirty_gaps(
+    bench: Bench, us: float, source: str, *, recorded: bool
+) -> None:
+    found = bench.time(repeating([us], recorded_us=us - 0.5))
+    assert (found.source, bool(found.cupti_us)) == (source, recorded)
+
+
+@pytest.mark.parametrize(("us", "source"), [(17.99, "cupti"), (18.0, "events")])
+def test_without_a_launch_gap_that_of_an_h200_is_assumed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, us: float, source: str
+) -> None:
+    monkeypatch.setattr(timer, "launch_gap_us", lambda: None)
+    found = bench.time(repeating([us], recorded_us=us))
+    assert (found.source, found.launch_gap_us) == (source, 0)
+
+
+def test_fifteen_blocks_are_recorded_of_at_most_a_hundred_calls(bench: Bench) -> None:
+    blocks = repeating([1.1], recorded_us=0.9)
+    blocks.calls = 3000
+    found = bench.time(blocks)
+    assert (len(found.blocks_us), found.calls_per_block) == (15, 100)
+    blocks = repeating([200.0])
+    blocks.calls = 3000
+    assert bench.time(blocks).calls_per_block == 2000
+
+
+@pytest.mark.parametrize(("mode", "gap_us"), [("hot", 0.5), ("cold", 0.5), ("queued", 0.0), ("host", 0.0)])
+def test_only_graphs_have_a_launch_gap(bench: Bench, mode: TimingMode, gap_us: float) -> None:
+    found = bench.time(repeating([5.0]), mode)
+    assert (found.launch_gap_us, found.l2_flushed) == (gap_us, mode == "cold")
+
+
+@pytest.mark.parametrize(("noise", "refused"), [(0.49, False), (0.5, False), (0.51, True)])
+def test_cold_spread_may_be_as_large_as_the_time(bench: Bench, noise: float, *, refused: bool) -> None:
+    batch = repeating([1 - noise, 1 + noise])
+    if refused:
+        with pytest.raises(GpuperfError, match=r"1 µs a call, with a spread of 1\.02 µs"):
+            bench.time(batch, "cold")
+    else:
+        assert bench.time(batch, "cold").spread_pct == pytest.approx(200 * noise)
+
+
+@pytest.mark.parametrize(
+    ("spread_pct", "others", "said"),
+    [
+        (1.0, 1, ""),
+        (1.05, 1, "another process was on the GPU, and the blocks spread by 1.1 %"),
+        (9.0, 0, ""),
+    ],
+)
+def test_neighbour_disturbs_a_restless_time(spread_pct: float, others: int, said: str) -> None:
+    state = Conditions(other_processes=others)
+    assert disturbed(replace(timing(), spread_pct=spread_pct, conditions=state)) == said
+    assert disturbed(replace(timing(), spread_pct=spread_pct)) == ""
+
+
+def test_noise_has_no_clock_model(bench: Bench) -> None:
+    """Times by events below 0 say nothing about the clock, though CUPTI has a time."""
+    batch = Blocks(lambda _: -0.1, mhz=lambda _: 1400.0 if bench.burn.burns else 2000.0, recorded_us=1.4)
+    assert bench.time(batch, "cold", budget_s=1).clock_model is None
+    assert bench.burn.burns == 0
+
+
+def test_clock_model_has_the_scale_of_the_time(bench: Bench) -> None:
+    clocked = with_clock(bench, 1400.0)
+    batch = Blocks(lambda now: clocked._time_us(now) / 10, mhz=clocked._mhz, recorded_us=8.0)
+    found = bench.time(batch, budget_s=1)
+    assert (found.source, found.events_us, found.time_us) == ("cupti", 10.0, 8.0)
+    assert found.clock_model is not None
+    assert found.clock_model.time_us(2000) == pytest.approx(8.0, rel=1e-3)
+    assert found.clock_model.sm_clock_share == pytest.approx(0.75, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("low_mhz", "block_us", "burns"),
+    [
+        (1979.0, 99.0, 4),
+        (1981.0, 99.0, 2),
+        (1981.0, 1000.0, 4),
+        (1981.0, 999.9, 2),
+    ],
+)
+def test_clock_within_one_percent_counts_as_locked(
+    bench: Bench, low_mhz: float, block_us: float, burns: int
+) -> None:
+    """A block has 10 calls; one of 10 ms outlasts the effect of a burn, and proves nothing."""
+    batch = Blocks(lambda _: block_us, mhz=lambda now: low_mhz if burning(now) else 2000.0)
+
+    def burning(now: float) -> bool:
+        return now >= lowered
+
+    lowered = 1e9
+    timed = bench.timer(batch, "hot", 1)
+
+    def burn(seconds: float) -> None:
+        nonlocal lowered
+        bench.burn.burns += 1
+        lowered = batch.now
+
+    monkeypatched = vars(timed)
+    monkeypatched["_burn"] = burn
+    for _ in range(4):
+        lowered = 1e9
+        timed.time(lambda: None, mode="hot")
+    assert bench.burn.burns == burns
+
+
+@pytest.mark.parametrize(("max_mhz", "rests"), [(0.0, False), (2000.0, False), (4000.0, True)])
+def test_clock_that_is_held_back_is_also_measured_after_a_rest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, max_mhz: float, *, rests: bool
+) -> None:
+    found: list[bool] = []
+
+    def at_other_clocks(batch: Batch, burn: object, *, held_back: bool) -> list[Block]:
+        found.append(held_back)
+        return [Block(100.0, 2000.0)]
+
+    monkeypatch.setattr(timer, "at_other_clocks", at_other_clocks)
+    timed = bench.timer(with_clock(bench, 1400.0), "hot", 1)
+    timed._max_sm_clock_mhz = max_mhz
+    timed.time(lambda: None, mode="hot")
+    assert found == [rests]
+
+
+@pytest.mark.parametrize(("budget_s", "burns"), [(0.5, 0), (0.6, 1)])
+def test_burn_needs_the_rest_of_the_budget(bench: Bench, budget_s: float, burns: int) -> None:
+    """Half of the budget is for the blocks, and a burn takes 0.2 s; these are steady only at its end."""
+    clocks = itertools.cycle([1990.0, 2010.0])
+    batch = Blocks(lambda now: 100 + now % 0.1, mhz=lambda _: next(clocks), block_s=1 / 32)
+    bench.time(batch, budget_s=budget_s)
+    assert bench.burn.burns == burns
+
+
+def test_time_of_a_call_that_waits_has_its_spread(bench: Bench) -> None:
+    found = bench.time(RecordedBlocks(5.0, 6.0), "kernels")  # type: ignore[arg-type]
+    assert (found.time_us, found.cupti_us) == (5.5, 5.5)
+    assert found.spread_pct == pytest.approx(100 / 5.5)
+
+
+def test_first_timing_by_kernels_warms_up_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(Prepared, "warm_up", lambda _: steps.append("warm-up"))
+    monkeypatch.setattr(timer, "Burn", lambda: steps.append("burn"))
+    timed = bench.timer(RecordedBlocks(5.0), "kernels", 1e-9)  # type: ignore[arg-type]
+    timed.time(lambda: None, mode="kernels")
+    timed.time(lambda: None, mode="kernels")
+    assert steps == ["warm-up", "burn", "warm-up", "warm-up"]
+
+
+def test_record_keeps_the_work_of_a_call(bench: Bench) -> None:
+    timed = bench.timer(repeating([1.0]), "hot", 1e-9)
+    found = timed.time(lambda: None, mode="hot", bytes=7, flops=9)
+    assert (found.bytes, found.flops) == (7, 9)
+    found = timed.time(lambda: None, mode="hot")
+    assert (found.bytes, found.flops) == (0, 0)
+
+
+def test_progress_names_each_activity(bench: Bench) -> None:
+    said: list[str] = []
+    timed = bench.timer(repeating([1.0]), "hot", 1e-9)
+    timed.time(lambda: None, mode="hot", progress=said.append)
+    assert said == ["compiles", "warms up", "measures", "measures at other clocks"]
+    said.clear()
+    timed = bench.timer(RecordedBlocks(5.0), "kernels", 1e-9)  # type: ignore[arg-type]
+    timed.time(lambda: None, mode="kernels", progress=said.append)
+    assert said == [
+        "compiles",
+        "warms up",
+        "measures",
+        "measures at other clocks",
+        "measures the host",
+    ]
+
+
+def test_cupti_is_detached_at_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = bench.timer(repeating([1.0]), "hot", 1e-9)
+    timed.time(lambda: None, mode="hot")
+    assert bench.detached == 1
+    warm = WarmUp(seconds=1.0, launches=1, steady=True)
+    monkeypatch.setattr(Prepared, "warm_up", lambda _: warm)
+    assert timed.warm_up(lambda: None) is warm
+    assert bench.detached == 2
+
+
+def test_cold_calls_flush_twice_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer, "stamps", lambda: "stamps")
+    prepared: list[object] = []
+    monkeypatch.setattr(timer, "prepare", lambda *arguments, **rest: prepared.extend((*arguments, rest)))
+    Timer(50, 1.0, lambda: None).prepare(print, "cold")
+    assert prepared == [print, "cold", {"flush_bytes": 100, "stamps": "stamps"}]
+
+
+def test_window_of_a_warm_up_ends_at_a_tenth_of_a_second() -> None:
+    # Blocks of 1/1024 s add up without rounding.
+    batch = Blocks(lambda _: 5.0, block_s=1 / 1024)
+    assert warm_up.until_steady(batch, 3.0, batch.clock).launches == 2 * 103 * 10
+
+
+def test_window_that_is_just_full_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up, "WINDOW_S", 0.125)
+    batch = Blocks(lambda _: 5.0, block_s=1 / 64)
+    assert warm_up.until_steady(batch, 3.0, batch.clock).launches == 2 * 8 * 10
+
+
+@pytest.mark.parametrize(("drift", "steady"), [(1.00499, True), (1.0051, False)])
+def test_windows_agree_within_half_a_percent(drift: float, *, steady: bool) -> None:
+    batch = Blocks(lambda now: 5.0 if now < 0.15 else 5.0 * drift, block_s=0.125)
+    assert warm_up.until_steady(batch, 0.25, batch.clock) == WarmUp(seconds=0.25, launches=20, steady=steady)
