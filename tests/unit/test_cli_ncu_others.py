@@ -286,7 +286,12 @@ def test_spill_requests_are_named(
         (
             "denied.csv",
             b"==PROF== Connected to process 1\n==ERROR== ERR_NVGPUCTRPERM - The user does not have\n",
-            "has no launch: the driver denies hardware counters to this user; load the driver with NVreg",
+            "denies hardware counters to this user (ERR_NVGPUCTRPERM); load the driver with NVreg",
+        ),
+        (
+            "app.log",
+            b"==ERROR== The application returned an error code (1).\n",
+            "has no launch: ncu says: The application returned an error code (1).",
         ),
         (
             "none.txt",

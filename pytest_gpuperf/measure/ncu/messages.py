@@ -25,7 +25,7 @@ BUSY_ADVICE = "pause DCGM's profiling (dcgmi profile --pause) or stop the other 
 KNOWN_FAILURES = (
     KnownFailure(
         r"ERR_NVGPUCTRPERM",
-        "the driver denies hardware counters to this user",
+        "the driver denies hardware counters to this user (ERR_NVGPUCTRPERM)",
         PERMISSION_ADVICE,
     ),
     KnownFailure(

@@ -77,6 +77,10 @@ def not_from_ncu(path: Path, data: bytes, text: str) -> GpuperfError:
             expected=EXPECTED,
             next_step=f"gpuperf ncu {name}",
         )
+    if errors := errors_in(text):
+        return GpuperfError(
+            f"{path.name} has no launch: ncu says: {errors[0]}", next_step="then profile again"
+        )
     if _NO_KERNEL.search(text):
         return GpuperfError(
             f"{path.name} has no launch: ncu profiled no kernel",
