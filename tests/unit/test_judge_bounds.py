@@ -1,0 +1,219 @@
+"""Bounds of the judgement on counters, and the numbers of the gate."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from judging import HINTS, baseline, verdict
+from pytest_gpuperf.judge.counters import CounterComparison, chosen_otherwise, compare_counters
+from pytest_gpuperf.judge.gate import Gate
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.result import Finding, Status, TestResult
+from pytest_gpuperf.judge.times import BaselineComparison
+from pytest_gpuperf.judge.verdict import Expected, judge
+from pytest_gpuperf.records import Measurement, MetricValue, Trace
+from pytest_gpuperf.records.baseline import (
+    Baseline,
+    BaselineGpu,
+    MeasurementBaseline,
+    PinnedTimes,
+    Session,
+    TestBaseline,
+    TimeBaseline,
+)
+from run_builders import H200, gate_of, measured, profile, record, timing
+
+
+def compared(name: str, before: MetricValue, now: MetricValue) -> CounterComparison:
+    known = MeasurementBaseline(counters={name: before}, kernels=("square_kernel",))
+    return compare_counters(measured(None, {name: now}), known, accept=HINTS.accept)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "now", "shown"),
+    [
+        ("dram_bytes", 100.0, 102.0, False),
+        ("dram_bytes", 100.0, 102.1, True),
+        ("dram_bytes", 100.0, 98.0, False),
+        ("memory_throughput", 10.0, 11.0, False),
+        ("memory_throughput", 10.0, 11.1, True),
+        ("memory_throughput", 10.0, 8.9, True),
+        ("grid_size", 1000000, 1000010.0, False),
+        ("grid_size", 1000000, 1000011.0, True),
+        ("instructions", 1000.0, 1001.0, False),
+        ("instructions", 1000.0, 1001.1, True),
+    ],
+)
+def test_change_at_its_tolerance_is_not_shown(name: str, before: float, now: float, *, shown: bool) -> None:
+    assert bool(compared(name, before, now).changes) is shown
+
+
+def test_unequal_words_have_no_percentage() -> None:
+    (change,) = compared("occupancy_limiter", "warps", "registers").changes
+    assert (change.change_pct, change.worse) == (None, None)
+
+
+@pytest.mark.parametrize(("now", "change"), [(2200.0, 10.0), (1800.0, -10.0)])
+def test_change_of_a_counter_is_in_percent(now: float, change: float) -> None:
+    (found,) = compared("instructions", 2000.0, now).changes
+    assert (found.change_pct, found.worse) == (pytest.approx(change), change > 0)
+
+
+def test_only_the_first_changes_are_shown() -> None:
+    names = [f"raw__{number}.sum" for number in range(10)]
+    known = MeasurementBaseline(counters=dict.fromkeys(names, 100.0))
+    now = measured(None, {name: 110.0 + at for at, name in enumerate(names)})
+    details = compare_counters(now, known).details
+    assert len(details) == 9
+    assert details[0].startswith("raw__9.sum")
+    assert details[-1] == "and 2 more counters"
+
+
+def traced(before: float, now: float, name: str = "launches") -> CounterComparison:
+    measurement = Measurement(trace=Trace(**{name: now}))  # type: ignore[arg-type]
+    return compare_counters(measurement, MeasurementBaseline(trace={name: before}))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change", "worse"), [(4, 5, 25.0, True), (5, 4, -20.0, False), (0, 1, None, True)]
+)
+def test_traced_count_has_its_change_in_percent(
+    before: int, now: int, change: float | None, *, worse: bool
+) -> None:
+    (found,) = traced(before, now).changes
+    assert found.change_pct == (None if change is None else pytest.approx(change))
+    assert found.worse is worse
+    assert bool(traced(before, now).worse_exact) is worse
+
+
+def test_worse_exact_counters_are_one_finding() -> None:
+    known = MeasurementBaseline(
+        counters={"registers_per_thread": 32, "shared_memory_per_block": 100}, kernels=("square_kernel",)
+    )
+    now = measured(None, {"registers_per_thread": 64.0, "shared_memory_per_block": 101.0})
+    (found,) = compare_counters(now, known, accept="accept").findings
+    assert found.status is Status.REGRESSED
+    assert found.line == "registers_per_thread 64 is worse than the baseline 32 (no tolerance), and 1 more"
+    assert found.details[-1] == "accept"
+
+
+@pytest.mark.parametrize(("now", "warns"), [(1100.0, True), (900.0, False)])
+def test_only_more_work_is_an_early_warning(now: float, *, warns: bool) -> None:
+    findings = compared("instructions", 1000.0, now).findings
+    assert bool(findings) is warns
+    assert all(found.line.endswith("at the same time: an early warning") for found in findings)
+
+
+def test_launches_chosen_alike_have_no_remark() -> None:
+    now = replace(profile({"instructions": 1.0}), launches="all", regex="square")
+    known = MeasurementBaseline(counters={"instructions": 1.0}, kernels=("square_kernel",))
+    assert chosen_otherwise(now, known) == ""
+    assert chosen_otherwise(now, replace(known, launches="all", regex="square")) == ""
+    assert chosen_otherwise(now, replace(known, launches="all", regex="other")) != ""
+    assert chosen_otherwise(replace(now, launches=""), replace(known, launches="all", regex="square")) == ""
+
+
+@pytest.mark.parametrize(
+    ("share_pct", "unknown_pct", "active", "regex", "said"),
+    [
+        (0.0, 0.0, 30.0, "", "tensor_active is 30 %, though no kernel of the trace is named as if it was"),
+        (0.0, 5.0, 30.0, "", ""),
+        (
+            60.0,
+            0.0,
+            0.0,
+            "",
+            "60 % of the GPU time is in kernels named as if they used tensor cores, but tensor_active is 0",
+        ),
+        (60.0, 0.0, 0.0, "gemm", ""),
+        (60.0, 0.0, 30.0, "", ""),
+        (0.0, 0.0, 0.0, "", ""),
+    ],
+)
+def test_tensor_counter_and_kernel_names_contradict(
+    share_pct: float, unknown_pct: float, active: float, regex: str, said: str
+) -> None:
+    trace = Trace(tensor_core_share_pct=share_pct, tensor_cores_unknown_pct=unknown_pct)
+    now = Measurement(trace=trace, profile=replace(profile({"tensor_active": active}), regex=regex))
+    remarks = compare_counters(now, MeasurementBaseline()).remarks
+    assert [found.line for found in remarks] == ([said] if said else [])
+
+
+def test_nothing_has_moved_without_a_change() -> None:
+    assert not BaselineComparison(CounterComparison()).moved
+    assert BaselineComparison(CounterComparison(), fell_back=True).moved
+    assert BaselineComparison(CounterComparison(kernels="now runs b")).moved
+    defaults = BaselineComparison(CounterComparison())
+    assert (defaults.fell_back, defaults.other_source, defaults.slower, defaults.faster) == (False,) * 4
+
+
+@pytest.mark.parametrize(("blocks", "wider"), [(9, False), (10, True)])
+def test_noise_of_ten_blocks_widens_the_interval(blocks: int, *, wider: bool) -> None:
+    sessions = tuple(Session(run=f"r{number}", time_us=100.0) for number in range(5))
+    known = TestBaseline(
+        measurements={"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))}
+    )
+    gate = gate_of({"t": known})
+    quiet, noisy = (
+        gate.compare(("t", "main"), replace(timing(100.0), blocks_us=values))
+        for values in ((100.0,) * blocks, tuple(100.0 + 20 * (-1) ** at for at in range(blocks)))
+    )
+    assert quiet is not None
+    assert noisy is not None
+    assert (noisy.decision.high_pct > 2 * quiet.decision.high_pct) is wider
+    assert (noisy.decision.high_pct == quiet.decision.high_pct) is not wider
+
+
+def test_raw_change_is_that_of_the_times_as_measured() -> None:
+    sessions = tuple(
+        Session(run=f"r{at}", time_us=us, sm_clock_mhz=1500) for at, us in enumerate((80.0, 125.0))
+    )
+    known = TestBaseline(
+        measurements={"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))}
+    )
+    found = gate_of({"t": known}).compare(("t", "main"), timing(110.0))
+    assert found is not None
+    assert found.raw_change_pct == found.decision.change_pct == pytest.approx(10)
+    assert (found.actual_us, found.baseline_us) == (pytest.approx(110), pytest.approx(100))
+    assert (found.at_mhz, found.actual_mhz, found.baseline_mhz) == (0, 0, 1500)
+    assert (found.against, found.in_turn) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "tests", "counted"),
+    [(0, None, 3), (7, None, 7), (0, ["a"], 2), (0, ["b"], 1), (0, [], 1)],
+)
+def test_gate_counts_stored_times_and_their_pins(
+    comparisons: int, tests: list[str] | None, counted: int
+) -> None:
+    sessions = (Session(run="r", time_us=100.0),)
+    pinned = PinnedTimes(name="v1", date="2026-11-20T00:00:00Z", mode="hot", sessions=sessions)
+    times = {
+        "a": TimeBaseline(mode="hot", sessions=sessions, pinned=pinned),
+        "b": TimeBaseline(mode="hot", sessions=sessions),
+    }
+    known = {
+        name: TestBaseline(measurements={"main": MeasurementBaseline(time=time)})
+        for name, time in times.items()
+    }
+    file = Baseline(schema=1, gpu=BaselineGpu(slug=H200.slug), tests=known)
+    assert Gate([file], card="A", comparisons=comparisons, tests=tests)._comparisons == counted
+
+
+def test_limit_on_a_value_that_no_label_has_is_one_finding() -> None:
+    test = record(a=measured(5.3), b=measured(5.3))
+    found = verdict(test, limits=parse_limits(("instructions < 5",)))
+    invalid = [finding for finding in found.findings if finding.status is Status.INVALID]
+    assert [finding.label for finding in invalid] == ["a"]
+
+
+def test_defaults_of_a_verdict_say_nothing() -> None:
+    found = judge(record(main=measured()), measured=Expected())
+    assert (found.strict, TestResult(record(), found).replayed) == (False, False)
+    assert Finding(Status.PASS, "line").details == ()
+    assert Expected().tolerance_pct == 0
+    assert not math.isnan(found.times.get("main", 0.0))  # type: ignore[arg-type]
+    assert verdict(record(main=measured(5.3)), baseline(5.3)).status is Status.PASS
