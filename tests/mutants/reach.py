@@ -8,8 +8,12 @@ import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MOST_S = 60.0
 """Seconds of tests to run for one mutant: the shortest ones, as many as fit."""
@@ -49,10 +53,14 @@ class Reach(msgspec.Struct, frozen=True):
     def tests(self, file: str, line: int) -> tuple[list[str], list[str]]:
         """Return the tests of a line: first those of tests/unit, which start quickly, then the others.
 
-        A line that runs at import belongs to every test of its file.
+        A line that runs at import belongs to every test of its file, or of its folder if nothing else of the
+        file runs in a test.
         """
-        reached = self.lines.get(file, {})
-        numbers = reached.get(line) or sorted({number for tests in reached.values() for number in tests})
+        numbers = (
+            self.lines.get(file, {}).get(line)
+            or self._tests_of(lambda other: other == file)
+            or self._tests_of(lambda other: Path(other).parent == Path(file).parent)
+        )
         chosen: tuple[list[str], list[str]] = ([], [])
         for place in (0, 1):
             total = 0.0
@@ -64,6 +72,10 @@ class Reach(msgspec.Struct, frozen=True):
                     break
                 chosen[place].append(self.names[number])
         return chosen
+
+    def _tests_of(self, chosen: Callable[[str], bool]) -> list[int]:
+        found = (tests for file, lines in self.lines.items() if chosen(file) for tests in lines.values())
+        return sorted({number for tests in found for number in tests})
 
 
 def _run(root: Path, folder: Path) -> Reach:
