@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_gpuperf.baseline.gather import Gathered, Taken
 from pytest_gpuperf.baseline.merge import accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
@@ -374,3 +375,35 @@ def test_counters_of_other_launches_are_new(store: BaselineStore, which: Which) 
     assert (known["launches"], known["regex"]) == ("all", "gemm")
     # Counters of the first launch do not mix with counters of all launches.
     assert known["counters"] == {"registers_per_thread": 64}
+
+
+def test_counters_that_are_not_finite_are_left_out(store: BaselineStore) -> None:
+    counters = {"instructions": float("nan"), "dram_bytes": float("inf"), "registers_per_thread": 32.0}
+    content = accepted(store, one_test(counters=counters))
+    assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"registers_per_thread": 32}
+
+
+def test_session_keeps_the_digits_that_mean_something(store: BaselineStore) -> None:
+    measurement = measured(5.123456789)
+    assert measurement.timing is not None
+    timed = msgspec.structs.replace(
+        measurement.timing, spread_pct=0.12345, host_us=123.456, blocks_us=(5.1,), blocks_mhz=(1234.5678,)
+    )
+    now = run(record(main=msgspec.structs.replace(measurement, timing=timed)))
+    (session,) = accepted(store, now)["tests"][NODEID]["measurements"]["main"]["time"]["sessions"]
+    assert session == {
+        "run": now.id,
+        "time_us": 5.1235,
+        "spread_pct": 0.12,
+        "sm_clock_mhz": 1234.6,
+        "host_us": 123,
+    }
+
+
+def test_values_of_no_run_are_empty() -> None:
+    assert (Taken().kept, Taken().has_values, Gathered("t").kept, Gathered("t").tolerance_pct) == (
+        False,
+        False,
+        False,
+        0,
+    )

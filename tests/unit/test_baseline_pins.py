@@ -118,3 +118,13 @@ def test_one_broken_file_pins_nothing_in_the_others(store: BaselineStore) -> Non
     with pytest.raises(GpuperfError, match="newer pytest-gpuperf"):
         pin(store, "v1", DATE)
     assert time(store, A).pinned is None
+
+
+def test_file_without_a_chosen_test_keeps_every_byte(store: BaselineStore) -> None:
+    accepted(store, of_run("01", 5.0))
+    path = store.path("nvidia-h200", "test_square")
+    other = path.with_name("test_other.json")
+    other.write_text(path.read_text("utf-8").replace("test_square", "test_other").replace("  ", "    "))
+    before = other.read_bytes()
+    assert [suite.suite for suite in pin(store, "v1", DATE, [A])] == ["test_square"]
+    assert other.read_bytes() == before

@@ -246,3 +246,15 @@ def test_numbers_are_rounded_to_significant_digits(value: float, digits: int, ro
 )
 def test_counters_keep_the_digits_of_their_tier(name: str, value: float, text: str) -> None:
     assert json.dumps(round_counter(name, value)) == text
+
+
+def test_lock_makes_a_state_folder_that_git_ignores(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path / "baselines", state=tmp_path / "state")
+    with store.locked():
+        assert (tmp_path / "state" / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_number_that_json_lacks_is_never_written(value: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encode_baseline({"time_us": value})

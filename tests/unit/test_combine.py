@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.measure.ncu.report_file import read_report
 from pytest_gpuperf.metrics import METRICS, Combining
-from pytest_gpuperf.metrics.combine import combine, combining_of, weight_names, weights_used
+from pytest_gpuperf.metrics.combine import (
+    combine,
+    combining_of,
+    weight_names,
+    weights_to_ask_for,
+    weights_used,
+)
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.runs import load_run
 from run_builders import launches
@@ -374,3 +380,30 @@ def test_combining_in_two_steps_gives_the_same_counts(kernels: list[KernelProfil
     for name, value in combine(kernels).items():
         if combining_of(name) is Combining.SUM:
             assert value == pytest.approx(sum(float(step[name]) for step in steps))
+
+
+@pytest.mark.parametrize(
+    ("names", "asked"),
+    [
+        (["stall.barrier"], ("smsp__inst_issued.sum", "warp_cycles_per_instruction", "duration_us")),
+        (["l2_hit_rate"], ("lts__t_sectors.sum", "duration_us")),
+        (["sm_throughput", "l2_hit_rate"], ("sm__cycles_elapsed.sum", "duration_us", "lts__t_sectors.sum")),
+        (["dram_bytes"], ()),
+    ],
+)
+def test_only_the_best_weight_and_the_duration_are_asked_for(
+    names: list[str], asked: tuple[str, ...]
+) -> None:
+    assert weights_to_ask_for(names) == asked
+    assert set(asked) <= set(weight_names(names))
+
+
+def test_share_of_stalls_is_of_all_reasons_that_a_chip_has() -> None:
+    sources = METRICS["stall.barrier"].sources
+    wholes, sums = [one for one in sources if one.requested], [one for one in sources if not one.requested]
+    assert [len(one.names) for one in wholes] == [2, 2]
+    # The first name is the reason itself. Hopper has 19 reasons, and other chips lack one or two of them.
+    assert [len(set(one.names)) for one in sums] == [19, 18, 17]
+    assert [sum("gmma" in name for name in one.names) for one in sums] == [1, 0, 0]
+    assert [sum("imc_miss" in name for name in one.names) for one in sums] == [1, 1, 0]
+    assert all(any("selected" in name for name in one.names) for one in sums)

@@ -300,3 +300,16 @@ def test_truncated_csv_gives_no_new_values(length: int) -> None:
     for part, whole in zip(kernels, read_csv(text), strict=False):
         assert part.name == whole.name
         assert part.metrics.items() <= whole.metrics.items()
+
+
+@pytest.mark.parametrize("word", ["16x16", "2D", "1e", "0x10", "3-way"])
+def test_word_that_begins_with_a_digit_stays_a_word(word: str) -> None:
+    (kernel,) = read_csv(long(long_row(word)))
+    assert kernel.metrics == {"some__metric.sum": word}
+
+
+@pytest.mark.parametrize("fields", range(1, 8))
+def test_row_cut_before_its_value_is_refused_with_its_line(fields: int) -> None:
+    row = ['"0"', '"kernel"', '"1"', '"1"', '"Section"', '"some__metric.sum"', '""', "1"][:fields]
+    with pytest.raises(GpuperfError, match=f"line 3.*{fields} fields instead of 8 to 8"):
+        read_csv(long(long_row("1"), ",".join(row)))

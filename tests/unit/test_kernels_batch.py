@@ -12,10 +12,11 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import kernels_batch, prepared
-from pytest_gpuperf.measure.timing.batch import Block, HostBatch
+from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
-from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, work_of
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, mean_work, work_of
 from pytest_gpuperf.records import StreamWork
+from simulated_gpu import SimulatedKernel, install_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ class FakeCupti:
 
     def _launch(self, name: str, us: float, stream: int) -> None:
         self.now += 1
-        self._found.append(kernel(self.now, 100 * self.now, us, name, stream=stream))
+        self._found.append(kernel(self.now, 10_000 * self.now, us, name, stream=stream))
 
     @contextmanager
     def _recorded(self, *, stay: bool) -> Iterator[list[Activity]]:
@@ -194,3 +195,97 @@ def test_call_that_launches_nothing_is_refused_in_each_mode(
 
 def test_queued_takes_calls_that_do_not_wait(prepare: Callable[..., Prepared]) -> None:
     assert prepare("queued", NotCapturableError("x"), waits=False).mode == "queued"
+
+
+class CountingStamps:
+    """Stamps that count, at 1500 MHz."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def before(self) -> None:
+        self.log.append("before")
+
+    def after(self) -> None:
+        self.log.append("after")
+
+    def sm_clock_mhz(self) -> float:
+        return 1500.0
+
+
+def test_first_recording_has_three_calls_and_the_host_is_timed_alone(
+    cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(kernels_batch, "detach", lambda: steps.append("detach"))
+
+    def run(batch: HostBatch) -> Block:
+        steps.append(f"host {batch.calls}")
+        return Block(1.0)
+
+    monkeypatch.setattr(HostBatch, "run", run)
+    stamps = CountingStamps()
+    batch = KernelsBatch(cupti.call, stamps)  # type: ignore[arg-type]
+    # Three calls with four marks.
+    assert (cupti.now, steps, stamps.log) == (7, ["detach", "host 1"], ["before", "after"])
+    assert batch.run().sm_clock_mhz == 1500
+    assert [block.time_us for block in batch.run_recorded(3)] == [5.0] * 3
+    steps.clear()
+    assert batch.host_blocks_us() == [1.0] * 20
+    assert steps == ["detach", *["host 50"] * 20]
+
+
+@pytest.mark.parametrize(("us", "calls"), [(99.0, 50), (200.0, 25), (1000.0, 5), (9999.0, 1)])
+def test_block_has_five_milliseconds_of_kernels(cupti: FakeCupti, us: float, calls: int) -> None:
+    cupti.us = us
+    batch = KernelsBatch(cupti.call)
+    assert batch.calls == calls
+    assert batch.run().sm_clock_mhz == 0
+
+
+@pytest.mark.parametrize(
+    ("host_us", "calls", "host_calls"),
+    [(1000.0, 50, 10), (2000.0, 25, 5), (10_000.0, 5, 1), (60_000.0, 1, 1), (1e6, 1, 1), (100.0, 50, 50)],
+)
+def test_block_has_fifty_milliseconds_of_the_host(
+    cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch, host_us: float, calls: int, host_calls: int
+) -> None:
+    timed: list[int] = []
+
+    def run(batch: HostBatch) -> Block:
+        timed.append(batch.calls)
+        return Block(host_us)
+
+    monkeypatch.setattr(HostBatch, "run", run)
+    batch = KernelsBatch(cupti.call)
+    batch.host_blocks_us()
+    assert (batch.calls, timed) == (calls, [1, *[host_calls] * 20])
+
+
+def test_mark_is_an_empty_kernel_or_else_a_blocking_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[tuple[int, ...]] = []
+    install_kernels(monkeypatch, gpuperf_empty=SimulatedKernel(launched.append))
+    mark, name = kernels_batch._mark()
+    mark()
+    assert (name, launched) == ("gpuperf_empty", [(1,), (1,)])
+    install_kernels(monkeypatch)
+    slept: list[int] = []
+    monkeypatch.setattr(torch.cuda, "_sleep", slept.append)
+    mark, name = kernels_batch._mark()
+    mark()
+    assert (name, slept) == ("spin_kernel", [1])
+
+
+def test_mean_of_blocks_leaves_out_the_extremes_of_kernels() -> None:
+    streams = tuple(StreamWork(stream=number, launches=1, kernels_us=1.0) for number in range(5))
+    works = [Work(us, 2 * us, us, (streams[at],)) for at, us in enumerate((9.0, 2.0, 3.0, 4.0, 99.0))]
+    found = mean_work(works)
+    assert [found.busy_us, found.kernels_us] == pytest.approx([16 / 3, 32 / 3])
+    assert found.host_copies_us == pytest.approx(117 / 5)
+    assert found.streams == (streams[4],)
+
+
+def test_share_of_each_stream_is_rounded() -> None:
+    call = [[kernel(1, 0, 1.0005), kernel(2, 9, 1.0005)], [kernel(3, 50, 1.0005)], [kernel(4, 90, 1.0005)]]
+    (stream,) = work_of(call, current=0).streams
+    assert (stream.launches, stream.kernels_us) == (1.33, 1.333)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing import timer, warm_up
-from pytest_gpuperf.measure.timing.batch import Block
+from pytest_gpuperf.measure.timing.batch import Block, Work
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.timer import Timer, disturbed
 from pytest_gpuperf.records import Conditions, WarmUp
@@ -258,3 +258,63 @@ def test_window_that_is_just_full_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_agree_within_half_a_percent(drift: float, *, steady: bool) -> None:
     batch = Blocks(lambda now: 5.0 if now < 0.15 else 5.0 * drift, block_s=0.125)
     assert warm_up.until_steady(batch, 0.25, batch.clock) == WarmUp(seconds=0.25, launches=20, steady=steady)
+
+
+def test_times_of_a_record_are_rounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer, "launch_gap_us", lambda: 0.512345678)
+    batch = Blocks(lambda _: 1.23456789, mhz=lambda _: 1999.987, recorded_us=1.13456789)
+    by_cupti, by_events = bench.time(batch), bench.time(batch, "host")
+    assert (by_cupti.time_us, by_cupti.events_us, by_cupti.cupti_us) == (1.134568, 1.234568, 1.134568)
+    assert (by_cupti.blocks_us, by_cupti.launch_gap_us) == ((1.134568,) * 15, 0.5123)
+    assert (by_events.blocks_us, by_events.blocks_mhz) == ((1.234568,) * 10, (2000.0,) * 10)
+    # Blocks of CUPTI have no stamps here.
+    assert (by_cupti.blocks_mhz, by_cupti.clock_model, by_cupti.normalised_us) == ((), None, 0)
+
+
+def test_time_of_a_record_is_also_at_one_clock(bench: Bench) -> None:
+    found = bench.time(with_clock(bench, 1400.0), budget_s=1)
+    assert (found.normalised_us, found.blocks_mhz) == (100.0, (2000.0,) * 20)
+
+
+class ClockedBlocks(RecordedBlocks):
+    """Blocks of many digits at a clock that a burn lowers; three quarters of their time are cycles."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(1.0)
+        self._bench = bench
+
+    def run(self) -> Block:
+        self.now += 0.005
+        mhz = 1400.0 if self._bench.burn.burns else 1999.987
+        us = 2.5123456789 + 7.5 * 1999.987 / mhz
+        return Block(us, mhz, Work(us, 6.123456789, 1.123456789, ()))
+
+    def host_blocks_us(self) -> list[float]:
+        return [333.333333, 444.444444, 555.555555]
+
+
+@pytest.mark.parametrize(("budget_s", "modelled"), [(1.0, True), (0.1, False)])
+def test_record_of_a_call_that_waits_is_rounded(bench: Bench, budget_s: float, *, modelled: bool) -> None:
+    found = bench.time(ClockedBlocks(bench), "kernels", budget_s)  # type: ignore[arg-type]
+    assert found.time_us == found.cupti_us == found.gpu_busy_us == 10.012346
+    assert (set(found.blocks_us), set(found.blocks_mhz)) == ({10.012346}, {2000.0})
+    assert (found.gpu_kernels_us, found.host_copies_us) == (6.123457, 1.1235)
+    assert (found.host_us, found.host_spread_pct) == (444.444, 25.0)
+    if modelled:
+        assert found.clock_model is not None
+        assert found.clock_model.time_us(1999.987) == pytest.approx(10.0123, rel=1e-3)
+        assert found.normalised_us == pytest.approx(10.0123, rel=1e-4)
+        assert found.normalised_us == round(found.normalised_us, 6)
+    else:
+        assert (found.clock_model, found.normalised_us) == (None, 0)
+
+
+def test_noisy_kernels_take_half_the_budget(bench: Bench) -> None:
+    noisy = RecordedBlocks(5.0, 6.0)
+    assert len(bench.time(noisy, "kernels", 0.4).blocks_us) == pytest.approx(20, abs=1)  # type: ignore[arg-type]
+
+
+def test_host_spread_is_rounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordedBlocks, "host_blocks_us", lambda _: [300.0, 310.0, 317.0])
+    found = bench.time(RecordedBlocks(5.0), "kernels")  # type: ignore[arg-type]
+    assert (found.host_us, found.host_spread_pct) == (309.0, 2.75)
