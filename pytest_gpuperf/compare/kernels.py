@@ -30,7 +30,8 @@ def compare_kernels(
 
     The first launch of a kernel belongs to the first with the same name, the second to the second. Names with
     the same template arguments go first, so that instances of one template do not change places; the rest
-    goes by the function's name, because a change may be a template argument.
+    goes by the function's name, because a change may be a template argument. Launches with other names are
+    paired by their order if both files have as many of them at the same place.
 
     Args:
         old: Launches of the file to compare with.
@@ -44,9 +45,16 @@ def compare_kernels(
     """
     units = {name: unit for kernel in (*old, *new) for name in metrics if (unit := kernel.unit(name))}
     rows = pair_up([old, new], lambda kernel: kernel.demangled or kernel.name, lambda kernel: kernel.name)
+    renamed = _by_order((old, new), rows)
+    taken = {place for row in renamed for place in row.items()}
+    rows = sorted(
+        [row for row in rows if taken.isdisjoint(row.items())] + renamed, key=lambda row: min(row.items())
+    )
     pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
     lines: list[Line] = []
     notes = difference_notes(old, new)
+    if renamed:
+        notes.append(f"{len(renamed)} renamed: paired by their order")
     for one, other in pairs:
         pair = Launches(other.name, one.launch, other.launch, 1, 1)
         lines += _lines(_pair_name(one, other), pair, one.metrics, other.metrics, metrics, units)
@@ -64,7 +72,29 @@ def compare_kernels(
     return Comparison(sources, TITLES, tuple(lines), tuple(notes))
 
 
+def _by_order(
+    sides: tuple[Sequence[ReportKernel], Sequence[ReportKernel]], rows: Sequence[Mapping[int, int]]
+) -> list[Mapping[int, int]]:
+    """Pair the launches without a partner that follow the same pair, if both files have as many."""
+    together = {place: number for number, row in enumerate(rows) if len(row) > 1 for place in row.items()}
+    left: dict[int, tuple[list[int], list[int]]] = {}
+    for side, kernels in enumerate(sides):
+        before = -1
+        for index in range(len(kernels)):
+            before = together.get((side, index), before)
+            if (side, index) not in together:
+                left.setdefault(before, ([], []))[side].append(index)
+    return [
+        {0: one, 1: other}
+        for both in left.values()
+        if len(both[0]) == len(both[1])
+        for one, other in zip(*both, strict=True)
+    ]
+
+
 def _pair_name(old: ReportKernel, new: ReportKernel) -> str:
+    if old.name != new.name:
+        return f"{launch_name(old)} -> {launch_name(new)}"
     return launch_name(new) if old.launch == new.launch else f"#{old.launch} -> {launch_name(new)}"
 
 

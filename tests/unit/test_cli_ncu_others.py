@@ -156,6 +156,23 @@ def test_launches_with_other_metrics_and_no_time_did_not_fail(tmp_path: Path) ->
     assert " 0 % of the time" not in text
 
 
+@pytest.mark.parametrize(
+    "prefix", ["2024-05-01T10:11:12.1234567Z ", "[1,0]<stdout>:", "0: ", "worker-1  | ", "> "]
+)
+def test_console_text_with_prefixes_of_a_log_is_read(tmp_path: Path, prefix: str) -> None:
+    text = "".join(f"{prefix}{line}\n" for line in NEW.splitlines())
+    plain, prefixed = (as_json(written(tmp_path, one, "log.txt")) for one in (NEW, text))
+    assert prefixed == plain
+
+
+def test_renamed_kernels_are_compared_by_order(tmp_path: Path) -> None:
+    old = written(tmp_path, csv_text([DURATION], name="gemm_v1(float *)"), "old.csv")
+    new = written(tmp_path, csv_text([("gpu__time_duration.sum", "us", "50.25")], name="gemm_v2(int)"))
+    lines = all_lines(new, "--compare", old)
+    assert any(line.startswith("#0 gemm_v1 -> #0 gemm_v2") and "-50.0 %  better" in line for line in lines)
+    assert "1 renamed: paired by their order" in lines
+
+
 def test_console_text_is_shown_explained_and_compared(tmp_path: Path) -> None:
     path = written(tmp_path, NEW, "issue.txt")
     assert all_lines(path)[0] == "GPU of compute capability 8.6, SM clock 1410 MHz"

@@ -116,6 +116,7 @@ def test_split_agrees_with_brute_force(
         ("void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3>(int)", "convolution"),
         ("void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*)", "reduction"),
         ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>(const T*)", "data_movement"),
+        ("create_flashinfer_kv_indices_triton", "data_movement"),
         ("triton_poi_fused_addmm_gelu_view_15", "elementwise"),
         (NCCL, "communication"),
         ("my_kernel", "other"),

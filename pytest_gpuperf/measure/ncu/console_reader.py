@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _QUOTATION = re.compile(r"^(?:\s{0,3}>)+ ?|^\s*(?://|\*)(?=\s)")
 """Start of a quoted line, or of one in a comment of a program."""
+_LOG = re.compile(
+    r"^(?:(?:\d{4}-\d\d-\d\dT[\d:.]+Z|\d{1,4}:|[\w.-]+ +\|)(?: |$)|\[\d+,\d+\]<std(?:out|err)>: ?)"
+    r"(?=\s|==|\[\d|$)"
+)
+"""Start of a line in the log of GitHub Actions, mpirun, srun or Docker Compose."""
 _EXTENTS = r"\((?P<grid>\d+, \d+, \d+)\)\s?x\s?\((?P<block>\d+, \d+, \d+)\)"
 _LAUNCH = re.compile(
     rf"(?P<name>.*?)(?:\s*{_EXTENTS})?(?:, (?P<date>\d{{4}}-\w{{3}}-\d{{2}} [\d:]+))?"
@@ -218,7 +223,7 @@ class _Reader:
 
 
 def _plain(line: str) -> str:
-    return _QUOTATION.sub("", _COLOUR.sub("", line.replace("\ufeff", "").expandtabs().rstrip()))
+    return _QUOTATION.sub("", _LOG.sub("", _COLOUR.sub("", line.replace("\ufeff", "").expandtabs().rstrip())))
 
 
 def _section(line: str) -> bool:

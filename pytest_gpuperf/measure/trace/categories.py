@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ATTENTION = re.compile(r"(?i)fmha|flash|attention|attn(?!_?norm)|sdpa|(?<![a-z])m[hlq]a_|sage_(?:fwd|bwd)")
 _AROUND_ATTENTION = re.compile(r"(?i)cache|indices|quant(?:ize)?_|^triton_(?:poi|red|per|for)_")
 """Kernels that prepare the data of attention, and Inductor's, which are named after all that they fuse."""
-_CACHE = re.compile(r"(?i)reshape_and_cache|kv_?cache|concat_and_cache")
+_CACHE = re.compile(r"(?i)reshape_and_cache|kv_?cache|concat_and_cache|kv_indices")
 _CONVOLUTION = re.compile(
     r"(?i)fprop|dgrad|wgrad|conv\dd|conv_|convol|winograd|cudnn|miopen(?!\w*norm)|_conv(?![a-z])"
 )
