@@ -215,3 +215,68 @@ def test_defaults_of_a_verdict_say_nothing() -> None:
     assert Finding(Status.PASS, "line").details == ()
     assert Expected().tolerance_pct == 0
     assert verdict(record(main=measured(5.3)), baseline(5.3)).status is Status.PASS
+
+
+@pytest.mark.parametrize(("count", "more"), [(8, []), (9, ["and 1 more counters"])])
+def test_eight_changes_are_all_shown(count: int, more: list[str]) -> None:
+    known = MeasurementBaseline(counters={f"raw__{at}.sum": 100.0 for at in range(count)})
+    now = measured(None, {f"raw__{at}.sum": 110.0 for at in range(count)})
+    assert list(compare_counters(now, known).details[8:]) == more
+
+
+def test_worse_exact_counters_are_shown_first() -> None:
+    known = MeasurementBaseline(counters={"registers_per_thread": 32, "raw__x.sum": 1.0})
+    details = compare_counters(
+        measured(None, {"registers_per_thread": 33.0, "raw__x.sum": 9.0}), known
+    ).details
+    assert [line.split()[0] for line in details] == ["registers_per_thread", "raw__x.sum"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "now", "explains"),
+    [
+        ("instructions", 1000.0, 1002.0, True),
+        ("instructions", 1000.0, 998.0, False),
+        ("achieved_occupancy", 50.0, 40.0, True),
+        ("achieved_occupancy", 50.0, 60.0, False),
+        ("stall.barrier", 10.0, 20.0, True),
+        ("stall.barrier", 20.0, 10.0, False),
+        ("l2_hit_rate", 50.0, 40.0, True),
+        ("dram_bytes", 100.0, 200.0, False),
+        ("occupancy_limiter", "warps", "registers", False),
+    ],
+)
+def test_worse_counters_that_cause_or_show_a_loss_explain_it(
+    name: str, before: MetricValue, now: MetricValue, *, explains: bool
+) -> None:
+    found = compared(name, before, now)
+    assert found.changes
+    assert found.explanation == (str(found.changes[0]) if explains else "")
+
+
+def test_cause_explains_before_an_effect() -> None:
+    known = MeasurementBaseline(counters={"stall.barrier": 10.0, "instructions": 100.0})
+    now = measured(None, {"stall.barrier": 90.0, "instructions": 110.0})
+    assert compare_counters(now, known).explanation.startswith("instructions")
+
+
+def test_word_in_place_of_a_number_is_a_change() -> None:
+    (change,) = compared("instructions", 10.0, "many").changes
+    assert (change.actual, change.change_pct) == ("many", None)
+
+
+def test_counters_of_nothing_are_not_compared() -> None:
+    known = MeasurementBaseline(counters={"instructions": 1.0})
+    assert compare_counters(Measurement(), known) == CounterComparison()
+    assert compare_counters(measured(None, {"dram_bytes": 1.0}), known).compared is False
+    assert compared("instructions", 1.0, 1.0).compared is True
+    assert compared("instructions", 1.0, 1.0).same_work
+    assert not compared("instructions", 1.0, 2.0).same_work
+
+
+@pytest.mark.parametrize(("preset", "said"), [("sol", True), ("", False)])
+def test_counters_that_were_not_measured_are_counted(preset: str, *, said: bool) -> None:
+    now = Measurement(profile=replace(profile({"instructions": 1.0}), preset=preset))
+    known = MeasurementBaseline(counters={"instructions": 1.0, "dram_bytes": 1.0, "l2_hit_rate": 1.0})
+    lines = [found.line for found in compare_counters(now, known).remarks]
+    assert lines == (["2 counters of the baseline were not measured (preset sol)"] if said else [])

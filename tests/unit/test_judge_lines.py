@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from judging import HINTS, verdict
@@ -12,10 +13,11 @@ from pytest_gpuperf.judge import times
 from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.judge.times import BaselineComparison, time_line
+from pytest_gpuperf.judge.times import BaselineComparison, TimeVerdict, time_line
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Pin, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.records.change import Change
 from pytest_gpuperf.statistics.decision import Decision, Outcome
-from run_builders import measured, record
+from run_builders import measured, record, timing
 
 PASSED = Decision(
     outcome=Outcome.PASS,
@@ -170,3 +172,40 @@ def test_explanation_precedes_a_slower_time() -> None:
 def test_error_of_a_test_comes_before_a_remark() -> None:
     found = verdict(record(main=measured()), errors=("unknown metric",))
     assert [finding.status for finding in found.findings] == [Status.INVALID, Status.NEW]
+
+
+def test_remark_of_a_time_without_a_host_or_autotuner_is_empty() -> None:
+    now = timing(5.3)
+    known = TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.3, autotuned=("k: BLOCK: 64",)),))
+    assert times._host(now, known) == ""
+    assert times._autotuned_otherwise(now, known) == ""
+    assert times._autotuned_otherwise(now, None) == ""
+    picked = msgspec.structs.replace(now, autotuned=("k: BLOCK: 64",))
+    assert times._autotuned_otherwise(picked, known) == ""
+    other = msgspec.structs.replace(now, autotuned=("k: BLOCK: 128",))
+    assert times._autotuned_otherwise(other, None) == ""
+    said = "autotune picked k: BLOCK: 128; in the baseline k: BLOCK: 64"
+    assert times._autotuned_otherwise(other, known) == said
+
+
+def test_pin_is_judged_unless_the_time_is_slower_anyway() -> None:
+    sessions = (Session(run="r", time_us=5.3),)
+    pinned = Pin(
+        name="v1", date="2026-11-20T00:00:00Z", mode="hot", sessions=(Session(run="p", time_us=4.0),)
+    )
+    known = TestBaseline(
+        measurements={
+            "main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions, pinned=pinned))
+        }
+    )
+    (found,) = verdict(record(main=measured(5.3)), known).findings
+    assert found.status is Status.REGRESSED
+    assert found.line.endswith("small losses have added up")
+    assert found.line.startswith("time_us 5.30 is 32.5 % slower than 4 of v1 of 2026-11-20 (")
+    assert found.details == (HINTS.accept_pin,)
+    slower = verdict(record(main=measured(9.0)), known).findings
+    assert ["added up" in one.line for one in slower] == [False]
+
+
+def test_verdict_on_no_time_has_not_moved() -> None:
+    assert (TimeVerdict().moved, TimeVerdict().time, TimeVerdict().findings) == (False, None, ())

@@ -176,7 +176,7 @@ def _import_ncu_report(path: Path, search: Sequence[Path]) -> Any:
         try:
             return importlib.import_module("ncu_report")
         except ImportError:
-            continue
+            pass
         finally:
             if folder is not None:
                 sys.path.remove(str(folder))
