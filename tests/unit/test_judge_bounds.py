@@ -6,7 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from judging import HINTS, baseline, verdict
-from pytest_gpuperf.judge.counters import CounterComparison, chosen_otherwise, compare_counters
+from pytest_gpuperf.judge.counters import (
+    CounterComparison,
+    chosen_otherwise,
+    compare_counters,
+    is_exact,
+    is_near_exact,
+)
 from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
@@ -40,7 +46,7 @@ def compared(name: str, before: MetricValue, now: MetricValue) -> CounterCompari
         ("memory_throughput", 10.0, 11.1, True),
         ("memory_throughput", 10.0, 8.9, True),
         ("grid_size", 1000000, 1000010.0, False),
-        ("grid_size", 1000000, 1000011.0, True),
+        ("grid_size", 1000000, 1000010.9, True),
         ("instructions", 1000.0, 1001.0, False),
         ("instructions", 1000.0, 1001.1, True),
     ],
@@ -244,6 +250,7 @@ def test_worse_exact_counters_are_shown_first() -> None:
         ("l2_hit_rate", 50.0, 40.0, True),
         ("dram_bytes", 100.0, 200.0, False),
         ("occupancy_limiter", "warps", "registers", False),
+        ("stall.barrier", 10.0, "many", False),
     ],
 )
 def test_worse_counters_that_cause_or_show_a_loss_explain_it(
@@ -280,3 +287,25 @@ def test_counters_that_were_not_measured_are_counted(preset: str, *, said: bool)
     known = MeasurementBaseline(counters={"instructions": 1.0, "dram_bytes": 1.0, "l2_hit_rate": 1.0})
     lines = [found.line for found in compare_counters(now, known).remarks]
     assert lines == (["2 counters of the baseline were not measured (preset sol)"] if said else [])
+
+
+@pytest.mark.parametrize(("now", "same"), [(100_099.9, True), (100_100.0, False)])
+def test_tenth_of_a_percent_is_other_work(now: float, *, same: bool) -> None:
+    known = MeasurementBaseline(
+        counters={"instructions": 100_000.0}, counters_sessions=2, kernels=("square_kernel",)
+    )
+    assert compare_counters(measured(None, {"instructions": now}), known).same_work is same
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "near"),
+    [
+        ("launches", True, False),
+        ("registers_per_thread", True, False),
+        ("instructions", False, True),
+        ("dram_bytes", False, False),
+        ("raw__x.sum", False, False),
+    ],
+)
+def test_tier_of_each_counter(name: str, *, exact: bool, near: bool) -> None:
+    assert (is_exact(name), is_near_exact(name)) == (exact, near)

@@ -27,12 +27,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-@pytest.mark.parametrize(("noise", "precise"), [(0.000776, True), (0.000793, False)])
+@pytest.mark.parametrize(("noise", "precise"), [(0.000784, True), (0.000785, False)])
 def test_time_is_precise_below_a_standard_error_of_three_hundredths_percent(
     bench: Bench, noise: float, *, precise: bool
 ) -> None:
-    """Take values 1 ± noise: the standard error of 20 of them is noise / (0.6 √19)."""
-    found = bench.time(repeating([1 - noise, 1 + noise]), budget_s=0.9)
+    """Take values 20 (1 ± noise): the relative standard error of 20 of them is noise / (0.6 √19)."""
+    found = bench.time(repeating([20 - 20 * noise, 20 + 20 * noise]), budget_s=0.9)
     assert (len(found.blocks_us) == 20) is precise
 
 
@@ -106,9 +106,10 @@ def test_neighbour_disturbs_a_restless_time(spread_pct: float, others: int, said
     assert disturbed(replace(timing(), spread_pct=spread_pct)) == ""
 
 
-def test_noise_has_no_clock_model(bench: Bench) -> None:
+@pytest.mark.parametrize("us", [-0.1, 0.0])
+def test_noise_has_no_clock_model(bench: Bench, us: float) -> None:
     """Times by events below 0 say nothing about the clock, though CUPTI has a time."""
-    batch = Blocks(lambda _: -0.1, mhz=lambda _: 1400.0 if bench.burn.burns else 2000.0, recorded_us=1.4)
+    batch = Blocks(lambda _: us, mhz=lambda _: 1400.0 if bench.burn.burns else 2000.0, recorded_us=1.4)
     assert bench.time(batch, "cold", budget_s=1).clock_model is None
     assert bench.burn.burns == 0
 
@@ -195,8 +196,10 @@ def test_first_timing_by_kernels_warms_up_again(bench: Bench, monkeypatch: pytes
     monkeypatch.setattr(timer, "Burn", lambda: steps.append("burn"))
     timed = bench.timer(RecordedBlocks(5.0), "kernels", 1e-9)  # type: ignore[arg-type]
     timed.time(lambda: None, mode="kernels")
+    assert steps == ["warm-up", "burn", "warm-up"]
+    steps.clear()
     timed.time(lambda: None, mode="kernels")
-    assert steps == ["warm-up", "burn", "warm-up", "warm-up"]
+    assert steps == ["warm-up"]
 
 
 def test_record_keeps_the_work_of_a_call(bench: Bench) -> None:
@@ -318,3 +321,34 @@ def test_host_spread_is_rounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(RecordedBlocks, "host_blocks_us", lambda _: [300.0, 310.0, 317.0])
     found = bench.time(RecordedBlocks(5.0), "kernels")  # type: ignore[arg-type]
     assert (found.host_us, found.host_spread_pct) == (309.0, 2.75)
+
+
+def test_short_time_has_a_clock_model(bench: Bench) -> None:
+    clocked = with_clock(bench, 1400.0)
+    batch = Blocks(lambda now: clocked._time_us(now) / 200, mhz=clocked._mhz)
+    assert bench.time(batch, budget_s=1).clock_model is not None
+
+
+def test_burn_that_just_fits_is_tried(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten blocks of 1/32 s leave 6/32 s of the budget."""
+    monkeypatch.setattr(timer, "BURN_S", 6 / 32)
+    batch = Blocks(lambda _: 100.0, mhz=lambda _: 2000.0, block_s=1 / 32)
+    bench.time(batch, budget_s=0.5)
+    assert bench.burn.burns == 1
+
+
+@pytest.mark.parametrize(("steady_mhz", "held"), [(1939.0, True), (1940.0, False)])
+def test_clock_below_97_percent_of_the_highest_is_held_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, steady_mhz: float, *, held: bool
+) -> None:
+    found: list[bool] = []
+
+    def at_other_clocks(batch: Batch, burn: object, *, held_back: bool) -> list[Block]:
+        found.append(held_back)
+        return [Block(100.0, steady_mhz)]
+
+    monkeypatch.setattr(timer, "at_other_clocks", at_other_clocks)
+    timed = bench.timer(Blocks(lambda _: 100.0, mhz=lambda _: steady_mhz), "hot", 1)
+    timed._max_sm_clock_mhz = 2000.0
+    timed.time(lambda: None, mode="hot")
+    assert found == [held]
