@@ -41,7 +41,7 @@ class Drawn:
     @property
     def name(self) -> str:
         """The file and the change, by which `equivalent.txt` names the mutant: its line may move."""
-        return f"{self.file}: {cropped(self.mutant.before, self.mutant.after)}"
+        return f"{self.file}: {cropped(self.mutant.before, self.mutant.after)}".rstrip()
 
 
 def cropped(before: str, after: str, width: int = 60) -> str:
