@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.judge.explain import diagnose
+from pytest_gpuperf.judge.explain import causes, diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,3 +156,57 @@ def test_sms_are_counted_from_at_least_a_tenth_of_a_wave(waves: float, *, known:
     metrics = {"sm_throughput": 4.0, "memory_throughput": 12.0, "waves": waves, "grid_size": 20.0, **fits}
     assert ("of 100 SMs" in line("too-small-grid", {**metrics, "occupancy_limit.shared_mem": 2.0})) is known
     assert "SMs" not in line("too-small-grid", metrics)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "worth"),
+    [
+        ({"instructions": 1000.0, "registers_per_thread": 255.0}, True),
+        ({"instructions": 1001.0, "registers_per_thread": 255.0}, False),
+        ({"instructions": 20.0, "registers_per_thread": 254.0}, True),
+        ({"instructions": 20.1, "registers_per_thread": 254.0}, False),
+        ({"instructions": 20.0}, True),
+        ({"instructions": 20.1}, False),
+    ],
+    ids=str,
+)
+def test_spills_count_sooner_without_a_register_left(metrics: dict[str, float], *, worth: bool) -> None:
+    instructions = metrics["instructions"]
+    assert causes._is_worth(1.0, instructions, metrics.get("registers_per_thread")) is worth
+
+
+@pytest.mark.parametrize(
+    ("requests", "registers", "worth"),
+    [(1.0, None, True), (1.0, 255.0, True), (999_999.0, 254.0, False), (1e6, 254.0, True)],
+)
+def test_spills_of_unknown_work_count_if_many(
+    requests: float, registers: float | None, *, worth: bool
+) -> None:
+    assert causes._is_worth(requests, None, registers) is worth
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(999_999, "999,999"), (1e6, "1.0 million"), (2.5e6, "2.5 million"), (1e9, "1.0 billion")],
+)
+def test_large_numbers_are_shown_in_words(number: float, shown: str) -> None:
+    assert causes._count(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "least"),
+    [
+        ("synchronisation-bound", "barrier", 25),
+        ("synchronisation-bound", "membar", 25),
+        ("memory-latency", "long_scoreboard", 30),
+        ("memory-latency", "tex_throttle", 30),
+        ("shared-memory-latency", "mio_throttle", 30),
+        ("math-throttled", "math_pipe_throttle", 20),
+    ],
+)
+def test_waiting_counts_in_long_kernels_without_a_busy_unit(code: str, reason: str, least: float) -> None:
+    waits = {**LOW, f"stall.{reason}": float(least), "duration_us": 5.0}
+    assert line(code, waits)
+    for change in ({f"stall.{reason}": least - 0.1}, {"duration_us": 4.9}, {"memory_throughput": 80.0}):
+        assert line(code, {**waits, **change}) == ""
+    assert line(code, {**waits, "memory_throughput": 79.9})

@@ -150,3 +150,8 @@ def test_prior_needs_two_variances() -> None:
     (prior,) = variance._prior(two)
     # Two that agree are as good as the most that a prior may count for.
     assert prior.df == variance.MOST_PRIOR_DF
+
+
+def test_nothing_is_tolerated_unless_asked() -> None:
+    found = decide_session(session(100.05), [session(100)], Variance(0.05**2, 1e9), Thresholds(), 1)
+    assert found.outcome is Outcome.INCONCLUSIVE

@@ -24,6 +24,7 @@ from pytest_gpuperf.records.baseline import (
     BaselineGpu,
     MeasurementBaseline,
     Pin,
+    RunNote,
     Session,
     TestBaseline,
     TimeBaseline,
@@ -309,3 +310,17 @@ def test_tenth_of_a_percent_is_other_work(now: float, *, same: bool) -> None:
 )
 def test_tier_of_each_counter(name: str, *, exact: bool, near: bool) -> None:
     assert (is_exact(name), is_near_exact(name)) == (exact, near)
+
+
+def test_raw_change_counts_the_sessions_of_the_same_card() -> None:
+    sessions = (Session(run="here", time_us=100.0, sm_clock_mhz=1500), Session(run="there", time_us=50.0))
+    time = TimeBaseline(mode="hot", sessions=sessions)
+    file = Baseline(
+        schema=1,
+        gpu=BaselineGpu(slug=H200.slug),
+        runs={"here": RunNote(gpu_uuid="A"), "there": RunNote(gpu_uuid="B")},
+        tests={"t": TestBaseline(measurements={"main": MeasurementBaseline(time=time)})},
+    )
+    found = Gate([file], card="A", comparisons=1).compare(("t", "main"), timing(110.0))
+    assert found is not None
+    assert [found.raw_change_pct, found.baseline_mhz] == pytest.approx([10, 1500])
