@@ -313,3 +313,10 @@ def test_row_cut_before_its_value_is_refused_with_its_line(fields: int) -> None:
     row = ['"0"', '"kernel"', '"1"', '"1"', '"Section"', '"some__metric.sum"', '""', "1"][:fields]
     with pytest.raises(GpuperfError, match=f"line 3.*{fields} fields instead of 8 to 8"):
         read_csv(long(long_row("1"), ",".join(row)))
+
+
+@pytest.mark.parametrize("extent", ["(32, 1)", "32, 1, 1, 1", "(a, b, c)", "(32, 1, 1"])
+def test_extent_of_a_block_has_three_numbers(extent: str) -> None:
+    row = long_row("1").replace("(32, 1, 1)", extent)
+    with pytest.raises(GpuperfError, match="is not an extent like"):
+        read_csv(long(row))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from msgspec.structs import replace
 
 from judging import baseline, verdict
+from pytest_gpuperf.judge.gate import compare_restarts
+from pytest_gpuperf.judge.parts import same_compiler
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import (
     AgainstTiming,
     Measurement,
+    MetricValue,
 )
 from run_builders import measured, record
 
@@ -61,3 +67,54 @@ def test_worker_broken_after_some_restarts_fails_the_test() -> None:
 def test_pass_at_an_early_look_is_final() -> None:
     result = verdict(record(main=in_turn(0.00603, 0.00637, 0.00647, 0.00613)))
     assert result.status is Status.PASS
+
+
+RATIOS = (0.03, 0.0301, 0.0299, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("raw", "at_mhz", "raw_pct"),
+    [((), 0, 3.0), (RATIOS, 0, 3.0), ((0.031, 0.0311, 0.0309, 0.031), 1750, 3.1)],
+)
+def test_restarts_are_at_one_clock_if_it_changed_them(
+    raw: tuple[float, ...], at_mhz: float, raw_pct: float
+) -> None:
+    pair = in_turn(*RATIOS).against
+    assert pair is not None
+    found = compare_restarts(replace(pair, raw_log_ratios=raw, new_mhz=1500, old_mhz=2000), 0.0)
+    assert found is not None
+    assert (found.at_mhz, found.actual_mhz, found.baseline_mhz) == (at_mhz, 1500, 2000)
+    assert found.raw_change_pct == pytest.approx(100 * math.expm1(raw_pct / 100))
+    assert found.baseline_us == pytest.approx(5.3 / math.exp(0.03))
+    assert (found.against, found.in_turn) == ("main (1a2b3c4)", True)
+
+
+def test_nothing_in_turn_is_not_compared() -> None:
+    pair = in_turn().against
+    assert pair is not None
+    assert compare_restarts(pair, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "other"),
+    [
+        ("ptxas 12", "ptxas 13", True),
+        ("ptxas 12", "ptxas 12", False),
+        ("ptxas 12", None, False),
+        (None, "ptxas 13", False),
+        (None, None, False),
+    ],
+)
+def test_kernel_of_another_compiler_is_not_compared(
+    before: str | None, now: str | None, *, other: bool
+) -> None:
+    def counters(compiler: str | None) -> dict[str, MetricValue]:
+        return {"registers_per_thread": 32.0, **({"compiler": compiler} if compiler else {})}
+
+    known = baseline(5.3, counters(before))
+    found, findings = same_compiler(record(main=measured(None, counters(now))), known, "accept it")
+    assert found is not None
+    assert (found.measurements["main"].counters == {}) is other
+    assert [finding.line for finding in findings] == [
+        "compiled by ptxas 13, the baseline by ptxas 12: another kernel, not compared; accept it"
+    ] * other
