@@ -94,6 +94,8 @@ def test_labels_of_the_details_page_match_the_report(tmp_path: Path) -> None:
     path = tmp_path / "full.ncu-rep"
     path.write_bytes(gzip.decompress((CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz").read_bytes()))
     report = ncu_report.load_report(str(path))
+    if not hasattr(report[0][0], "sections"):
+        pytest.skip("ncu_report lists the sections from 2026.3 on")
     labels = {
         (section.name(), metric.label(), metric.name())
         for section in report[0][0].sections()
