@@ -50,7 +50,10 @@ def first_misfit(value: Any, kind: Any, *, strict: bool) -> Misfit | None:
     """
     try:
         msgspec.convert(value, kind, strict=strict)
-    except (msgspec.ValidationError, SystemError) as error:  # msgspec before 0.22 raises both for huge numbers
+    except (
+        msgspec.ValidationError,
+        SystemError,
+    ) as error:  # the second: msgspec < 0.22
         for key, part, part_kind in _parts(value, kind):
             inner = first_misfit(part, part_kind, strict=strict)
             if inner is not None:
