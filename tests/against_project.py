@@ -111,6 +111,7 @@ class Project:
         looks: tuple[int, ...] = (2, 4, 6),
         patience_s: float = 60.0,
         say: Callable[[str], None] = lambda _: None,
+        seed: str = "on",
     ) -> AgainstPass:
         """Run the pass of `--gpuperf-against` in this process.
 
@@ -121,6 +122,7 @@ class Project:
             looks: Numbers of restarts to decide after.
             patience_s: Seconds that a worker may be silent.
             say: Shows the progress.
+            seed: `on` if tests are seeded by their ids.
         """
         repository = Repository.around(self.root)
         paired = AgainstPass(
@@ -132,7 +134,7 @@ class Project:
             patience_s=patience_s,
         )
         selected = [SelectedTest(nodeid, path=self.root / nodeid.partition("::")[0]) for nodeid in tests]
-        invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root))
+        invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root), seed)
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.chdir(self.root)
             monkeypatch.setattr("tempfile.tempdir", str(self.temporary))

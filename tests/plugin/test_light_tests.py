@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SLOW = ("torch", "triton", "scipy")
 NEED_THEM = {
+    "test_batches.py",
     "test_correctness.py",
     "test_correctness_arrays.py",
     "test_correctness_comparison.py",
@@ -17,12 +18,15 @@ NEED_THEM = {
     "test_gpu_info.py",
     "test_interpreted_kernels.py",
     "test_kernels_batch.py",
+    "test_prepared.py",
     "test_range_profiler.py",
     "test_recorded_blocks.py",
+    "test_stamps.py",
     "test_static_triton.py",
     "test_suite_encoder.py",
     "test_suite_kernels.py",
     "test_suite_products.py",
+    "test_timer_bounds.py",
     "test_timing.py",
     "test_trace_capture.py",
     "test_variance.py",
