@@ -70,6 +70,7 @@ def test_plugin_that_gpuperf_refuses_is_a_problem(tmp_path: Path, installed: lis
         ("-p no:randomly -n4", "-n 0"),
         ("-p no:randomly -n 4", "-n 0"),
         ("-p no:randomly -n 4 -n 0", ""),
+        ("-p no:randomly -n 1", ""),
         ("-p no:randomly -n 4 --dist no", "-n 0"),
         ("-p no:randomly --numprocesses=4", "-n 0"),
         ("-p no:randomly -n 4 -p no:xdist", ""),

@@ -33,6 +33,8 @@ class Disturber:
     """Options that activate it; without any, it is always active."""
     ini: str = ""
     """Configuration key that activates it too."""
+    harmless: Sequence[str] = OFF
+    """Values of the options that disturb nothing."""
     refused: bool = False
     """True if nothing can be measured while it is active."""
 
@@ -44,6 +46,7 @@ DISTURBERS = (
         "shares the tests among processes, which --gpuperf refuses",
         "-n 0",
         ("-n", "--numprocesses", "--dist", "-d", "--tx"),
+        harmless=(*OFF, "1"),
         refused=True,
     ),
     Disturber(
@@ -112,7 +115,7 @@ def _is_active(disturber: Disturber, arguments: Sequence[str], ini: Mapping[str,
     if not disturber.options:
         return True
     values = [ini.get(disturber.ini, ""), *(_last(option, arguments) for option in disturber.options)]
-    return any(value not in OFF for value in values)
+    return any(value not in disturber.harmless for value in values)
 
 
 def _last(option: str, arguments: Sequence[str]) -> str:
