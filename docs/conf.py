@@ -46,7 +46,9 @@ default_role = "literal"
 nitpicky = True
 # The build has no network, so names of other projects have no target.
 nitpick_ignore_regex = [("py:.*", r"(collections|msgspec|os|pandas|pathlib|pd|pytest|torch|typing)\..*")]
-nitpick_ignore = [("py:class", "Launches"), ("py:class", "MetricValue")]  # aliases of built-in types
+# Aliases of built-in types, and the bounds of numbers.
+nitpick_ignore = [("py:class", "Launches"), ("py:class", "MetricValue")]
+nitpick_ignore_regex.append(("py:class", r"-?[\d.]+(e[-+]\d+)?"))
 
 SHELVES = {
     "Tutorial": ["tutorial/first-test"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from benchmarks.synchronising.tables import verdicts
 from pytest_gpuperf.records import Timing
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
 
 
 def session(process: int, permille: int, time_us: float, host_us: float) -> SessionSample:
@@ -42,7 +44,8 @@ def test_table_judges_kernels_not_the_host() -> None:
     assert "-" in cells[3]
 
 
-def test_each_process_is_written(tmp_path: Path) -> None:
+def test_each_process_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     path = tmp_path / "samples.jsonl.gz"
     sample(path, 2, "fake_children:session")
     lines = read([path])

@@ -19,7 +19,14 @@ from pytest_gpuperf.records.timing import (
     TimingSource,
     WarmUp,
 )
-from pytest_gpuperf.records.trace import FusionCandidate, KernelClass, Trace, TracedKernel
+from pytest_gpuperf.records.trace import (
+    Communication,
+    FusionCandidate,
+    Idle,
+    KernelClass,
+    Trace,
+    TracedKernel,
+)
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
 __all__ = [
@@ -28,11 +35,13 @@ __all__ = [
     "RUN_SCHEMA",
     "AgainstTiming",
     "ClockModel",
+    "Communication",
     "Conditions",
     "Correctness",
     "Environment",
     "FusionCandidate",
     "GpuInfo",
+    "Idle",
     "KernelClass",
     "KernelProfile",
     "Measurement",
