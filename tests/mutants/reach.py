@@ -82,7 +82,7 @@ def _run(root: Path, folder: Path) -> Reach:
     (folder / "durations_plugin.py").write_text(PLUGIN)
     durations = folder / "durations"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "durations_plugin", "-p", "no:cacheprovider"]
-    parallel = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
+    parallel = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
     cover = ["--cov=pytest_gpuperf", "--cov-context=test", "--cov-report="]
     environment = {
         **os.environ,

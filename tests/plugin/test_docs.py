@@ -20,8 +20,6 @@ from pytest_gpuperf.records.runs import newest_recordings
 from pytest_gpuperf.records.trace import TRACE_UNITS
 from pytest_gpuperf.settings.options import OPTIONS
 
-pytestmark = pytest.mark.xdist_group("docs")  # one process makes all blocks
-
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)#?(?P<anchor>[^)\s]*)\)")

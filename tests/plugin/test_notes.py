@@ -10,8 +10,6 @@ import pytest
 from docs.update_output import Block, contents
 from trace_builders import TraceBuilder
 
-pytestmark = pytest.mark.xdist_group("notes")  # one process runs all commands
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "notes.md").read_text(encoding="utf-8")
 TYPED = [command for command in re.findall(r"`((?:pytest|gpuperf) [^`]+)`", PAGE) if "RUN" not in command]

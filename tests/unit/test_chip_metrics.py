@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-pytestmark = pytest.mark.xdist_group("chip metrics")  # one process asks for the metrics of a chip
-
 KNOWN_TO_ALL_LIBRARIES = ["tu102", "ga100", "ga102", "ad102", "gh100", "gb100", "gb202"]
 """Chips with the same metrics in all libraries; one older than a chip may list fewer."""
 

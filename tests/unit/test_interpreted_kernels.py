@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     Interpret: TypeAlias = Callable[..., None]
 
-pytestmark = pytest.mark.xdist_group("interpreted kernels")  # one process starts the interpreter
 dtypes = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 
 

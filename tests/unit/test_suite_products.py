@@ -29,7 +29,6 @@ def errors() -> dict[str, float]:
     return found
 
 
-@pytest.mark.xdist_group("suite products")  # one process computes all products
 @pytest.mark.parametrize("product", ["tiled", "persistent", "tma", "stream_k", "mxfp8", "mxfp4"])
 def test_products_of_even_and_odd_shapes_are_right(errors: dict[str, float], product: str) -> None:
     of_this = {name: error for name, error in errors.items() if name.startswith(product)}
