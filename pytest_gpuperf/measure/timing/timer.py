@@ -133,11 +133,7 @@ class Timer:
         return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
 
     def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
-        progress("warms up")
-        warm_up = prepared.warm_up()
-        if self._build(prepared.mode):
-            # The GPU has idled meanwhile, and blocks must start right after a warm-up.
-            warm_up = prepared.warm_up()
+        warm_up = self._warm_up(prepared, progress)
         end = time.perf_counter() + self._budget_s
         progress("measures")
         steady = self._steady_blocks(prepared, self._budget_s / 2)
@@ -176,13 +172,18 @@ class Timer:
         )
         return replace(timing, normalised_us=normalised_us(timing) or 0.0)
 
-    def _measure_kernels(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
-        """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
-        assert isinstance(prepared.batch, KernelsBatch)
+    def _warm_up(self, prepared: Prepared, progress: Callable[[str], None]) -> WarmUp:
         progress("warms up")
         warm_up = prepared.warm_up()
         if self._build(prepared.mode):
+            # The GPU has idled meanwhile, and blocks must start right after a warm-up.
             warm_up = prepared.warm_up()
+        return warm_up
+
+    def _measure_kernels(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+        """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
+        assert isinstance(prepared.batch, KernelsBatch)
+        warm_up = self._warm_up(prepared, progress)
         end = time.perf_counter() + self._budget_s
         progress("measures")
         blocks = self._steady_blocks(prepared, self._budget_s / 2)
