@@ -7,9 +7,9 @@ As a plugin of pytest this reads, after each timing, the durations of the same c
 torch.profiler, in the same process. It writes `benchmarks/results/works_with.json`. True is the sum of the
 kernels, copies on the GPU and fills of one call, on all streams, while calls follow each other.
 
-The committed file has the times of a recorded run. Its true durations are CUPTI's records of that run where
-the timer has them (`cupti_us`, of calls launched one by one; the time is of CUDA graphs), else those of
-torch.profiler in an earlier session with the same kernels, and ncu's for one kernel that was not in that.
+The committed file has the times of a recorded run. Its true durations are CUPTI's records of that run if the
+timer has them (`cupti_us`, of calls launched one by one; the time is of CUDA graphs), and ncu's for one
+kernel; the other tests have none yet.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Compared(Record, frozen=True, kw_only=True):
 
     time_us: float = 0.0
     true_us: float = 0.0
+    """0 if it was not measured."""
     true_source: str = "torch.profiler"
     """`cupti`, `ncu` or `torch.profiler`."""
     kernels: int = 0
@@ -82,8 +83,9 @@ class Compared(Record, frozen=True, kw_only=True):
 
     @property
     def agrees(self) -> bool:
-        """True if the time is as near to the true duration as it should be."""
-        return abs(self.time_us - self.true_us) <= max(TOLERATED_US, TOLERATED_PCT / 100 * self.true_us)
+        """True if the time is as near to the true duration as it should be, or that is not known."""
+        tolerated_us = max(TOLERATED_US, TOLERATED_PCT / 100 * self.true_us)
+        return not self.true_us or abs(self.time_us - self.true_us) <= tolerated_us
 
     @property
     def reason(self) -> str:
@@ -116,10 +118,11 @@ def read(path: Path) -> Results:
 def summary(results: Results) -> str:
     """Return one sentence about all tests, and others about the machine and the packages."""
     timed = [test for test in results.tests.values() if not test.refused]
-    near = [abs(test.difference_pct) for test in timed if test.agrees]
+    known = [test for test in timed if test.true_us]
+    near = [abs(test.difference_pct) for test in known if test.agrees]
     installed = ", ".join(f"{name} {version}" for name, version in results.packages.items())
     return (
-        f"{len(near)} of {len(timed)} times differ by at most {max(near):.1f} % from the true durations.\n"
+        f"{len(near)} of {len(known)} times differ by at most {max(near):.1f} % from the true durations.\n"
         f"{provenance(results.environment, results.date)}; {installed}.\n"
     )
 
@@ -129,12 +132,10 @@ def times_table(results: Results) -> str:
     lines = ["|test|µs|true|%|", "|---|---:|---:|---:|"]
     for name, test in results.tests.items():
         mode = " *k*" if test.mode == "kernels" else ""
-        mark = MARKS[test.true_source]
-        cells = (
-            ("refused", "", "")
-            if test.refused
-            else (f"{us(test.time_us)}{mode}", f"{us(test.true_us)}{mark}", _signed(test.difference_pct))
-        )
+        true = ("", "")
+        if test.true_us:
+            true = (f"{us(test.true_us)}{MARKS[test.true_source]}", _signed(test.difference_pct))
+        cells = ("refused", "", "") if test.refused else (f"{us(test.time_us)}{mode}", *true)
         lines.append("|".join(("", f"`{name.removeprefix('test_')}`", *cells, "")))
     return "".join(f"{line}\n" for line in lines)
 
