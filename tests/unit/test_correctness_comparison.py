@@ -6,10 +6,16 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.comparison import DEFAULT_TOLERANCES, Tolerance, compare
+from pytest_gpuperf.measure.correctness.comparison import (
+    DEFAULT_TOLERANCES,
+    Tolerance,
+    compare,
+    never_written,
+)
 from pytest_gpuperf.records import Correctness
 
 
@@ -33,7 +39,8 @@ def allowed(actual: torch.Tensor, expected: torch.Tensor) -> bool:
 
 def test_equal_output_passes_and_is_recorded() -> None:
     result = checked(torch.square, data(3, 5), expected=lambda x: x * x)
-    assert result == Correctness(passed=True, rtol=1.3e-6, atol=1e-5, dtype="float32", elements=15)
+    compared = replace(result, accuracy=None, argument_bytes=0, output_bytes=0, written_bytes=0)
+    assert compared == Correctness(passed=True, rtol=1.3e-6, atol=1e-5, dtype="float32", elements=15)
 
 
 def test_failure_shows_largest_differences_with_places() -> None:
@@ -201,3 +208,10 @@ def test_tensors_of_another_shape_type_or_device_fail(
     result = compare(actual, expected, Tolerance())
     assert not result.passed
     assert result.failure.startswith(says)
+
+
+def test_first_place_is_found_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpuperf.measure.correctness.comparison._CHUNK", 4)
+    unwritten = torch.zeros(5, 3, dtype=torch.bool)
+    unwritten[3, 2] = unwritten[4, 0] = True
+    assert never_written(unwritten) == "2 of 15 elements are never written, the first at [3, 2]"

@@ -4,14 +4,16 @@ The function under test is called on the caller's own tensors, so that strides a
 real call; the former values of the tensors are restored after each call. The calls are:
 
 1. The function as it is. Compilation and autotuning happen here; the output is not compared.
-2. The reference, on the same values.
+2. The function twice, the second time between red zones: see `red_zones.py`.
 3. The function twice, each time after a rehearsal, with free memory filled with one byte pattern and then
    with another. Both outputs have to agree with the reference; an element that holds the pattern both times
    was never written.
-4. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
+4. The reference, on the same values.
+5. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
    patterns themselves: memory that the caller allocated is not free memory.
 
-A function that returns the result of a former call is not caught, nor one that leaves elements unwritten in
+A function that returns the result of a former call is found after the timing
+(`pytest_gpuperf/measure/verification`). Not found is one that leaves elements unwritten in
 memory of another library (JAX, CuPy): only free memory of torch holds the patterns. Each call ends when the
 whole device has finished, since other libraries have streams of their own.
 
@@ -21,16 +23,25 @@ arguments and the memory of the current call; the comparison goes over them in p
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.accuracy import accuracy_of
 from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensors
 from pytest_gpuperf.measure.correctness.arrays import moved
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, dtype_name, merge, never_written
+from pytest_gpuperf.measure.correctness.footprint import OutputMemory, argument_bytes
+from pytest_gpuperf.measure.correctness.low_signal import low_signal
+from pytest_gpuperf.measure.correctness.output_types import strange_types, types_in
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
+from pytest_gpuperf.measure.correctness.red_zones import Guarded, call_between_red_zones
+from pytest_gpuperf.measure.correctness.widened import MOST_SECONDS, NotWidenedError, widened_reference
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.kept import library_unchanged, now
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:
@@ -59,6 +70,7 @@ def check(
     atol: float | None = None,
     equal_nan: bool = False,
     mutates: bool | Collection[int | str] = (),
+    figures: bool = True,
 ) -> Correctness:
     """Compare the output of `fn(*args, **kwargs)` with a reference.
 
@@ -84,44 +96,67 @@ def check(
         atol: Absolute tolerance. With neither given, those of `torch.testing.assert_close` for the types.
         equal_nan: True if NaN is right at places where the reference has NaN too.
         mutates: Positions, or names of keyword arguments, that `fn` may write to; True for all.
+        figures: True to measure sizes and accuracy of a right output.
 
     Returns:
         The largest finite differences and the reason of a failure.
 
     Raises:
         GpuperfError: One tolerance without the other, an unknown argument in `mutates`, no output tensor, or
-            a sparse tensor among arguments and outputs.
+            a sparse tensor among arguments and outputs; or `fn` replaces a function of torch.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)
     try:
-        return _check(_Call(args, kwargs, mutates), fn, expected, tolerance)
+        with library_unchanged():
+            return _check(_Call(args, kwargs, mutates), fn, expected, tolerance, figures=figures)
     except _ArgumentChangedError as changed:
         return Correctness(passed=False, failure=str(changed))
 
 
-def _check(call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance) -> Correctness:
-    result = _check_outputs(call, fn, expected, tolerance)
+def _check(
+    call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance, *, figures: bool
+) -> Correctness:
+    result = _check_outputs(call, fn, expected, tolerance, figures=figures)
     if result.passed and callable(expected) and call.puts_out_arguments:
         return _check_arguments_written(call, fn, expected) or result
     return result
 
 
 def _check_outputs(
-    call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance
+    call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance, *, figures: bool
 ) -> Correctness:
-    names = list(call.run(fn))
+    # Out of bounds lie the arguments, too: a write there comes before all else.
+    names = list(call.run(fn, may_change_arguments=True))
+    guarded = call.run_between_red_zones(fn)
+    if guarded.writes:
+        return Correctness(passed=False, failure=guarded.describe_writes())
+    runs = [call.run(fn, byte) for byte in PATTERNS]
+    # Only now, so that the function cannot find the expected output in memory.
     reference = call.refer(expected)
-    if len(names) != len(reference):
+    failure = call.strange_output()
+    if not failure and len(names) != len(reference):
         failure = f"the function returned {', '.join(names)}; the reference returned {', '.join(reference)}"
+    if failure:
         return Correctness(passed=False, failure=failure)
 
-    runs = [call.run(fn, byte) for byte in PATTERNS]
     results = []
-    for name, target in _matched(reference, names).items():
+    reference = _matched(reference, names)
+    for name, target in reference.items():
         unwritten = _held([run[name] for run in runs])
         of_runs = [compare(run[name], target, tolerance, name, unwritten) for run in runs]
         results.append(next((result for result in of_runs if not result.passed), of_runs[-1]))
-    return merge(results)
+    result = merge(results)
+    if reads := guarded.describe_reads(runs[0]):
+        return replace(result, passed=False, failure=f"{reads}\n{result.failure}".strip())
+    if not result.passed or not figures:
+        return result
+    little = (low_signal(name, one, runs[0][name].dtype, tolerance) for name, one in reference.items())
+    widened = partial(call.refer_widened, expected, reference) if callable(expected) else None
+    return replace(
+        call.sized(result),
+        accuracy=accuracy_of(runs, reference, widened),
+        low_signal=next(filter(None, little), ""),
+    )
 
 
 def _check_arguments_written(
@@ -180,11 +215,21 @@ class _Call:
         self.arguments = Arguments(args, kwargs, mutates)
         self._devices = self.arguments.devices
         self._output_devices: set[torch.device] = set()
+        self._memory = OutputMemory((), ())
+        self._reference_s = 0.0
         self.puts_out_arguments = False
         """True if the function under test returned None."""
+        self._usual = {*types_in(args), *types_in(dict(kwargs))}
+        """Types that outputs may have."""
+        self._strange: dict[type, str] = {}
 
     def run(
-        self, fn: Callable[..., object], byte: int | None = None, *, fill_arguments: bool = False
+        self,
+        fn: Callable[..., object],
+        byte: int | None = None,
+        *,
+        fill_arguments: bool = False,
+        may_change_arguments: bool = False,
     ) -> _Outputs:
         """Return the outputs of the function under test, with memory filled with `byte` before."""
         if byte is not None:
@@ -200,13 +245,30 @@ class _Call:
                 # Libraries with streams of their own return before their kernels end.
                 finish(value)
             self.puts_out_arguments = value is None
+            self._strange |= dict(strange_types(value))
             outputs = self._outputs(value, "the function")
+            self._memory = OutputMemory(value, self.arguments.addresses)
+            del value
             self._output_devices = {output.device for output in outputs.values()}
             self._devices = self._devices | self._output_devices
-            changed = self.arguments.change()
+            changed = "" if may_change_arguments else self.arguments.change()
         if changed:
             raise _ArgumentChangedError(changed)
         return outputs
+
+    def run_between_red_zones(self, fn: Callable[..., object]) -> Guarded:
+        """Call the function under test between poisoned bytes."""
+        return call_between_red_zones(fn, self._args, self._kwargs, self.arguments)
+
+    def sized(self, result: Correctness) -> Correctness:
+        """Add the sizes of arguments and outputs; those of outputs are of the last call."""
+        memory = self._memory
+        return replace(
+            result,
+            argument_bytes=argument_bytes(self._args, self._kwargs),
+            output_bytes=memory.bytes,
+            written_bytes=memory.new_bytes(),
+        )
 
     def refer(self, expected: Reference, byte: int | None = None) -> _Outputs:
         """Return the outputs of the reference, on arguments filled with `byte` if one is given."""
@@ -215,14 +277,35 @@ class _Call:
         with self.arguments.put_back():
             if byte is not None:
                 self.arguments.fill_written(byte)
+            start = now()
             value = expected(*self._args, **self._kwargs)
             finish(value)
+            self._reference_s = now() - start
             return self._reference(value)
 
+    def refer_widened(self, expected: Callable[..., object], outputs: _Outputs) -> _Outputs:
+        """Return the outputs of the reference on float64 copies of the arguments.
+
+        Raises:
+            NotWidenedError: It does not work there.
+        """
+        if self._reference_s > MOST_SECONDS:
+            raise NotWidenedError(f"the reference takes {self._reference_s:.1f} s, and in float64 longer")
+        value = widened_reference(expected, self._args, self._kwargs, self.arguments.written, outputs)
+        return dict(named_tensors(self._on_device(value), "output"))
+
+    def strange_output(self) -> str:
+        """Describe an output of a type that neither arguments nor reference have; empty if there is none."""
+        return next((text for kind, text in self._strange.items() if kind not in self._usual), "")
+
     def _reference(self, value: object) -> _Outputs:
+        self._usual.update(types_in(value))
+        return self._outputs(self._on_device(value), "the reference")
+
+    def _on_device(self, value: object) -> object:
         # NumPy computes the reference of an array on the GPU in the memory of the host.
         on = next(iter(self._output_devices), None)
-        return self._outputs(value if on is None else moved(value, on), "the reference")
+        return value if on is None else moved(value, on)
 
     def _outputs(self, value: object, who: str) -> _Outputs:
         tensors = self.arguments.written if value is None else dict(named_tensors(value, "output"))

@@ -114,6 +114,8 @@ class Arguments:
         by_name = {name: tensor for found in tensors.values() for name, tensor in found.items()}
         self.devices = frozenset(tensor.device for tensor in by_name.values())
         self._memory = _memory_of(by_name)
+        self.addresses = frozenset(self._memory)
+        """Addresses of the allocations of all tensors."""
         # A backward pass leaves gradients at the leaves of the graph.
         self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
         of_gradients = {f"gradient {at}": grad for at, (_, grad) in enumerate(self._gradients)}

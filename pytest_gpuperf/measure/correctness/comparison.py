@@ -252,7 +252,12 @@ def _of(count: int, elements: int) -> str:
 
 
 def _first(mask: torch.Tensor) -> str:
-    return f"the first at {mask.nonzero()[0].tolist()}"
+    flat = mask.reshape(-1)
+    # torch's `nonzero` takes less than 2**31 elements on a GPU.
+    starts = (start for start in range(0, flat.numel(), _CHUNK) if flat[start : start + _CHUNK].any())
+    start = next(starts)
+    at = start + int(flat[start : start + _CHUNK].nonzero()[0])
+    return f"the first at {list(_unravel(at, mask.shape))}"
 
 
 def _show(value: torch.Tensor) -> str:

@@ -17,7 +17,7 @@ large number, for kernels that lose NaN (`fmax`, atomics). No type has one value
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-_ALLOCATIONS = (
+ALLOCATIONS = (
     torch.ops.aten.empty,
     torch.ops.aten.empty_like,
     torch.ops.aten.empty_permuted,
@@ -92,7 +92,7 @@ class _FilledAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func.overloadpacket in _ALLOCATIONS:
+        if func.overloadpacket in ALLOCATIONS:
             result.untyped_storage().fill_(self._byte)
         return result
 

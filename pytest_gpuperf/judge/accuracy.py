@@ -1,0 +1,108 @@
+"""Accuracy of an output compared with its baseline.
+
+The data of a test are the same in every session, because its seeds are. So are the errors, unless the code or
+its libraries change. With atomic additions each call adds in another order: then the root mean square of many
+errors moves by a few percent, that of few by factors, and so does the largest error in sums that cancel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.records.change import show_pair, show_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_gpuperf.records import Accuracy
+
+RMS_PCT = 5.0
+"""Tolerated growth of the root mean square error of many elements, in %; TF32 makes it hundreds of times
+larger."""
+RMS_PCT_OF_ONE = 1000.0
+"""Further growth for few elements, in % over the square root of their number."""
+LEAST_RMS_ULP = 0.02
+"""Growth that is always tolerated: less than a tenth of the error of correct rounding, 0.29 ULP."""
+MAX_FACTOR = 4.0
+"""Tolerated growth of the largest error: two bits."""
+LEAST_MAX_ULP = 1.0
+"""Growth of the largest error that is always tolerated, in ULP."""
+SHORT_TYPES: Mapping[str, int] = {"TF32 or float16": 11, "bfloat16": 8}
+"""Significant bits of types that a float32 product may be rounded to."""
+ROUNDED_BITS = 1.6
+"""Bits that a product of rounded factors is right for, at most, beyond those of the factors."""
+
+
+def compare_accuracy(
+    now: Accuracy | None, known: Accuracy | None, label: str, accept: str
+) -> Iterator[Finding]:
+    """Compare the errors of an output with those of its baseline.
+
+    Args:
+        now: The measured accuracy.
+        known: The expected accuracy.
+        label: Label of the measurement, for the findings.
+        accept: Command to type if a change is intended.
+    """
+    if now is None or known is None:
+        return
+    if not is_comparable(now, known):
+        if known.rms_ulp is not None:
+            line = f"the accuracy is {_kind(now)}, the baseline's {_kind(known)}: not compared"
+            yield Finding(Status.PASS, line, label)
+    else:
+        worse = worse_figures(now, known)
+        for name, (value, before, most) in list(worse.items())[:1]:
+            actual, expected = show_pair(value, before)
+            line = f"{name} {actual} is worse than the baseline {expected} (tolerated: {show_value(most)})"
+            yield Finding(Status.REGRESSED, line, label, (*_rounding(now, known), accept))
+    if known.same_bits and not now.same_bits:
+        line = "two calls no longer give the same bits; 'same_bits == 1' as a limit demands it"
+        yield Finding(Status.PASS, line, label)
+
+
+def is_comparable(now: Accuracy, known: Accuracy) -> bool:
+    """Return True if two accuracies have errors in the same unit, against the same kind of reference."""
+    return now.rms_ulp is not None and known.rms_ulp is not None and now.kind == known.kind
+
+
+def worse_figures(now: Accuracy, known: Accuracy) -> dict[str, tuple[float, float, float]]:
+    """Return the errors that have grown beyond their tolerance.
+
+    Returns:
+        By name: the error, the baseline's, and the largest that is tolerated.
+    """
+    found = {}
+    for name, most in _tolerated(now, known).items():
+        value, before = now.values.get(name), known.values.get(name)
+        if value is not None and before is not None and value > most:
+            found[name] = (value, before, most)
+    return found
+
+
+def _tolerated(now: Accuracy, known: Accuracy) -> dict[str, float]:
+    elements = max(1, min(now.elements, known.elements))
+    few = RMS_PCT_OF_ONE / elements**0.5 / 100
+    tolerated = {"rms_ulp": (known.rms_ulp or 0.0) * (1 + RMS_PCT / 100 + few) + LEAST_RMS_ULP}
+    if now.same_bits and known.same_bits:
+        tolerated["max_ulp"] = (known.max_ulp or 0.0) * (MAX_FACTOR + few) + LEAST_MAX_ULP
+    return tolerated
+
+
+def _kind(accuracy: Accuracy) -> str:
+    if accuracy.rms_ulp is None:
+        return f"not known ({accuracy.note})"
+    return f"of {accuracy.kind}"
+
+
+def _rounding(now: Accuracy, known: Accuracy) -> Iterator[str]:
+    if now.bits is None or known.bits is None:
+        return
+    text = f"{now.bits:.1f} significant bits are right, in the baseline {known.bits:.1f}"
+    for name, bits in SHORT_TYPES.items():
+        if now.dtype == "float32" and bits <= now.bits < bits + ROUNDED_BITS <= known.bits:
+            text += f": as if factors were rounded to {name}, which has {bits}"
+    yield text
+    largest = show_value(now.max_ulp or 0.0)
+    yield f"the largest error, {largest} ULP, is at {list(now.max_ulp_index)} of {now.output}"
