@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.measure.cupti.activity import Activity
-from pytest_gpuperf.measure.timing import batch, burn, graph, prepared, warm_up
+from pytest_gpuperf.measure.device import kept, l2
+from pytest_gpuperf.measure.timing import batch, burn, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,20 +41,31 @@ class SimulatedGpu:
         self._captured: list[tuple[str, float]] | None = None
         self._activities: list[Activity] = []
         replaced = {
-            "Event": lambda enable_timing: _Event(self, timing=enable_timing),
             "CUDAGraph": lambda: _Graph(self),
+            "graph_pool_handle": lambda: (0, 1),
             "graph": self._capture,
             "stream": lambda _: nullcontext(),
-            "current_stream": lambda: None,
-            "synchronize": self.synchronize,
+            "current_stream": lambda: SimpleNamespace(cuda_stream=0),
             "is_available": lambda: True,
-            "_sleep": lambda cycles: self.launch(cycles / CYCLES_PER_US, "spin_kernel"),
         }
         for name, function in replaced.items():
             patch.setattr(torch.cuda, name, function)
-        for module in (batch, burn, graph, prepared, warm_up):
-            clock = SimpleNamespace(perf_counter=lambda: self.now / 1e6, sleep=self._rest)
-            patch.setattr(module, "time", clock)
+        originals = {
+            "now": lambda: self.now / 1e6,
+            "synchronize": self.synchronize,
+            "event": lambda: _Event(self),
+            "record": lambda event, stream=None: event.record(),
+            "has_passed": lambda event: event.has_passed(),
+            "elapsed_us": lambda start, end: start.elapsed_us(end),
+            "current_stream": lambda: SimpleNamespace(cuda_stream=0),
+            "replay": lambda graph: graph.replay(),
+            "sleep_on_gpu": lambda cycles: self.launch(cycles / CYCLES_PER_US, "spin_kernel"),
+            "zero": lambda tensor: tensor.zero_(),
+        }
+        for name, function in originals.items():
+            patch.setattr(kept, name, function)
+        patch.setattr(l2, "forget", lambda: None)
+        patch.setattr(burn, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
         patch.setattr(prepared, "detach", lambda: self.log.append("detach"))
 
@@ -103,7 +115,9 @@ class SimulatedGpu:
         self.now += seconds * 1e6
 
     @contextmanager
-    def _capture(self, graph: _Graph, capture_error_mode: str) -> Iterator[None]:
+    def _capture(
+        self, graph: _Graph, capture_error_mode: str, pool: tuple[int, int] = (0, 0)
+    ) -> Iterator[None]:
         # In another mode, a thread of the program that allocates would break the capture.
         assert capture_error_mode == "thread_local"
         self.log.append("capture")
@@ -160,8 +174,7 @@ def install_kernels(patch: pytest.MonkeyPatch, **kernels: SimulatedKernel) -> No
 
 
 class _Event:
-    def __init__(self, gpu: SimulatedGpu, *, timing: bool) -> None:
-        assert timing
+    def __init__(self, gpu: SimulatedGpu) -> None:
         self._gpu = gpu
         self.at = -1.0
 
@@ -169,12 +182,12 @@ class _Event:
         self._gpu.log.append("record")
         self.at = self._gpu.done_at()
 
-    def elapsed_time(self, end: _Event) -> float:
+    def elapsed_us(self, end: _Event) -> float:
         assert self.at >= 0
         assert end.at >= 0
-        return (end.at - self.at) / 1e3
+        return end.at - self.at
 
-    def query(self) -> bool:
+    def has_passed(self) -> bool:
         return self._gpu.now >= self.at
 
 

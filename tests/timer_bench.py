@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Block, Work
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pytest_gpuperf.measure.timing.rerun import Rerun
     from pytest_gpuperf.records import Conditions, Timing, TimingMode
 
 
@@ -47,6 +48,9 @@ class Blocks:
         if self._recorded_us is None:
             raise CuptiError("there is no GPU")
         return [Block(self._recorded_us)] * blocks
+
+    def rerun(self) -> list[Rerun]:
+        return []
 
     def clock(self) -> float:
         return self.now
@@ -82,7 +86,7 @@ class Bench:
         self, batch: Blocks, mode: TimingMode, budget_s: float, conditions: Sequence[Conditions] = ()
     ) -> timer.Timer:
         self._monkeypatch.setattr(timer, "prepare", lambda *_, **__: Prepared(batch, mode))
-        self._monkeypatch.setattr(timer, "time", SimpleNamespace(perf_counter=batch.clock))
+        self._monkeypatch.setattr(kept, "now", batch.clock)
         states = iter(conditions)
         return timer.Timer(1, budget_s, lambda: next(states, None))
 

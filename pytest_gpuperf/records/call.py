@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+
+    Inputs: TypeAlias = Callable[[int], tuple[tuple[Any, ...], Mapping[str, Any]]]
+    """Returns positional and keyword arguments for a seed."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,10 @@ class Call:
     fn: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Inputs | None = None
+    """Makes other arguments; None if the user gave the arguments themselves."""
+    seed: int = 0
+    """Seed for which `inputs` made these arguments."""
 
     def __call__(self) -> Any:
         """Call it."""
@@ -47,3 +54,26 @@ class CheckedCall(Call):
     """A call whose output is compared with a reference."""
 
     reference: Reference = field(kw_only=True)
+
+
+LAYOUTS = ("contiguous", "transposed", "padded", "strided", "misaligned")
+"""Ways for a tensor to lie in memory, the simplest first."""
+
+
+@dataclass(frozen=True)
+class FuzzCall(Call):
+    """A function, its reference, and the cases for which they are compared."""
+
+    reference: Reference = field(kw_only=True)
+    """`expected` is a callable."""
+    shapes: str = field(kw_only=True)
+    """Dimensions of each tensor: `(m,k),(k,n)`."""
+    sizes: Mapping[str, Any] = field(kw_only=True)
+    """Allowed sizes of some names."""
+    dtypes: Any = field(kw_only=True)
+    layouts: Any = field(kw_only=True)
+    make: Callable[[Any], Any] | None = field(kw_only=True)
+    """Makes the arguments of a case; None for its tensors."""
+    refuses: type[Exception] | tuple[type[Exception], ...] = field(kw_only=True)
+    """Exceptions by which the function does not take a case."""
+    seconds: float = field(kw_only=True)

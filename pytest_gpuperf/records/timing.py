@@ -84,6 +84,29 @@ class StreamWork(Record, frozen=True, kw_only=True):
     """Names of the kernels, in the order of their first launch."""
 
 
+class Verification(Record, frozen=True, kw_only=True):
+    """Check of the outputs of timed calls: some were run again, in the same memory, on other values."""
+
+    calls: Count = 0
+    """Timed calls that were run again, each by itself."""
+    compared_with: Literal["", "expected", "call"] = ""
+    """`expected`: the reference of the check. `call`: another call, on copies of the arguments at other
+    addresses."""
+    other_values: bool = False
+    """True if the outputs were right for values that the callable had not seen."""
+    unseen_ratio: Ratio = 0.0
+    """Median time of a call on unseen values over that on values just seen; 0 if not taken."""
+    single_us: Duration = 0.0
+    """Shortest time of a call by itself, on values just seen, by the instrument of the mode: it includes the
+    launch of a graph; 0 if not taken."""
+    seconds: Seconds = 0.0
+    """Wall time of the verification."""
+    not_verified: str = ""
+    """Reason why the outputs of timed calls, or part of them, could not be verified."""
+    refused: str = ""
+    """Reason why the time is refused; empty if it is not."""
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
@@ -124,6 +147,11 @@ class Timing(Record, frozen=True, kw_only=True):
     """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
     not_recorded: str = ""
     """Reason why CUPTI could not record a short time or mode `kernels`; empty if it could."""
+    single_call_us: TimeOrZero = 0.0
+    """Time in which a kernel, fill or copy of a single call ran, on any stream: the median of a few calls.
+    Modes `hot`, `cold` and `queued` compare it with `time_us`. 0 if not recorded."""
+    not_compared: str = ""
+    """Reason why single calls could not be recorded; empty if they were, or need not be."""
     autotuned: tuple[str, ...] = ()
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
@@ -135,8 +163,12 @@ class Timing(Record, frozen=True, kw_only=True):
     """Bytes that a call has to move, given by the caller; 0 if not given."""
     flops: Count = 0
     """Floating-point operations of a call, given by the caller; 0 if not given."""
+    argument_bytes: Count = 0
+    """Memory of the tensors among the arguments; 0 if unknown."""
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
+    verification: Verification | None = None
+    """None if nothing was verified: the time is older than that, or a part of a comparison."""
 
     def by(self, source: TimingSource) -> Timing | None:
         """Return the same timing with the time of another source; None if that measured nothing.
@@ -159,6 +191,11 @@ class Timing(Record, frozen=True, kw_only=True):
             normalised_us=0.0,
             clock_model=None,
         )
+
+    @property
+    def refused(self) -> str:
+        """Reason why the timed calls did not do their work; empty if they did, or if nobody knows."""
+        return self.verification.refused if self.verification is not None else ""
 
     @property
     def only_host(self) -> bool:
@@ -228,4 +265,4 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     reason: str = ""
     """Reason why the sides could not be compared; empty if they were."""
     broken: bool = False
-    """True if the user must fix the reason: a worker died, or imported other code than it should."""
+    """True if the user must fix the reason: a process died, or imported other code than it should."""

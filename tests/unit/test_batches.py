@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
+from pytest_gpuperf.measure.timing import rerun
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
@@ -42,7 +45,8 @@ def flushes(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def empty(bytes: int, *, dtype: torch.dtype, device: str) -> object:
         assert (dtype, device) == (torch.int8, "cuda")
-        return SimpleNamespace(zero_=gpu.kernel(bytes / 1000, "fill"))
+        fill = gpu.kernel(bytes / 1000, "fill")
+        return SimpleNamespace(zero_=fill, data_ptr=lambda: 0, nbytes=bytes)
 
     monkeypatch.setattr(torch, "empty", empty)
 
@@ -197,6 +201,57 @@ def test_call_that_waits_is_found(
 
 def test_blocking_kernel_lasts_as_long_as_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     cycles: list[int] = []
-    monkeypatch.setattr(torch.cuda, "_sleep", cycles.append)
+    monkeypatch.setattr(kept, "sleep_on_gpu", cycles.append)
     graphs.block_gpu(1.5)
     assert cycles == [3000]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_failed_capture_closes_its_memory_pool(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(
+        torch._C, "_cuda_endAllocateToPool", lambda *arguments: closed.append(arguments), raising=False
+    )
+    with pytest.raises(NotCapturableError):
+        capture(gpu.synchronize)
+    assert closed == [(3, (0, 1))]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_garbage_is_collected_during_a_capture(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1))
+    collects: list[bool] = []
+
+    def call() -> None:
+        collects.append(gc.isenabled())
+        gpu.launch(1)
+        if fails:
+            raise RuntimeError("it fails")
+
+    try:
+        capture(call)
+    except NotCapturableError:
+        assert fails
+    assert collects == [False]
+    assert gc.isenabled()
+
+
+def test_l2_is_emptied_when_the_work_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(kept, "synchronize", lambda: steps.append("synchronize"))
+    monkeypatch.setattr("pytest_gpuperf.measure.timing.batch.l2.forget", lambda: steps.append("forget"))
+    monkeypatch.setattr(kept, "zero", lambda _: steps.append("zero"))
+    ColdBatch.flush(SimpleNamespace(_buffer=None))  # type: ignore[arg-type]
+    assert steps == ["synchronize", "forget", "zero"]
+
+
+def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "event", lambda: None)
+    queued = SimpleNamespace(_fn=list, _block_us=800.0, calls=4)
+    calls = QueuedBatch.rerun(queued)  # type: ignore[arg-type]
+    assert len(calls) == rerun.RERUN_CALLS
+    assert vars(calls[0])["_block_us"] == 200

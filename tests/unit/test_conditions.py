@@ -84,6 +84,24 @@ def test_unsupported_nvml_values_keep_their_defaults(
     assert read(**{function: not_supported}) == Conditions(**told)
 
 
+def test_peak_of_the_memory_is_two_transfers_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = nvml(
+        nvmlDeviceGetMaxClockInfo=lambda gpu, clock: {"memory": 3201}[clock],
+        nvmlDeviceGetMemoryBusWidth=lambda gpu: 6016,
+    )
+    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", told)
+    assert Nvml("GPU-1").dram_gb_per_s == pytest.approx(4814.3)
+
+
+@pytest.mark.parametrize("bus", [not_supported, None], ids=["unknown to the driver", "unknown to pynvml"])
+def test_peak_of_the_memory_is_unknown_without_its_bus(
+    monkeypatch: pytest.MonkeyPatch, bus: Callable[..., Any] | None
+) -> None:
+    told = nvml(nvmlDeviceGetMaxClockInfo=lambda gpu, clock: 3201, nvmlDeviceGetMemoryBusWidth=bus)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", told)
+    assert Nvml("GPU-1").dram_gb_per_s == 0
+
+
 @pytest.mark.parametrize("newer", [not_supported, None], ids=["unknown to the driver", "unknown to pynvml"])
 def test_throttle_reasons_are_read_by_their_older_name(
     read: Callable[..., Conditions | None], newer: Callable[..., Any] | None

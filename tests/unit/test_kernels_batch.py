@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.timing import kernels_batch, prepared
+from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.timing import kernels_batch, marks, prepared, rerun
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, mean_work, work_of
@@ -60,33 +60,38 @@ def test_calls_may_launch_different_kernels() -> None:
 
 
 class FakeCupti:
-    """Records of a call that waits: `us` microseconds of kernels on stream 144."""
+    """Records of a call that waits: kernels of `us` on each stream, or of `serial_us` if serialised."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.us = 5.0
+        self.serial_us = 6.5
+        self.streams = [144]
+        self._serial = False
         self.lost = 0
         self.refused = ""
         self.now = 0
         self._found: list[Activity] = []
         monkeypatch.setattr(kernels_batch, "recorded", self._recorded)
         monkeypatch.setattr(kernels_batch, "detach", lambda: None)
-        monkeypatch.setattr(kernels_batch, "_mark", lambda: (self._mark, "mark"))
+        monkeypatch.setattr(kernels_batch, "mark", lambda: (self._mark, "mark"))
 
     def _mark(self) -> None:
         self._launch("mark", 1.0, 7)
 
     def call(self) -> None:
         if self.us:
-            self._launch("k", self.us, 144)
+            for stream in self.streams:
+                self._launch("k", self.serial_us if self._serial else self.us, stream)
 
     def _launch(self, name: str, us: float, stream: int) -> None:
         self.now += 1
         self._found.append(kernel(self.now, 10_000 * self.now, us, name, stream=stream))
 
     @contextmanager
-    def _recorded(self, *, stay: bool) -> Iterator[list[Activity]]:
+    def _recorded(self, *, stay: bool, serial: bool = False) -> Iterator[list[Activity]]:
         if self.refused:
             raise CuptiError(self.refused)
+        self._serial = serial
         self._found = []
         found: list[Activity] = []
         yield found
@@ -105,6 +110,24 @@ def test_block_has_the_kernels_of_each_call(cupti: FakeCupti) -> None:
     assert [(one.stream, one.current) for one in block.work.streams] == [(144, False)]
 
 
+@pytest.mark.parametrize(("streams", "time_us"), [([144], 4.7), ([144, 145], 10.0)])
+def test_shorter_records_are_taken_if_one_stream_works(
+    cupti: FakeCupti, streams: list[int], time_us: float
+) -> None:
+    cupti.serial_us, cupti.streams = 4.7, streams
+    assert KernelsBatch(cupti.call).run().time_us == pytest.approx(time_us)
+
+
+def test_calls_are_repeated_as_they_were_recorded(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[object] = []
+    calls = KernelsBatch(cupti.call).rerun()
+    assert len(calls) == rerun.RERUN_CALLS
+    monkeypatch.setattr(kernels_batch, "finish", lambda *value: ends.append(value))
+    assert calls[0].live
+    assert calls[0].run(lambda: ends.append("before")) == 5
+    assert ends == ["before", (), (None,)]
+
+
 def test_lost_records_are_refused(cupti: FakeCupti) -> None:
     batch = KernelsBatch(cupti.call)
     cupti.lost = 1
@@ -118,9 +141,10 @@ def test_call_without_kernels_is_refused(cupti: FakeCupti) -> None:
         KernelsBatch(cupti.call)
 
 
-def test_block_of_long_calls_has_one(cupti: FakeCupti) -> None:
-    cupti.us = 1e6
-    assert KernelsBatch(cupti.call).calls == 1
+@pytest.mark.parametrize(("us", "calls"), [(1e6, 1), (2000.1, 2), (1999.9, 3), (1.0, 50)])
+def test_block_has_calls_of_about_five_milliseconds(cupti: FakeCupti, us: float, calls: int) -> None:
+    cupti.us = us
+    assert KernelsBatch(cupti.call).calls == calls
 
 
 def test_block_of_a_slow_host_has_few_calls(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +159,7 @@ def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., 
     """Return a function that prepares a call whose capture fails with an error."""
     monkeypatch.setattr(prepared, "detach", lambda: None)
     monkeypatch.setattr(prepared, "_probe", lambda _: prepared._Probe(5.0, 5.0, ()))
-    monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
+    monkeypatch.setattr(kept, "event", lambda: None)
 
     def prepare(mode: str, error: Exception, *, waits: bool = True) -> Prepared:
         def capture(_: object) -> None:
@@ -226,8 +250,8 @@ def test_first_recording_has_three_calls_and_the_host_is_timed_alone(
     monkeypatch.setattr(HostBatch, "run", run)
     stamps = CountingStamps()
     batch = KernelsBatch(cupti.call, stamps)  # type: ignore[arg-type]
-    # Three calls with four marks.
-    assert (cupti.now, steps, stamps.log) == (7, ["detach", "host 1"], ["before", "after"])
+    # Three calls with four marks, five times.
+    assert (cupti.now, steps, stamps.log) == (35, ["detach", "host 1"], ["before", "after"] * 5)
     assert batch.run().sm_clock_mhz == 1500
     assert [block.time_us for block in batch.run_recorded(3)] == [5.0] * 3
     steps.clear()
@@ -265,13 +289,13 @@ def test_block_has_fifty_milliseconds_of_the_host(
 def test_mark_is_an_empty_kernel_or_else_a_blocking_one(monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[tuple[int, ...]] = []
     install_kernels(monkeypatch, gpuperf_empty=SimulatedKernel(launched.append))
-    mark, name = kernels_batch._mark()
+    mark, name = marks.mark()
     mark()
     assert (name, launched) == ("gpuperf_empty", [(1,), (1,)])
     install_kernels(monkeypatch)
     slept: list[int] = []
-    monkeypatch.setattr(torch.cuda, "_sleep", slept.append)
-    mark, name = kernels_batch._mark()
+    monkeypatch.setattr(kept, "sleep_on_gpu", slept.append)
+    mark, name = marks.mark()
     mark()
     assert (name, slept) == ("spin_kernel", [1])
 

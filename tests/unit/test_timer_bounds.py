@@ -214,7 +214,7 @@ def test_progress_names_each_activity(bench: Bench) -> None:
     said: list[str] = []
     timed = bench.timer(repeating([1.0]), "hot", 1e-9)
     timed.time(lambda: None, mode="hot", progress=said.append)
-    assert said == ["compiles", "warms up", "measures", "measures at other clocks"]
+    assert said == ["compiles", "warms up", "measures", "measures at other clocks", "verifies"]
     said.clear()
     timed = bench.timer(RecordedBlocks(5.0), "kernels", 1e-9)  # type: ignore[arg-type]
     timed.time(lambda: None, mode="kernels", progress=said.append)
@@ -224,6 +224,7 @@ def test_progress_names_each_activity(bench: Bench) -> None:
         "measures",
         "measures at other clocks",
         "measures the host",
+        "verifies",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from pytest_gpuperf.measure.timing.warm_up import until_steady
 from pytest_gpuperf.records import Conditions
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.measure.timing.batch import Block
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
@@ -48,11 +52,29 @@ def test_blocks_longer_than_a_window_are_compared_one_by_one() -> None:
     assert (warm_up.steady, warm_up.launches) == (True, 20)
 
 
+def test_windows_of_unequal_numbers_of_blocks_are_compared_by_their_means() -> None:
+    batch = Blocks(lambda _: 5.0, block_s=0.03)
+    run = batch.run
+
+    def slower_and_slower() -> Block:
+        batch._block_s *= 1.2
+        return run()
+
+    batch.run = slower_and_slower  # type: ignore[method-assign]
+    assert until_steady(batch, 3.0, batch.clock).seconds < 0.35
+
+
 def test_warm_up_waits_for_a_falling_time() -> None:
     batch = Blocks(lambda now: 5.0 if now > 1 else 7.0 - 2 * now)
     warm_up = until_steady(batch, 3.0, batch.clock)
     assert warm_up.steady
     assert warm_up.seconds > 1
+
+
+def test_cap_counts_from_the_begin_of_the_warm_up() -> None:
+    batch = Blocks(lambda now: 5.0 * 2 ** (now - 100))
+    batch.now = 100.0
+    assert until_steady(batch, 3.0, batch.clock).seconds == pytest.approx(3.0, abs=0.01)
 
 
 def test_unsteady_time_stops_at_the_cap() -> None:

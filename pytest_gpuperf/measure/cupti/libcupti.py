@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.messages import BUSY_ADVICE, PERMISSION_ADVICE
+from pytest_gpuperf.measure.ncu.ncu_failures import BUSY_ADVICE, PERMISSION_ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -46,6 +46,16 @@ class Nvml:
             return 0
         return int(_read(lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0))
 
+    @property
+    def dram_gb_per_s(self) -> float:
+        """Peak rate of the memory; 0 if NVML does not report clock or bus: two transfers a cycle."""
+        if (gpu := self._handle) is None:
+            return 0.0
+        mhz = _read(lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_MEM), 0)
+        with suppress(AttributeError):  # a driver before 515
+            return 2 * mhz * _read(lambda: pynvml.nvmlDeviceGetMemoryBusWidth(gpu), 0) / 8e3
+        return 0.0
+
     def clock_settings(self) -> str:
         """Return application clocks and power limit as set; zeros if NVML does not report them.
 

@@ -16,6 +16,8 @@ def finish(value: object = None) -> None:
     """Wait until the GPU has finished all work of this process, with that for the result of a call."""
     import torch
 
+    from pytest_gpuperf.measure.device import kept
+
     wait_for_launches(value)
     if torch.cuda.is_available():
-        torch.cuda.synchronize()
+        kept.synchronize()

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.timing.graph import block_gpu, capture, elapsed_us, event, replay_us
+from pytest_gpuperf.measure.timing.captured import CapturedCalls
+from pytest_gpuperf.measure.timing.graph import block_gpu, capture, replay_us
+from pytest_gpuperf.measure.timing.marks import SPIN
+from pytest_gpuperf.measure.timing.rerun import (
+    RERUN_CALLS,
+    HostRerun,
+    QueuedRerun,
+    Rerun,
+    Rerunnable,
+    of_graph,
+)
 from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
@@ -26,8 +37,6 @@ MAX_CALLS = 2000
 MAX_RECORDED_CALLS = 100
 ENQUEUE_US = 20
 """Upper bound of the host's time to launch a call, unless it launches very many kernels."""
-SPIN = "spin_kernel"
-"""torch's kernel that blocks the GPU."""
 
 
 class Work(NamedTuple):
@@ -53,7 +62,7 @@ class Block(NamedTuple):
     """Only from a batch that records all of its blocks."""
 
 
-class Batch(Protocol):
+class Batch(Rerunnable, Protocol):
     """Runs blocks of calls and returns the time of one call."""
 
     calls: int
@@ -76,7 +85,12 @@ class HotBatch:
         self.calls = calls
         self._fn = fn
         self._stamps = stamps
-        self._graph = capture(lambda: _stamped(fn, calls, stamps))
+        self._captured = CapturedCalls(fn)
+        self._graph = capture(lambda: _stamped(self._captured, calls, stamps), self._captured.close)
+
+    def rerun(self) -> list[Rerun]:
+        """Return some calls of the graph, to be run one by one."""
+        return of_graph(self._captured, self._graph, self._fn)
 
     def run(self) -> Block:
         """Replay the graph once."""
@@ -99,19 +113,46 @@ class ColdBatch:
     ) -> None:
         self.calls = calls
         self._stamps = stamps
-        buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+        self._buffer = buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+        self._buffer_is = buffer.data_ptr(), buffer.nbytes
 
         def flush_and_call() -> None:
-            buffer.zero_()
+            kept.zero(buffer)
             fn()
 
         self._flush_and_call = flush_and_call
-        self._both = capture(lambda: _stamped(flush_and_call, calls, stamps))
-        self._flushes = capture(lambda: _stamped(buffer.zero_, calls, stamps))
-        self._buffer = buffer  # the graphs write to it
+        self._fn = fn
+        self._captured = CapturedCalls(fn)
+
+        def captured_pair() -> None:
+            kept.zero(buffer)
+            self._captured()
+
+        self._both = capture(lambda: _stamped(captured_pair, calls, stamps), self._captured.close)
+        self._flushes = capture(lambda: _stamped(lambda: kept.zero(buffer), calls, stamps))
+
+    def flush(self) -> None:
+        """Empty the L2 before a single call, also of memory that persists in it."""
+        kept.synchronize()
+        l2.forget()
+        kept.zero(self._buffer)
+
+    def rerun(self) -> list[Rerun]:
+        """Return some calls of the graph, to be run one by one, each after a flush."""
+        return of_graph(self._captured, self._both, self._fn, lambda: kept.zero(self._buffer))
 
     def run(self) -> Block:
-        """Replay each graph once."""
+        """Replay each graph once.
+
+        Raises:
+            GpuperfError: The callable has changed the buffer.
+        """
+        if (self._buffer.data_ptr(), self._buffer.nbytes) != self._buffer_is:
+            raise GpuperfError(
+                "the time is refused: the buffer that flushes the L2 was changed",
+                expected="a callable that leaves the tensors of this plugin alone",
+            )
+        l2.forget()
         flushes_us = replay_us(self._flushes)
         both_us = replay_us(self._both)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
@@ -136,21 +177,27 @@ class QueuedBatch:
         self._stamps = stamps
         # Twice the time the host needs to queue everything, at most 0.2 s.
         self._block_us = min(2 * enqueue_us * calls, 200_000)
-        self._pairs = [(event(), event()) for _ in range(calls)]
+        self._pairs = [(kept.event(), kept.event()) for _ in range(calls)]
+
+    def rerun(self) -> list[Rerun]:
+        """Return calls that are queued and timed like those of a block."""
+        return [QueuedRerun(self._fn, self._block_us / self.calls)] * RERUN_CALLS
 
     def run(self) -> Block:
         """Run the pairs once."""
+        # The callable may leave another stream as the current one.
+        stream = kept.current_stream()
         block_gpu(self._block_us)
         if self._stamps is not None:
             self._stamps.before()
         for start, end in self._pairs:
-            start.record()
+            kept.record(start, stream)
             self._fn()
-            end.record()
+            kept.record(end, stream)
         if self._stamps is not None:
             self._stamps.after()
-        torch.cuda.synchronize()
-        total_us = sum(elapsed_us(start, end) for start, end in self._pairs)
+        kept.synchronize()
+        total_us = sum(kept.elapsed_us(start, end) for start, end in self._pairs)
         return Block(total_us / self.calls, _clock(self._stamps))
 
     def run_recorded(self, blocks: int) -> list[Block]:
@@ -165,15 +212,19 @@ class HostBatch:
         self.calls = calls
         self._fn = fn
 
+    def rerun(self) -> list[Rerun]:
+        """Return calls that are timed by the host's clock."""
+        return [HostRerun(self._fn)] * RERUN_CALLS
+
     def run(self) -> Block:
         """Run the calls once."""
         finish()
         value = None
-        begin = time.perf_counter()
+        begin = kept.now()
         for _ in range(self.calls):
             value = self._fn()
         finish(value)
-        return Block((time.perf_counter() - begin) * 1e6 / self.calls)
+        return Block((kept.now() - begin) * 1e6 / self.calls)
 
     def run_recorded(self, blocks: int) -> list[Block]:
         """Run the calls under CUPTI: the kernels alone."""
@@ -203,7 +254,7 @@ def _recorded(
             # The kernels follow each other like in the graph; the host launches them meanwhile.
             block_gpu(calls * ENQUEUE_US)
             _stamped(fn, calls, stamps)
-            torch.cuda.synchronize()
+            kept.synchronize()
             clocks.append(_clock(stamps))
     # After the second stamp of a block both are copied to the host, which is not work of the calls.
     parts = _parted(activities, SPIN if stamps is None else STAMP)

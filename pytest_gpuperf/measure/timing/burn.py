@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.measure.device import kept
+
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch, Block
 
@@ -35,11 +37,11 @@ class Burn:
 
     def __call__(self, seconds: float) -> None:
         """Burn for this long."""
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
+        end = kept.now() + seconds
+        while kept.now() < end:
             for _ in range(20):
                 torch.mm(self._input, self._input, out=self._output)
-            torch.cuda.synchronize()
+            kept.synchronize()
 
 
 def at_other_clocks(batch: Batch, burn: Burn, *, held_back: bool) -> list[Block]:

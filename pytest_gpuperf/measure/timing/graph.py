@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import gc
 import warnings
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import kept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SLEEP_CYCLES_PER_US = 2000
 """More than any SM clock in MHz, so that a blocking kernel lasts at least as long as requested."""
@@ -32,25 +34,35 @@ def event() -> torch.cuda.Event:
 
 def elapsed_us(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
     """Return the microseconds between two events that have passed."""
-    return 1e3 * float(start.elapsed_time(end))
+    return kept.elapsed_us(start, end)
 
 
-def capture(body: Callable[[], Any]) -> torch.cuda.CUDAGraph:
+def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) -> torch.cuda.CUDAGraph:
     """Capture the launches of `body` into one CUDA graph.
+
+    Args:
+        body: Launches work.
+        at_end: Called when `body` has returned, before the capture ends; it launches nothing.
 
     Raises:
         NotCapturableError: `body` synchronises, allocates outside torch or launches elsewhere.
         NothingLaunchedError: `body` launched nothing on the current stream.
     """
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+    kept.synchronize()
     # A capture that fails does not restore the current stream itself.
-    with warnings.catch_warnings(record=True) as caught, torch.cuda.stream(torch.cuda.current_stream()):
+    with (
+        _no_garbage_collection(),
+        warnings.catch_warnings(record=True) as caught,
+        torch.cuda.stream(torch.cuda.current_stream()),
+    ):
         warnings.simplefilter("always")
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                body()
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                _on_one_stream(body)
+                at_end()
         except Exception as error:
+            _close(pool)
             _recover()
             # Ending a broken capture fails too; the first failure has the reason.
             first = error.__context__ or error
@@ -60,31 +72,69 @@ def capture(body: Callable[[], Any]) -> torch.cuda.CUDAGraph:
     return graph
 
 
+def _close(pool: tuple[int, int]) -> None:
+    """End the allocations of a failed capture.
+
+    torch before 2.12 does not (pytorch#180395): the end of the next memory pool would then end the process.
+    """
+    with suppress(Exception):  # it has ended
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+
+
+def _on_one_stream(body: Callable[[], Any]) -> None:
+    """Run `body`, and end the capture on the stream on which it began.
+
+    Raises:
+        RuntimeError: `body` leaves another stream as the current one.
+    """
+    stream = torch.cuda.current_stream()
+    try:
+        body()
+    finally:
+        left = torch.cuda.current_stream()
+        if left != stream:
+            torch.cuda.set_stream(stream)
+    if left != stream:
+        raise RuntimeError("it leaves another stream as the current one")
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Keep Python from freeing cycles: a memory pool of torch that ends during a capture ends the process."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _recover() -> None:
     """Make torch usable after a failed capture.
 
     A failed capture leaves the random generators in capture mode, in which `torch.randn` raises; the end of
     the next good capture resets them.
     """
-    torch.cuda.synchronize()
+    kept.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
         torch.zeros(1, device="cuda")
 
 
 def block_gpu(microseconds: float) -> None:
     """Queue a kernel that keeps the GPU busy for at least this long."""
-    torch.cuda._sleep(int(microseconds * SLEEP_CYCLES_PER_US))  # type: ignore[no-untyped-call]
+    kept.sleep_on_gpu(int(microseconds * SLEEP_CYCLES_PER_US))
 
 
 def replay_us(graph: torch.cuda.CUDAGraph) -> float:
     """Return the microseconds of one replay; a blocking kernel hides the host's launch of the graph."""
-    start, end = event(), event()
+    start, end, stream = kept.event(), kept.event(), kept.current_stream()
     block_gpu(100)
-    start.record()
-    graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    return elapsed_us(start, end)
+    kept.record(start, stream)
+    kept.replay(graph)
+    kept.record(end, stream)
+    kept.synchronize()
+    return kept.elapsed_us(start, end)
 
 
 def nothing_launched() -> NothingLaunchedError:
@@ -98,16 +148,16 @@ def nothing_launched() -> NothingLaunchedError:
 
 def waits_for_gpu(fn: Callable[[], Any]) -> bool:
     """Return True if `fn` returns only when the GPU has finished earlier work."""
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
+    kept.synchronize()
+    begin = kept.now()
     fn()
-    host_us = (time.perf_counter() - begin) * 1e6
-    torch.cuda.synchronize()
+    host_us = (kept.now() - begin) * 1e6
+    kept.synchronize()
     # Long enough that a host that is slow for once does not look like one that waits.
     block_gpu(min(max(20_000, 10 * host_us), 500_000))
-    passed = event()
-    passed.record()
+    passed = kept.event()
+    kept.record(passed)
     fn()
-    waited = bool(passed.query())  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
+    waited = kept.has_passed(passed)
+    kept.synchronize()
     return waited

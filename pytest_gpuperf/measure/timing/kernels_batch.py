@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from math import inf
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_gpuperf.measure.cupti.activity import busy_us, detach, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.timing.batch import SPIN, Block, HostBatch, Work
+from pytest_gpuperf.measure.timing.audit import refuse_elsewhere, wait_for_threads
+from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
+from pytest_gpuperf.measure.timing.marks import mark
+from pytest_gpuperf.measure.timing.rerun import RERUN_CALLS
 from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
 from pytest_gpuperf.records import StreamWork
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.timing.rerun import Ranges, Rerun
     from pytest_gpuperf.measure.timing.stamp import Stamps
 
 BLOCK_US = 5_000
@@ -39,7 +42,6 @@ FIRST_CALLS = 3
 HOST_BLOCKS = 20
 BLOCK_BY_HOST_US = 10_000
 """Time of the host in each of these blocks."""
-EMPTY = "gpuperf_empty"
 
 
 class KernelsBatch:
@@ -59,15 +61,22 @@ class KernelsBatch:
     def __init__(self, fn: Callable[[], Any], stamps: Stamps | None = None) -> None:
         self._fn = fn
         self._stamps = stamps
-        self._mark, self._marks_name = _mark()
-        first, _ = self._record(FIRST_CALLS)
+        self._mark, self._marks_name = mark()
+        self._serial = False
+        first, _ = self._record(FIRST_CALLS, first=True)
         if not any(first):
             raise nothing_launched()
         call_us = max(trimmed_mean(busy_us(first)), 0.1)
+        if len({one.stream for call in first for one in call}) == 1:
+            self._serial = self._serial_is_shorter()
         detach()
         self._host_us = HostBatch(fn, 1).run().time_us
         most = min(MAX_CALLS, round(HOST_BLOCK_US / self._host_us))
         self.calls = max(1, min(most, round(BLOCK_US / call_us)))
+
+    def rerun(self) -> list[Rerun]:
+        """Return calls that are recorded like those of a block."""
+        return [KernelsRerun(self._fn, self._mark, self._marks_name)] * RERUN_CALLS
 
     def run(self) -> Block:
         """Record the calls of one block. CUPTI stays attached; `detach` ends that."""
@@ -85,15 +94,31 @@ class KernelsBatch:
         batch = HostBatch(self._fn, max(1, min(MAX_CALLS, round(BLOCK_BY_HOST_US / self._host_us))))
         return [batch.run().time_us for _ in range(HOST_BLOCKS)]
 
-    def _record(self, calls: int) -> tuple[list[list[Activity]], int]:
-        """Return the activities of each call, and CUPTI's number of the current stream."""
-        with recorded(stay=True) as activities:
+    def _serial_is_shorter(self) -> bool:
+        """Return True if the serialised records are shorter: CUPTI lengthens both, but no kernel shortens."""
+        shortest_us = {False: inf, True: inf}
+        # In turn, since the clock may still rise.
+        for self._serial in (True, False) * 2:
+            calls, _ = self._record(FIRST_CALLS)
+            device = [[one for one in call if not one.with_host] for call in calls]
+            shortest_us[self._serial] = min(shortest_us[self._serial], *busy_us(device))
+        return shortest_us[True] < shortest_us[False]
+
+    def _record(self, calls: int, *, first: bool = False) -> tuple[list[list[Activity]], int]:
+        """Return the activities of each call, and CUPTI's number of the current stream.
+
+        Raises:
+            GpuperfError: Launches came late, or some calls launched nothing.
+        """
+        with recorded(stay=True, serial=self._serial) as activities:
             if self._stamps is not None:
                 self._stamps.before()
             for _ in range(calls):
                 self._mark()
                 finish(self._fn())
             self._mark()
+            if first:
+                wait_for_threads()
             if self._stamps is not None:
                 self._stamps.after()
         marks = sorted(
@@ -104,7 +129,41 @@ class KernelsBatch:
                 f"CUPTI recorded {len(marks)} of {calls + 1} marks",
                 next_step="leave other profilers out of the process",
             )
-        return by_call(activities, [launch for launch, _ in marks]), marks[0][1]
+        launches = [launch for launch, _ in marks]
+        late = sum(
+            one.launch > launches[-1] and STAMP not in one.name and not one.with_host for one in activities
+        )
+        found = by_call(activities, launches)
+        silent = found.count([])
+        refuse_elsewhere(silent=0 if first and silent == calls else silent, late=late, calls=calls)
+        return found, marks[0][1]
+
+
+class KernelsRerun:
+    """A call by CUPTI's records of its kernels."""
+
+    live = True
+    memory: ClassVar[Ranges] = ()
+
+    def __init__(self, fn: Callable[[], Any], mark: Callable[[], object], marks_name: str) -> None:
+        self._fn = fn
+        self._mark = mark
+        self._marks_name = marks_name
+        self.value: object = None
+
+    def run(self, before: Callable[[], object]) -> float:
+        """Record one call."""
+        self.value = None
+        before()
+        finish()
+        with recorded(stay=True) as activities:
+            self._mark()
+            self.value = self._fn()
+            finish(self.value)
+            self._mark()
+        marks = sorted(activity.launch for activity in activities if self._marks_name in activity.name)
+        calls = by_call(activities, marks)
+        return sum(busy_us([[one for one in call if not one.with_host] for call in calls]))
 
 
 def by_call(activities: Sequence[Activity], marks: Sequence[int]) -> list[list[Activity]]:
@@ -153,17 +212,6 @@ def _streams(calls: Sequence[Sequence[Activity]], current: int) -> tuple[StreamW
 
 def _sum_us(activities: Sequence[Activity]) -> float:
     return sum(one.end_ns - one.start_ns for one in activities) / 1e3
-
-
-def _mark() -> tuple[Callable[[], object], str]:
-    """Return a function that launches a mark, and the name of its kernel."""
-    try:
-        from pytest_gpuperf.measure.timing.kernels import gpuperf_empty
-
-        gpuperf_empty[(1,)](num_warps=1)
-    except Exception:  # Triton is missing or cannot compile for this GPU
-        return lambda: torch.cuda._sleep(1), SPIN  # type: ignore[no-untyped-call]
-    return lambda: gpuperf_empty[(1,)](num_warps=1), EMPTY
 
 
 def mean_work(works: Sequence[Work]) -> Work:

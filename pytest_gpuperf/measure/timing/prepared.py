@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import detach
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.timing.audit import audit
 from pytest_gpuperf.measure.timing.autotuners import watched
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import (
@@ -19,8 +18,6 @@ from pytest_gpuperf.measure.timing.graph import (
     NothingLaunchedError,
     block_gpu,
     capture,
-    elapsed_us,
-    event,
     nothing_launched,
     waits_for_gpu,
 )
@@ -30,6 +27,7 @@ from pytest_gpuperf.measure.timing.warm_up import until_steady
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_gpuperf.measure.timing.audit import Audit
     from pytest_gpuperf.measure.timing.batch import Batch, Block
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.records import TimingMode, WarmUp
@@ -56,6 +54,21 @@ class Prepared:
     """Picks of the autotuners: `kernel: configuration`."""
     not_recorded: str = ""
     """Reason that CUPTI could not record the kernels of a callable that cannot be captured."""
+
+    fn: Callable[[], Any] | None = None
+    """None if its single calls are not recorded: CUPTI records all of them."""
+    enqueue_us: float = 0.0
+
+    def audit(self) -> Audit | None:
+        """Record single calls, to compare them with the time of many; None if that makes no sense.
+
+        Raises:
+            CuptiError: CUPTI is missing, or another profiler holds it.
+        """
+        if self.fn is None:
+            return None
+        between = self.batch.flush if isinstance(self.batch, ColdBatch) else None
+        return audit(self.fn, self.enqueue_us, between)
 
     def warm_up(self) -> WarmUp:
         """Run blocks until time and SM clock are steady."""
@@ -98,10 +111,10 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
         capture(lambda: (fn(), fn()))
         if mode == "cold":
             batch = ColdBatch(fn, _calls(probe.call_us, COLD_CALLS), flush_bytes, stamps)
-            return Prepared(batch, "cold", autotuned=probe.autotuned)
+            return Prepared(batch, "cold", autotuned=probe.autotuned, fn=fn, enqueue_us=probe.enqueue_us)
         if mode in ("auto", "hot"):
             hot = HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
-            return Prepared(hot, "hot", autotuned=probe.autotuned)
+            return Prepared(hot, "hot", autotuned=probe.autotuned, fn=fn, enqueue_us=probe.enqueue_us)
         reason = ""
     except NotCapturableError as error:
         reason = str(error)
@@ -121,7 +134,23 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
             "mode 'queued' needs a callable that does not wait for the GPU",
             next_step="use mode='kernels', or keep host synchronisation out of the callable",
         )
-    return Prepared(_queued_batch(fn, probe, stamps), "queued", autotuned=probe.autotuned)
+    queued = _queued_batch(fn, probe, stamps)
+    return Prepared(queued, "queued", autotuned=probe.autotuned, fn=fn, enqueue_us=probe.enqueue_us)
+
+
+def prepare_kernels(fn: Callable[[], Any], stamps: Stamps | None, reason: str) -> Prepared:
+    """Prepare a callable by its kernels, although a graph could be captured.
+
+    Args:
+        fn: A callable without arguments.
+        stamps: Stamps around each block; None for none.
+        reason: Reason why the graph does not hold all of its work.
+
+    Raises:
+        CuptiError: CUPTI is missing, or another profiler holds it.
+        GpuperfError: The callable launches nothing.
+    """
+    return Prepared(KernelsBatch(fn, stamps), "kernels", reason)
 
 
 def _not_captured(
@@ -177,16 +206,16 @@ def _probe(fn: Callable[[], Any]) -> _Probe:
     with watched() as picked:
         fn()
     finish(fn())
-    start, end = event(), event()
+    start, end, stream = kept.event(), kept.event(), kept.current_stream()
     block_gpu(1000)
-    start.record()
-    begin = time.perf_counter()
+    kept.record(start, stream)
+    begin = kept.now()
     for _ in range(5):
         fn()
-    enqueue_us = (time.perf_counter() - begin) / 5 * 1e6
-    end.record()
-    torch.cuda.synchronize()
-    call_us = max(elapsed_us(start, end) / 5, 0.1)
+    enqueue_us = (kept.now() - begin) / 5 * 1e6
+    kept.record(end, stream)
+    kept.synchronize()
+    call_us = max(kept.elapsed_us(start, end) / 5, 0.1)
     return _Probe(
         call_us, enqueue_us, tuple(f"{kernel}: {config}" for kernel, config in sorted(picked.items()))
     )

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import torch
 
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing.graph import capture, replay_us
 from pytest_gpuperf.records.quantities import CLOCK
 
@@ -35,7 +36,7 @@ class Stamps:
         self._kernel = gpuperf_stamp
         self.before()
         self.after()
-        torch.cuda.synchronize()
+        kept.synchronize()
 
     def before(self) -> None:
         """Stamp the beginning."""

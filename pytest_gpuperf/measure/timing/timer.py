@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -10,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import detach
+from pytest_gpuperf.measure.cupti.activity import detach, torch_profiler_runs
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import kept, l2
+from pytest_gpuperf.measure.timing.audit import REFUSED
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, mean_work
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
-from pytest_gpuperf.measure.timing.prepared import Prepared, prepare
+from pytest_gpuperf.measure.timing.prepared import Prepared, prepare, prepare_kernels
+from pytest_gpuperf.measure.timing.single_calls import with_single_calls
 from pytest_gpuperf.measure.timing.stamp import stamps
 from pytest_gpuperf.records import HELD_BACK, Timing
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.timing.batch import Block
+    from pytest_gpuperf.measure.timing.rerun import Rerunnable
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
@@ -65,6 +68,7 @@ class Timer:
             blocks are taken in any case.
         conditions: Reads the state of the GPU after a timing.
         max_sm_clock_mhz: Highest SM clock of the device, in MHz; 0 if unknown.
+        originals: Functions as they have to be after a timing; by default those of torch and of the clock.
     """
 
     def __init__(
@@ -73,7 +77,9 @@ class Timer:
         budget_s: float,
         conditions: Callable[[], Conditions | None],
         max_sm_clock_mhz: float = 0.0,
+        originals: kept.Originals | None = None,
     ) -> None:
+        self._originals = originals or kept.Originals()
         self._flush_bytes = 2 * l2_bytes
         self._budget_s = budget_s
         self._conditions = conditions
@@ -100,6 +106,7 @@ class Timer:
         bytes: int = 0,
         flops: int = 0,
         progress: Callable[[str], None] = lambda _: None,
+        verify: Callable[[Rerunnable], object] = lambda _: None,
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
 
@@ -111,30 +118,67 @@ class Timer:
             bytes: Bytes that a call moves, kept in the record.
             flops: Operations of a call, kept in the record.
             progress: Called with the present activity.
+            verify: Called with the batch that was timed, to run some of its calls again.
 
         Raises:
             GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
                 launches nothing, or one too short to be timed cold.
         """
         progress("compiles")
-        prepared = self.prepare(fn, mode)
+        profiled = torch_profiler_runs()
+        with l2.reset_after(), kept.library_unchanged():
+            try:
+                prepared = self.prepare(fn, mode)
+                timing = self._undisturbed(prepared, progress)
+                timing, why = with_single_calls(prepared, timing)
+                if why:
+                    if mode != "auto" or timing.not_compared:
+                        raise GpuperfError(
+                            f"{REFUSED}{why}",
+                            expected="streams that wait for each other, and the same work in each call",
+                            next_step="use mode='kernels', which has the work of single calls on all streams",
+                        )
+                    prepared = prepare_kernels(fn, self._stamps, why)
+                    timing = self._undisturbed(prepared, progress)
+                progress("verifies")
+                verify(prepared.batch)
+            finally:
+                # Recorded batches leave CUPTI attached between their blocks.
+                detach()
+        self._refuse_patches(profiled=profiled)
+        return replace(timing, bytes=bytes, flops=flops)
+
+    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+        """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
         measure = self._measure_kernels if isinstance(prepared.batch, KernelsBatch) else self._measure
-        try:
-            while True:
-                timing = measure(prepared, progress)
-                why = disturbed(timing)
-                if not why or len(thrown_away) == ATTEMPTS - 1:
-                    break
-                thrown_away.append(why)
-        finally:
-            # Recorded batches leave CUPTI attached between their blocks.
-            detach()
-        return replace(timing, bytes=bytes, flops=flops, measured_again=tuple(thrown_away))
+        while True:
+            timing = measure(prepared, progress)
+            why = disturbed(timing)
+            if not why or len(thrown_away) == ATTEMPTS - 1:
+                return replace(timing, measured_again=tuple(thrown_away))
+            thrown_away.append(why)
+
+    def _refuse_patches(self, *, profiled: bool) -> None:
+        """Refuse a time if functions that it depends on are not what they were.
+
+        Raises:
+            GpuperfError: Some are not.
+        """
+        if torch_profiler_runs() and not profiled:
+            raise GpuperfError(
+                f"{REFUSED}the callable has started a torch.profiler, which keeps other records away",
+                next_step="start it before the test, or use gpuperf.trace",
+            )
+        if patched := self._originals.patched():
+            raise GpuperfError(
+                f"{REFUSED}{patched} is not the original function",
+                expected="clocks, synchronisation and comparisons as their libraries define them",
+            )
 
     def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
         warm_up = self._warm_up(prepared, progress)
-        end = time.perf_counter() + self._budget_s
+        end = kept.now() + self._budget_s
         progress("measures")
         steady = self._steady_blocks(prepared, self._budget_s / 2)
         events_us = trimmed_mean([block.time_us for block in steady])
@@ -184,7 +228,7 @@ class Timer:
         """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
         assert isinstance(prepared.batch, KernelsBatch)
         warm_up = self._warm_up(prepared, progress)
-        end = time.perf_counter() + self._budget_s
+        end = kept.now() + self._budget_s
         progress("measures")
         blocks = self._steady_blocks(prepared, self._budget_s / 2)
         conditions = self._conditions()
@@ -228,8 +272,8 @@ class Timer:
     def _steady_blocks(self, prepared: Prepared, seconds: float) -> list[Block]:
         """Run blocks until they are precise, or until the time is up."""
         blocks: list[Block] = []
-        end = time.perf_counter() + seconds
-        while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and time.perf_counter() < end):
+        end = kept.now() + seconds
+        while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and kept.now() < end):
             blocks.append(prepared.block())
             times = [block.time_us for block in blocks]
             if len(blocks) >= ENOUGH_BLOCKS and standard_error(times) < PRECISE_PCT / 100 * trimmed_mean(
@@ -260,7 +304,7 @@ class Timer:
         """
         if not scale or not all(block.sm_clock_mhz for block in steady):
             return None
-        if self._fixed_clocks >= ENOUGH_FIXED or time.perf_counter() + BURN_S > end:
+        if self._fixed_clocks >= ENOUGH_FIXED or kept.now() + BURN_S > end:
             return None
         steady_mhz = median(block.sm_clock_mhz for block in steady)
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.records import WarmUp
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ STEADY_PCT = 0.5
 clock."""
 
 
-def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = time.perf_counter) -> WarmUp:
+def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.now) -> WarmUp:
     """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 
     A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.

@@ -1,0 +1,220 @@
+"""Functions of the clock and of synchronisation, taken before any test runs.
+
+A callable runs in this process and can replace `time.perf_counter` or the methods of `torch.cuda.Event`. The
+functions here call what lies below them, as it was at the import of this module. The methods of torch's
+classes in C cannot be replaced at all.
+
+`patched` names a replaced function: the callable, or what a library does with it, expects other times than
+this plugin measures. This does not defend against code that changes the memory of the process.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes  # its home: there is no public alias
+
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# torch without CUDA has none of them.
+_EVENT: Any = getattr(torch._C, "_CudaEventBase", None)
+_STREAM: Any = getattr(torch._C, "_CudaStreamBase", None)
+_GRAPH: Any = getattr(torch._C, "_CUDAGraph", None)
+_TENSOR = torch._C.TensorBase
+_SYNCHRONIZE = getattr(torch._C, "_cuda_synchronize", None)
+_SLEEP = getattr(torch._C, "_cuda_sleep", None)
+_CURRENT_STREAM = getattr(torch._C, "_cuda_getCurrentStream", None)
+_CURRENT_DEVICE = getattr(torch._C, "_cuda_getDevice", None)
+
+_WATCHED: tuple[tuple[Any, str, str], ...] = (
+    (time, "time", "perf_counter"),
+    (torch, "torch", "empty isclose equal"),
+    (
+        torch.cuda,
+        "torch.cuda",
+        "synchronize Event Stream CUDAGraph graph stream set_stream current_stream _sleep",
+    ),
+    (torch.cuda.Event, "torch.cuda.Event", "record elapsed_time query synchronize wait"),
+    (torch.cuda.Stream, "torch.cuda.Stream", "query synchronize wait_stream wait_event"),
+    (torch.cuda.CUDAGraph, "torch.cuda.CUDAGraph", "replay capture_begin capture_end"),
+    (torch.cuda.graph, "torch.cuda.graph", "__enter__ __exit__"),
+    (torch.Tensor, "torch.Tensor", "zero_ copy_ fill_ clone data_ptr all any __eq__ __le__"),
+)
+# Code that was compiled elsewhere may name files by another path.
+_TORCH = (
+    str(Path(torch.__file__).parent),
+    str(Path(torch.nn.Module.__init__.__code__.co_filename).parents[2]),
+)
+_LIBRARY: dict[str, Any] = {
+    "torch": torch,
+    "torch.nn.functional": torch.nn.functional,
+    "torch.Tensor": torch.Tensor,
+    "torch.linalg": torch.linalg,
+}
+_CLOCK_PACKAGES = ("freezegun", "time_machine")
+"""Packages that stop Python's clock for a test; the clock of this module goes on."""
+
+
+def now(_clock: Any = time.perf_counter) -> float:
+    """Return the seconds of a clock that only goes forward.
+
+    The clock is a default argument: freezegun replaces it in the variables of all modules.
+    """
+    return float(_clock())
+
+
+def synchronize() -> None:
+    """Wait for all work on the current device."""
+    _SYNCHRONIZE()  # type: ignore[misc]
+
+
+def event() -> Any:
+    """Return a CUDA event with timing, for the other functions of this module."""
+    return _EVENT(enable_timing=True)
+
+
+def record(one: Any, stream: Any = None) -> None:
+    """Record an event on a stream, by default the current one."""
+    _EVENT.record(one, current_stream() if stream is None else stream)
+
+
+def has_passed(one: Any) -> bool:
+    """Return True if the work before a recorded event is done."""
+    return bool(_EVENT.query(one))
+
+
+def elapsed_us(start: Any, end: Any) -> float:
+    """Return the microseconds between two events that have passed."""
+    return 1e3 * float(_EVENT.elapsed_time(start, end))
+
+
+def current_stream() -> Any:
+    """Return torch's current stream of the current device."""
+    stream_id, device_index, device_type = _CURRENT_STREAM(_CURRENT_DEVICE())  # type: ignore[misc]
+    return _STREAM(stream_id=stream_id, device_index=device_index, device_type=device_type)
+
+
+def replay(graph: torch.cuda.CUDAGraph) -> None:
+    """Launch a graph on the current stream."""
+    _GRAPH.replay(graph)
+
+
+def sleep_on_gpu(cycles: int) -> None:
+    """Queue a kernel that spins for this many cycles."""
+    _SLEEP(cycles)  # type: ignore[misc]
+
+
+def zero(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill a tensor with zeros."""
+    # A mode that a callable has left active could drop the call.
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        return _TENSOR.zero_(tensor)
+
+
+class Originals:
+    """Functions as they were, to find those that were replaced since.
+
+    Args:
+        package: Name of a package; functions and classes of its imported modules are compared, too.
+    """
+
+    def __init__(self, package: str = "") -> None:
+        self._watched = {
+            (shown, name): _found(owner, name) for owner, shown, names in _WATCHED for name in names.split()
+        }
+        self._own = {
+            module: {name: value for name, value in vars(module).items() if _belongs(value, package)}
+            for module in _modules(package)
+        }
+        self._methods = {
+            owner: dict(vars(owner))
+            for values in self._own.values()
+            for owner in values.values()
+            if isinstance(owner, type)
+        }
+
+    def patched(self) -> str:
+        """Name the first replaced function, with the file that replaced it; empty if there is none."""
+        for owner, shown, names in _WATCHED:
+            for name in names.split():
+                value = _found(owner, name)
+                changed = value is not self._watched[shown, name] or _is_foreign(value)
+                if changed and not _stops_clock(value):
+                    return f"{shown}.{name}{_origin(value)}"
+        for module, values in self._own.items():
+            for name, value in values.items():
+                if (found := vars(module).get(name)) is not value:
+                    return f"{module.__name__}.{name}{_origin(found)}"
+        for owner, members in self._methods.items():
+            for name, value in members.items():
+                if callable(value) and (found := vars(owner).get(name)) is not value:
+                    return f"{owner.__module__}.{owner.__qualname__}.{name}{_origin(found)}"
+        return ""
+
+
+@contextmanager
+def library_unchanged() -> Iterator[None]:
+    """Refuse a block in which functions of torch are replaced by functions from elsewhere.
+
+    A reference is most often made of them. torch replaces some of its functions itself.
+
+    Raises:
+        GpuperfError: A function was replaced.
+    """
+    before = {shown: dict(vars(owner)) for shown, owner in _LIBRARY.items()}
+    yield
+    for shown, owner in _LIBRARY.items():
+        for name, value in vars(owner).items():
+            was_there = name in before[shown] or hasattr(getattr(owner, "__base__", None), name)
+            if was_there and value is not before[shown].get(name) and _is_foreign(value):
+                raise GpuperfError(
+                    f"the callable has replaced {shown}.{name}{_origin(value)}",
+                    expected="a callable that leaves torch as it is",
+                )
+
+
+def _found(owner: Any, name: str) -> object:
+    """Look a name up without binding it: a bound method is a new object each time."""
+    if isinstance(owner, ModuleType):
+        return vars(owner).get(name)
+    return next((vars(one)[name] for one in owner.__mro__ if name in vars(one)), None)
+
+
+def _is_foreign(value: object) -> bool:
+    """Return True for a Python function that is not in torch's files: it was replaced before the import."""
+    if not isinstance(value, FunctionType):
+        return False
+    return not value.__code__.co_filename.startswith(_TORCH)
+
+
+def _stops_clock(value: object) -> bool:
+    return getattr(value, "__module__", "").partition(".")[0] in _CLOCK_PACKAGES
+
+
+def _origin(value: object) -> str:
+    if isinstance(value, FunctionType):
+        return f" (replaced by {value.__qualname__} in {Path(value.__code__.co_filename).name})"
+    return ""
+
+
+def _modules(package: str) -> list[ModuleType]:
+    if not package:
+        return []
+    return [
+        module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package and module
+    ]
+
+
+def _belongs(value: object, package: str) -> bool:
+    """Return True for functions and classes of the package."""
+    of = getattr(value, "__module__", None)
+    return isinstance(value, (FunctionType, type)) and str(of).partition(".")[0] == package

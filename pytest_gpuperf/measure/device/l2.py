@@ -1,0 +1,70 @@
+"""Memory that stays in the L2 across a flush: CUDA's persisting accesses.
+
+A part of the L2 can be set aside for persisting accesses (`cudaLimitPersistingL2CacheSize`). Lines in it
+outlive a flush by normal writes, the kernel that marked them, and the test. Source: CUDA C++ Programming
+Guide, section "L2 Set-Aside Cache for Persisting Accesses".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.measure.device import kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PERSISTING_L2 = 5  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE in cuda.h
+_ACCESS_POLICY_WINDOW = 1  # CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW
+_ATTRIBUTE_BYTES = 64  # sizeof(CUstreamAttrValue)
+
+
+@cache
+def _driver() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def persisting_bytes() -> int:
+    """Return the bytes of the L2 that are set aside for persisting accesses; 0 if unknown."""
+    size = ctypes.c_size_t()
+    driver = _driver()
+    if driver is None or driver.cuCtxGetLimit(ctypes.byref(size), _PERSISTING_L2):
+        return 0
+    return size.value
+
+
+def forget() -> None:
+    """Make all persisting lines of the L2 normal ones, and set nothing aside.
+
+    If nothing is set aside, nothing persists, and a reset would take 0.3 ms.
+    """
+    driver = _driver()
+    if driver is not None and persisting_bytes():
+        driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(0))
+        driver.cuCtxResetPersistingL2Cache()
+
+
+@contextmanager
+def reset_after() -> Iterator[None]:
+    """Restore the part of the L2 that was set aside, and end what the block left persisting.
+
+    That includes the access policy of the current stream.
+    """
+    before = persisting_bytes()
+    try:
+        yield
+    finally:
+        driver = _driver()
+        if driver is not None:
+            driver.cuCtxResetPersistingL2Cache()
+            if persisting_bytes() != before:
+                driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(before))
+            none = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
+            stream = ctypes.c_void_p(kept.current_stream().cuda_stream)
+            driver.cuStreamSetAttribute(stream, _ACCESS_POLICY_WINDOW, none)

@@ -1,0 +1,306 @@
+"""Calls inside a captured CUDA graph: which nodes belong to which call, and the launch of one call alone.
+
+The graph that is timed holds many calls, and its time is divided by their number. So each call must do its
+part of the work. While the graph is captured, the driver is asked for the number of nodes after each call;
+later a copy of the graph without the nodes of all other calls runs one call by itself, on other values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections import defaultdict
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_KERNEL_NODE = 0
+"""`CU_GRAPH_NODE_TYPE_KERNEL` in cuda.h."""
+
+
+class DriverError(GpuperfError):
+    """The driver is missing, or refuses."""
+
+
+class Place(NamedTuple):
+    """Memory of an output, and the tensor in it."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class _KernelParams(ctypes.Structure):
+    """`CUDA_KERNEL_NODE_PARAMS_v2`."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_memory", ctypes.c_uint),
+        ("parameters", ctypes.c_void_p),
+        ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    )
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise DriverError(f"the CUDA driver cannot be loaded: {error}") from error
+
+
+def _call(function: str, *arguments: object) -> None:
+    try:
+        result = getattr(_library(), function)(*arguments)
+    except AttributeError as error:
+        raise DriverError(f"the CUDA driver has no {function}") from error
+    if result:
+        raise DriverError(f"{function} returned {result}")
+
+
+def _destroyed_with(owner: object, function: str, handle: ctypes.c_void_p) -> None:
+    """Destroy an object of the driver with its owner; at the end of the process the driver does that."""
+    weakref.finalize(owner, getattr(_library(), function), handle).atexit = False
+
+
+class CapturedCalls:
+    """Wraps a callable while a graph of its calls is captured.
+
+    Args:
+        fn: The callable.
+    """
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self._fn = fn
+        self._ranges: list[tuple[int, int]] = []
+        self._places: list[tuple[Place, ...]] = []
+        self._nodes: list[int] = []
+        self._copy = ctypes.c_void_p()
+        self._stream: int | None = None
+        self.value: Any = None
+        """Value of the last call."""
+        self.unavailable = ""
+        """Reason why single calls cannot be launched; empty if they can."""
+
+    def __call__(self) -> None:
+        """Call it once, and note its nodes and the places of its outputs."""
+        # The former value must be gone: its memory is the next call's, as without this object.
+        self.value = None
+        if self._stream is None:
+            # The callable may leave another one as the current stream.
+            self._stream = kept.current_stream().cuda_stream
+        begin = self._count()
+        self.value = self._fn()
+        self._ranges.append((begin, self._count()))
+        self._places.append(places(self.value))
+
+    def close(self) -> None:
+        """Copy the graph, just before the capture ends."""
+        with _Noted(self):
+            graph = _captured_graph(self._stream)
+            originals = _nodes(graph)
+            _call("cuGraphClone", ctypes.byref(self._copy), graph)
+            # The graph itself is gone when the capture has ended. The driver lists nodes in the order of
+            # their creation, which it does not promise.
+            self._nodes = _nodes(self._copy)
+            _destroyed_with(self, "cuGraphDestroy", self._copy)
+            for at in {0, len(originals) // 2, len(originals) - 1} if originals else ():
+                if _in_copy(originals[at], self._copy) != self._nodes[at]:
+                    raise DriverError("the driver lists the nodes of a copied graph in another order")
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def value_of(self, call: int) -> object:
+        """Return the value of a call: that of the last, or tensors in the same memory as the call's own.
+
+        Raises:
+            DriverError: That memory is not torch's, or it is gone.
+        """
+        own, last = self._places[call], self._places[-1]
+        if own == last:
+            return self.value
+        if len(own) != len(last):
+            raise DriverError(f"the calls in the graph return {len(own)} or {len(last)} tensors")
+        return _moved(self.value, iter(own))
+
+    def kinds(self) -> dict[object, list[int]]:
+        """Group the calls by the kernels that they launch and by the number of their outputs.
+
+        Raises:
+            DriverError: The driver does not tell.
+        """
+        groups: defaultdict[object, list[int]] = defaultdict(list)
+        known: dict[int, object] = {}
+        for call, (begin, end) in enumerate(self._ranges):
+            launched = tuple(_signature(node, known) for node in self._nodes[begin:end])
+            groups[launched, len(self._places[call])].append(call)
+        return dict(groups)
+
+    def only(self, call: int) -> OneCall:
+        """Return one call as a graph of its own.
+
+        Raises:
+            DriverError: The driver refuses.
+        """
+        begin, end = self._ranges[call]
+        return OneCall(self._copy, self._nodes[begin:end])
+
+    def _count(self) -> int:
+        found = ctypes.c_size_t()
+        with _Noted(self):
+            _call("cuGraphGetNodes", _captured_graph(self._stream), None, ctypes.byref(found))
+        return found.value
+
+
+class _Noted:
+    """Notes a refusal of the driver: it must not break the capture."""
+
+    def __init__(self, calls: CapturedCalls) -> None:
+        self._calls = calls
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if isinstance(error, DriverError):
+            self._calls.unavailable = self._calls.unavailable or error.found
+            return True
+        return False
+
+
+class OneCall:
+    """A graph with the nodes of one call.
+
+    Args:
+        graph: The graph of all calls; it is copied.
+        kept: Its nodes that belong to the call.
+    """
+
+    def __init__(self, graph: ctypes.c_void_p, kept: Sequence[int]) -> None:
+        self.nodes = len(kept)
+        self._executable = ctypes.c_void_p()
+        copy = ctypes.c_void_p()
+        _call("cuGraphClone", ctypes.byref(copy), graph)
+        try:
+            stay = {_in_copy(node, copy) for node in kept}
+            for node in _nodes(copy):
+                if node not in stay:
+                    _call("cuGraphDestroyNode", ctypes.c_void_p(node))
+            _call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), copy, ctypes.c_ulonglong(0))
+            _destroyed_with(self, "cuGraphExecDestroy", self._executable)
+        finally:
+            _call("cuGraphDestroy", copy)
+
+    def launch(self) -> None:
+        """Launch the call on the current stream."""
+        _call("cuGraphLaunch", self._executable, ctypes.c_void_p(kept.current_stream().cuda_stream))
+
+
+def places(value: object) -> tuple[Place, ...]:
+    """Return the places of the CUDA tensors in nested tuples, lists and dicts, without reading them."""
+    if isinstance(value, dict):
+        return tuple(place for one in value.values() for place in places(one))
+    if isinstance(value, (tuple, list)):
+        return tuple(place for one in value for place in places(one))
+    # Asking an instance of a subclass could make it launch work.
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return ()
+    tensor: torch.Tensor = value  # type: ignore[assignment]
+    if not _is_on_gpu(tensor) or tensor.layout != torch.strided:
+        return ()
+    return (Place(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype),)
+
+
+def _is_on_gpu(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda
+
+
+class _Bytes:
+    """Memory that `torch.as_tensor` takes as it is."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+def _moved(value: Any, to: Iterator[Place]) -> Any:
+    """Return the same tree with tensors in other places."""
+    if isinstance(value, dict):
+        return {key: _moved(one, to) for key, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_moved(one, to) for one in value]
+    return _tensor(next(to)) if places(value) else value
+
+
+def _tensor(place: Place) -> torch.Tensor:
+    last = sum((size - 1) * stride for size, stride in zip(place.shape, place.strides, strict=True))
+    size = (last + 1) * place.dtype.itemsize if 0 not in place.shape else 0
+    segments: list[dict[str, int]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    if not any(
+        one["address"] <= place.address and place.address + size <= one["address"] + one["total_size"]
+        for one in segments
+    ):
+        raise DriverError("an output of the calls in the graph lies in memory that torch does not hold")
+    memory = torch.as_tensor(_Bytes(place.address, size), device="cuda")
+    return memory.view(place.dtype).as_strided(place.shape, place.strides)
+
+
+def _captured_graph(stream: int | None) -> ctypes.c_void_p:
+    """Return the graph into which a stream is captured."""
+    status, number, graph = ctypes.c_int(), ctypes.c_ulonglong(), ctypes.c_void_p()
+    _call(
+        "cuStreamGetCaptureInfo_v2",
+        ctypes.c_void_p(stream),
+        ctypes.byref(status),
+        ctypes.byref(number),
+        ctypes.byref(graph),
+        None,
+        None,
+    )
+    if not graph:
+        raise DriverError("the stream of the calls is not captured")
+    return graph
+
+
+def _nodes(graph: ctypes.c_void_p) -> list[int]:
+    count = ctypes.c_size_t()
+    _call("cuGraphGetNodes", graph, None, ctypes.byref(count))
+    found = (ctypes.c_void_p * count.value)()
+    _call("cuGraphGetNodes", graph, found, ctypes.byref(count))
+    return [int(node or 0) for node in found]
+
+
+def _in_copy(node: int, graph: ctypes.c_void_p) -> int:
+    found = ctypes.c_void_p()
+    _call("cuGraphNodeFindInClone", ctypes.byref(found), ctypes.c_void_p(node), graph)
+    return int(found.value or 0)
+
+
+def _signature(node: int, known: dict[int, object]) -> object:
+    if node not in known:
+        kind = ctypes.c_int()
+        _call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+        what: object = kind.value
+        if kind.value == _KERNEL_NODE:
+            found = _KernelParams()
+            _call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node), ctypes.byref(found))
+            what = (found.function, found.kernel, *found.grid, *found.block, found.shared_memory)
+        known[node] = what
+    return known[node]

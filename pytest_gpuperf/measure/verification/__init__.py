@@ -1,0 +1,1 @@
+"""Verify that timed calls did their work."""

@@ -1,0 +1,374 @@
+"""Run timed calls again on other values, and refuse a time whose calls did not do their work.
+
+After the timing, some of the timed calls are run one by one, by the graph or the batch that was timed: first
+on the present values, then on other ones, written into the same memory. Before each run the memory of the
+outputs is filled with a pattern. The outputs are compared with the reference of the check or, without a
+callable reference, with a call on copies of the arguments at other addresses.
+
+A difference alone is no proof: a callable may draw random numbers, keep a state, or add in any order. So a
+time is refused only if
+
+- an output of the right call is wrong on the values that were checked before, or
+- most of the wrong elements are those of the values before, or were not written at all, or
+- a plain call is right on the same values, or
+- unseen values take 1.5 times as long as the same values at once again.
+
+Everything else is kept as a reason why the time is not verified.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from msgspec.structs import replace
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.correctness.comparison import Tolerance
+from pytest_gpuperf.measure.correctness.poison import copy, fill, poisoned_memory
+from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.timing.audit import REFUSED
+from pytest_gpuperf.measure.verification.before import WrittenValues, fingerprints
+from pytest_gpuperf.measure.verification.outputs import PATTERN, Outputs, alike, matched, stale, wrong
+from pytest_gpuperf.measure.verification.values import (
+    Values,
+    copies,
+    is_expanded,
+    on_gpu,
+    refuse_little_memory,
+    tensors_of,
+)
+from pytest_gpuperf.records import Timing, Verification
+from pytest_gpuperf.records.call import CheckedCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_gpuperf.measure.timing.rerun import Rerun, Rerunnable
+    from pytest_gpuperf.records.call import Call, Reference
+
+PAIRS = 3
+LEAST_PAIRS = 2
+"""Pairs of times on unseen and seen values."""
+MOST_SECONDS = 0.1
+"""Wall time of a verification after which it does only what it must."""
+SHARE_OF_RERUNS = 0.5
+"""Part of that time after which no more calls are run again."""
+SLOW_REFERENCE_S = 0.3
+"""Wall time of one comparison after which there is no second one."""
+MOST_UNSEEN = 1.5
+"""Largest honest ratio; the largest in public data was 1.22."""
+MOST_SINGLE = 3.0
+SINGLE_EXTRA_US = 20.0
+"""Largest time of a call by itself, over that of a call among others and with the launch of its graph."""
+LEAST_EXTRA_US = 2.0
+"""Extra time on unseen values that is no noise of events."""
+
+
+class _RefusedError(Exception):
+    """The time is refused."""
+
+
+class _WrongCall(NamedTuple):
+    at: int
+    """Position of the call."""
+    text: str
+
+
+class Verifier:
+    """Verifies the timed calls of one callable. Make it before the timing: it notes the arguments' values.
+
+    Args:
+        call: The call; a `CheckedCall` has a reference.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._before = fingerprints(call)
+        self._first = WrittenValues(call)
+        self.found: Verification | None = None
+        """Result for the batch that was timed last, or for the first one that is refused."""
+
+    def __call__(self, batch: Rerunnable) -> None:
+        """Run some calls of a batch again, and compare their outputs.
+
+        The result is `found`.
+
+        Args:
+            batch: The batch that was timed.
+        """
+        begin = kept.now()
+        one = _OneVerification(batch, self._call, begin)
+        try:
+            if changed := sorted(self._before.items() - fingerprints(self._call).items()):
+                raise _RefusedError(
+                    f"{changed[0][0]} was changed while it was timed; expected its values as before; next "
+                    "step: if the callable is meant to write to it, name it in mutates="
+                )
+            self._first.restore()
+            one.run()
+        except _RefusedError as refused:
+            one.found = replace(one.found, refused=f"{REFUSED}{refused}")
+        except GpuperfError as error:
+            one.found = replace(one.found, not_verified=error.found)
+        except torch.cuda.OutOfMemoryError:
+            one.found = replace(one.found, not_verified="the GPU has too little free memory")
+        except Exception as error:  # of the callable, or of its reference
+            text = next(iter(str(error).splitlines()), "")
+            one.found = replace(one.found, not_verified=f"other values raise {type(error).__name__}: {text}")
+        finally:
+            one.end()
+        if self.found is None or not self.found.refused:
+            self.found = replace(one.found, seconds=round(kept.now() - begin, 4))
+
+    def of(self, timing: Timing) -> Verification | None:
+        """Return the verification of a timing.
+
+        A kernel can see from the GPU's clock that another one has just ended, and leave its work out. A call
+        by itself, long after all others, does its work.
+        """
+        found = self.found
+        if found is None or found.refused or timing.mode not in ("hot", "cold"):
+            return found
+        if found.single_us > MOST_SINGLE * timing.time_us + SINGLE_EXTRA_US:
+            return replace(
+                found,
+                refused=f"{REFUSED}a call by itself takes {found.single_us:.4g} µs, and one of many "
+                f"{timing.time_us:.4g} µs; expected at most {MOST_SINGLE:g} times as long; next step: let "
+                "every call do all of its work",
+            )
+        return found
+
+
+class _OneVerification:
+    def __init__(self, batch: Rerunnable, call: Call, begin: float) -> None:
+        self._batch = batch
+        self._call = call
+        self._begin = begin
+        self._reference: Reference | None = call.reference if isinstance(call, CheckedCall) else None
+        self._expected = self._reference.expected if self._reference else None
+        self._tolerance = Tolerance()
+        if (given := self._reference) is not None:
+            self._tolerance = Tolerance(given.rtol, given.atol, given.equal_nan)
+        self._written: Outputs = {}
+        self._values: Values | None = None
+        self.found = Verification()
+
+    def run(self) -> None:
+        """Verify.
+
+        Raises:
+            _RefusedError: The time is refused.
+            GpuperfError: It cannot be verified.
+        """
+        call = self._call
+        self._values = values = Values(call.args, call.kwargs, call.inputs, call.seed)
+        reruns = self._batch.rerun()
+        self._written = self._arguments_written()
+        write = values.another() if values.has_others else None
+        before: list[Outputs] = []
+        after: list[Outputs] = []
+        for rerun in reruns:
+            if before and self._is_late(SHARE_OF_RERUNS):
+                break
+            before.append(self._again(rerun, values.restore, poisons=not before))
+            if write is not None:
+                after.append(self._again(rerun, write, poisons=not after))
+            if len(before) == 1:
+                refuse_little_memory(2 * len(reruns) * sum(one.nbytes for one in before[0].values()))
+        self.found = replace(self.found, calls=len(before))
+        undecided: GpuperfError | None = None
+        started = kept.now()
+        try:
+            if write is None:
+                raise GpuperfError("no argument is a tensor of floating-point values on the GPU")
+            self._judge_others(reruns, before, after, write)
+        except GpuperfError as error:
+            undecided = error
+        if undecided is not None or kept.now() < started + SLOW_REFERENCE_S:
+            self._judge_present(reruns, before)
+        if undecided is not None:
+            raise undecided
+        self._time_unseen(reruns[0], values)
+
+    def _is_late(self, share: float = 1.0) -> bool:
+        return kept.now() > self._begin + share * MOST_SECONDS
+
+    def end(self) -> None:
+        """Restore the arguments."""
+        if self._values is not None:
+            finish()
+            self._values.restore()
+            self._values = None
+
+    def _again(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool = True) -> Outputs:
+        """Run one call on other values, and copy its outputs.
+
+        Args:
+            rerun: The call.
+            write: Writes the values.
+            poisons: Whether all free memory is filled before, if the place of the outputs is not known.
+        """
+        devices = {tensor.device for tensor in self._values.tensors.values()} if self._values else set()
+
+        def before() -> None:
+            write()
+            if not rerun.live:
+                self._poison(rerun)
+            elif poisons:
+                with poisoned_memory(PATTERN, devices):
+                    pass
+
+        rerun.run(before)
+        return {name: copy(tensor) for name, tensor in self._outputs(rerun.value).items()}
+
+    def _poison(self, rerun: Rerun) -> None:
+        """Fill the outputs that lie in memory of the graph itself: other memory may hold more than them."""
+        if rerun.value is None:
+            return
+        for tensor in self._outputs(rerun.value).values():
+            if is_expanded(tensor):
+                continue
+            if any(start <= tensor.data_ptr() < end for start, end in rerun.memory):
+                fill(tensor, PATTERN)
+
+    def _outputs(self, value: object) -> Outputs:
+        outputs = dict(self._written) if value is None else dict(named_tensors(value, "output"))
+        outputs = {name: one for name, one in outputs.items() if on_gpu(one) and one.numel()}
+        if not outputs:
+            raise GpuperfError("the callable returns no tensor on the GPU")
+        return outputs
+
+    def _arguments_written(self) -> Outputs:
+        """Return the arguments that hold the outputs of a callable that returns None."""
+        assert self._values is not None
+        mutates = self._reference.mutates if self._reference else True
+        if mutates is True:
+            return self._values.tensors
+        if mutates is False:
+            return {}
+        named = {*(f"argument {key}" for key in mutates)}
+        return {name: one for name, one in self._values.tensors.items() if name.partition("[")[0] in named}
+
+    def _judge_present(self, reruns: Sequence[Rerun], got: list[Outputs]) -> None:
+        """Compare with the reference on the values that the timed calls had."""
+        changes = self._reference is not None and self._reference.mutates not in (False, ())
+        if self._expected is None or (changes and not callable(self._expected)):
+            return
+        restore = self._values_or_fail().restore
+        restore()
+        target = matched(self._refer() if callable(self._expected) else self._expected, got[0])
+        found = self._wrong_ones(reruns, got, target, restore)
+        if found is not None:
+            if not all(one.isfinite().all() for one in target.values()):
+                raise GpuperfError("the output is no longer finite after the timing")
+            raise _RefusedError(
+                f"the output of a timed call is wrong, on the values that were timed: {found.text}; expected "
+                "the output that was checked; next step: let every call do all of its work"
+            )
+
+    def _judge_others(
+        self,
+        reruns: Sequence[Rerun],
+        before: list[Outputs],
+        after: list[Outputs],
+        write: Callable[[], None],
+    ) -> None:
+        """Compare with the reference on other values, or with a plain call on copies."""
+        write()
+        if callable(self._expected):
+            target = matched(self._refer(), after[0])
+        else:
+            target = self._plain_call(write)
+            if wrong(self._plain_call(write), target, self._tolerance):
+                raise GpuperfError("two calls on the same values give different outputs")
+        self.found = replace(self.found, compared_with="expected" if callable(self._expected) else "call")
+        if not wrong(before[0], target, self._tolerance):
+            raise GpuperfError("the output is the same for other values")
+        found = self._wrong_ones(reruns, after, target, write)
+        if found is None:
+            self.found = replace(self.found, other_values=True)
+            return
+        if stale(before[found.at], after[found.at], target, self._tolerance):
+            raise _RefusedError(
+                "timed calls did not compute their output: on other values in the same memory it holds what "
+                "it held before; expected the output for the present values; next step: let every call do "
+                "all of its work, and keep no outputs"
+            )
+        if callable(self._expected) and not wrong(self._plain_call(write), target, self._tolerance):
+            raise _RefusedError(
+                f"timed calls gave another output than a plain call on the same values: {found.text}; "
+                "expected the same; next step: let every call do all of its work"
+            )
+        raise GpuperfError("on other values a plain call is wrong too")
+
+    def _wrong_ones(
+        self, reruns: Sequence[Rerun], got: list[Outputs], target: Outputs, write: Callable[[], None]
+    ) -> _WrongCall | None:
+        """Return the first wrong output; None if all are right.
+
+        Raises:
+            GpuperfError: There is one, but it may be a matter of chance.
+        """
+        bad = [(calls, one) for calls in alike(got) if (one := wrong(got[calls[0]], target, self._tolerance))]
+        if not bad:
+            return None
+        (at, *others), first = bad[0]
+        # A plain call is not repeated: by now it could find the target in memory.
+        repeats = bool(others) or len(bad) > 1
+        if not repeats and not reruns[at].live:
+            repeats = wrong(self._again(reruns[at], write), target, self._tolerance) is not None
+        if not (first.clear and repeats):
+            raise GpuperfError("the outputs of timed calls differ from the reference by little, or by chance")
+        return _WrongCall(at, first.text)
+
+    def _time_unseen(self, rerun: Rerun, values: Values) -> None:
+        """Time calls on unseen values, and on the same ones again."""
+        unseen: list[float] = []
+        seen: list[float] = []
+        for at in range(PAIRS + 1):
+            if len(unseen) >= LEAST_PAIRS and self._is_late():
+                break
+            write = values.another()
+            times = rerun.run(write), rerun.run(write)
+            if at:  # the first pair wakes the GPU up
+                unseen.append(times[0])
+                seen.append(times[1])
+        ratio = median(unseen) / max(median(seen), 0.1)
+        self.found = replace(self.found, unseen_ratio=round(ratio, 3), single_us=round(min(seen), 3))
+        if min(unseen) > MOST_UNSEEN * median(seen) and min(unseen) > median(seen) + LEAST_EXTRA_US:
+            raise _RefusedError(
+                f"a call on values that it has not seen takes {median(unseen):.4g} µs, on the same values "
+                f"again {median(seen):.4g} µs; expected at most {MOST_UNSEEN} times as long; next step: "
+                "keep no outputs between calls"
+            )
+
+    def _refer(self) -> object:
+        assert callable(self._expected)
+        value = self._expected(*self._call.args, **self._call.kwargs)
+        finish(value)
+        if value is None:
+            return {name: copy(tensor) for name, tensor in self._written.items()}
+        return value
+
+    def _plain_call(self, write: Callable[[], None]) -> Outputs:
+        """Call the function on copies at other addresses."""
+        values = self._values_or_fail()
+        write()
+        args, kwargs = copies(self._call.args), copies(dict(self._call.kwargs))
+        value = self._call.fn(*args, **kwargs)
+        finish(value)
+        if value is not None:
+            outputs = self._outputs(value)
+        else:
+            copied = tensors_of(args, kwargs)
+            outputs = {name: copied[name] for name in self._written}
+        values.restore()
+        return {name: copy(tensor) for name, tensor in outputs.items()}
+
+    def _values_or_fail(self) -> Values:
+        assert self._values is not None
+        return self._values

@@ -1,0 +1,102 @@
+"""Single calls in CUPTI's records: work outside of them, after them, and missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.timing import audit
+from pytest_gpuperf.measure.timing.audit import Audit, audit_of, refuse_elsewhere
+
+SPIN = Activity(0, 1000, "spin_kernel", launch=1)
+
+
+def calls(us: float = 50.0, count: int = 5, *, between: bool = False) -> list[Activity]:
+    """Return the records of calls with one kernel each, and an empty kernel before and after."""
+    records, launch, at = [SPIN], 1, 1000
+    for _ in range(count):
+        steps = [("mark", 1000), ("k", round(us * 1e3)), ("mark", 1000)]
+        for name, ns in [("", 30_000), *steps] if between else steps:
+            launch += 1
+            records.append(Activity(at, at + ns, name, launch=launch))
+            at += ns
+    return records
+
+
+def audited(*more: Activity, us: float = 50.0, between: bool = False) -> Audit:
+    return audit_of([*calls(us, between=between), *more], "mark", 5, between=int(between))
+
+
+def test_honest_calls_have_nothing_outside() -> None:
+    assert audited() == Audit(busy_us=50.0, silent=0, calls=5, outside_us=0.0, late=0, launches=1)
+
+
+def test_flushes_between_calls_are_not_work() -> None:
+    found = audited(between=True)
+    assert (found.busy_us, found.late) == (50.0, 0)
+
+
+@pytest.mark.parametrize(("begin_us", "outside_us"), [(0.5, 1.5), (40.0, 88.0)])
+def test_other_streams_count_before_and_after_the_marks(begin_us: float, outside_us: float) -> None:
+    """The first call lasts from 2 to 52 µs."""
+    begin_ns = round(begin_us * 1e3)
+    records = [one._replace(launch=10 * one.launch) for one in calls()]
+    side = Activity(begin_ns, begin_ns + 100_000, "side", launch=25, stream=9)
+    found = audit_of([*records, side], "mark", 5)
+    assert found.outside_us == max(outside_us, begin_us + 100 - 52)
+
+
+def test_launches_after_the_last_call_are_late() -> None:
+    assert audited(Activity(999_000, 999_900, "late", launch=99)).late == 1
+
+
+def test_late_launches_are_refused() -> None:
+    with pytest.raises(GpuperfError, match="the time is refused: 2 launches came after 5 calls"):
+        refuse_elsewhere(silent=0, late=2, calls=5)
+
+
+def test_calls_without_launches_are_refused_next_to_others() -> None:
+    with pytest.raises(GpuperfError, match="4 of 5 calls launched nothing"):
+        refuse_elsewhere(silent=4, late=0, calls=5)
+    refuse_elsewhere(silent=0, late=0, calls=5)
+
+
+def test_missing_marks_are_an_error_of_cupti() -> None:
+    with pytest.raises(CuptiError, match="4 of 10 marks"):
+        audit_of(calls(count=2), "mark", 5)
+
+
+def test_blocking_kernel_is_not_a_mark() -> None:
+    records = [one._replace(name=one.name.replace("mark", "spin_kernel")) for one in calls()]
+    assert audit_of(records, "spin_kernel", 5).busy_us == 50.0
+
+
+@pytest.mark.parametrize(("time_us", "told"), [(50.0, False), (35.0, False), (30.0, True), (5.0, True)])
+def test_time_far_below_single_calls_is_told(time_us: float, told: bool) -> None:
+    assert bool(audited().unlike(time_us)) is told
+
+
+def test_graph_with_more_work_than_single_calls_is_told() -> None:
+    assert not audited().unlike(50.0, 72.0)
+    assert audited().unlike(50.0, 80.0)
+
+
+def test_copies_from_the_host_between_calls_are_not_late() -> None:
+    assert audited(Activity(999_000, 999_900, "", launch=99, with_host=True)).late == 0
+
+
+def test_very_short_times_may_differ() -> None:
+    assert not audited(us=2.5).unlike(0.9)
+
+
+@pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [audit.THREADS_S])])
+def test_other_threads_get_time_to_launch(
+    monkeypatch: pytest.MonkeyPatch, threads: int, waits: list[float]
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("sys._current_frames", lambda: dict.fromkeys(range(threads)))
+    monkeypatch.setattr("time.sleep", waited.append)
+    audit.wait_for_threads()
+    assert waited == waits

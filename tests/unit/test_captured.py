@@ -1,0 +1,222 @@
+"""Calls inside a captured graph, on a driver of our own."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.timing import captured, rerun
+from pytest_gpuperf.measure.timing.captured import CapturedCalls, DriverError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Driver:
+    """The functions of libcuda that copy and launch graphs; a node has a name."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self.graphs: dict[int, dict[int, str]] = {}
+        self.copied_from: dict[int, int] = {}
+        self.launched: list[list[str]] = []
+        self.capturing = self._new({})
+        self.refuses = ""
+
+    def _new(self, nodes: dict[int, str]) -> int:
+        number = next(self._numbers)
+        self.graphs[number] = nodes
+        return number
+
+    def kernel(self, name: str) -> None:
+        self.graphs[self.capturing][next(self._numbers)] = name
+
+    def kernels(self, *names: str) -> None:
+        for name in names:
+            self.kernel(name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("cu") and name == object.__getattribute__(self, "refuses"):
+            return lambda *_: 999
+        return object.__getattribute__(self, name)
+
+    def cuStreamGetCaptureInfo_v2(self, _: Any, __: Any, ___: Any, graph: Any, *____: Any) -> int:
+        graph._obj.value = self.capturing
+        return 0
+
+    def cuGraphGetNodes(self, graph: Any, nodes: Any, count: Any) -> int:
+        found = self.graphs[graph.value]
+        count._obj.value = len(found)
+        if nodes is not None:
+            nodes[:] = list(found)
+        return 0
+
+    def cuGraphClone(self, copy: Any, graph: Any) -> int:
+        new: dict[int, str] = {}
+        for node, name in self.graphs[graph.value].items():
+            number = next(self._numbers)
+            new[number] = name
+            self.copied_from[number] = node
+        copy._obj.value = self._new(new)
+        return 0
+
+    def cuGraphNodeFindInClone(self, found: Any, node: Any, graph: Any) -> int:
+        same = [one for one in self.graphs[graph.value] if self.copied_from[one] == node.value]
+        found._obj.value = same[0]
+        return 0
+
+    def cuGraphDestroyNode(self, node: Any) -> int:
+        for nodes in self.graphs.values():
+            nodes.pop(node.value, None)
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, executable: Any, graph: Any, _: Any) -> int:
+        executable._obj.value = self._new(dict(self.graphs[graph.value]))
+        return 0
+
+    def cuGraphLaunch(self, executable: Any, _: Any) -> int:
+        self.launched.append(list(self.graphs[executable.value].values()))
+        return 0
+
+    def cuGraphDestroy(self, graph: Any) -> int:
+        del self.graphs[graph.value]
+        return 0
+
+    cuGraphExecDestroy = cuGraphDestroy
+
+    def cuGraphNodeGetType(self, node: Any, kind: Any) -> int:
+        kind._obj.value = 2 if self._name(node).startswith("fill") else 0
+        return 0
+
+    def cuGraphKernelNodeGetParams_v2(self, node: Any, params: Any) -> int:
+        params._obj.function = len(self._name(node))
+        return 0
+
+    def _name(self, node: Any) -> str:
+        return next(nodes[node.value] for nodes in self.graphs.values() if node.value in nodes)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    monkeypatch.setattr(captured, "_library", lambda: made)
+    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
+    return made
+
+
+def capture(driver: Driver, fn: Callable[[], Any], calls: int, flush: str = "") -> CapturedCalls:
+    found = CapturedCalls(fn)
+    for _ in range(calls):
+        if flush:
+            driver.kernel(flush)
+        found()
+    found.close()
+    driver.graphs[driver.capturing].clear()
+    return found
+
+
+def test_one_call_launches_its_nodes_alone(driver: Driver) -> None:
+    numbers = itertools.count()
+    calls = capture(driver, lambda: driver.kernels(f"k{next(numbers)}", "same"), 3, "fill")
+    calls.only(1).launch()
+    assert driver.launched == [["k1", "same"]]
+    assert (len(calls), calls.unavailable) == (3, "")
+
+
+def test_calls_are_grouped_by_their_kernels(driver: Driver) -> None:
+    names = iter(["long", "a", "b", "fill"])
+    calls = capture(driver, lambda: driver.kernel(next(names)), 4)
+    assert sorted(calls.kinds().values()) == [[0], [1, 2], [3]]
+
+
+def test_sample_has_the_last_call_and_one_of_each_kind(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "event", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
+    numbers = itertools.count()
+    calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
+    graph: Any = SimpleNamespace(pool=lambda: (0, 1))
+    found = rerun.of_graph(calls, graph, lambda: None)
+    assert len(found) == rerun.RERUN_CALLS + rerun.PLAIN_CALLS
+    assert [one.live for one in found] == [False] * rerun.RERUN_CALLS + [True] * rerun.PLAIN_CALLS
+    for one in found[:2]:
+        one._call.launch()  # type: ignore[attr-defined]
+    assert driver.launched == [["idle!"], ["work"]]
+
+
+@pytest.mark.parametrize("function", ["cuStreamGetCaptureInfo_v2", "cuGraphGetNodes", "cuGraphClone"])
+def test_refusal_of_the_driver_does_not_end_the_capture(driver: Driver, function: str) -> None:
+    driver.refuses = function
+    calls = capture(driver, lambda: driver.kernel("k"), 2)
+    assert calls.unavailable == f"{function} returned 999"
+    graph: Any = None
+    with pytest.raises(GpuperfError, match=function):
+        rerun.of_graph(calls, graph, lambda: None)
+
+
+def test_former_value_is_gone_before_the_next_call(driver: Driver) -> None:
+    calls: list[CapturedCalls] = []
+    alive: list[object] = []
+
+    def fn() -> object:
+        alive.append(calls[0].value)
+        return object()
+
+    calls.append(CapturedCalls(fn))
+    calls[0]()
+    calls[0]()
+    assert alive == [None, None]
+
+
+def test_output_in_another_place_must_be_in_memory_of_torch(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = iter([torch.ones(2, 3), torch.zeros(2, 3)])
+    monkeypatch.setattr(captured, "_is_on_gpu", lambda _: True)
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
+    calls = capture(driver, lambda: (next(outputs),), 2)
+    assert calls.unavailable == ""
+    last = calls.value_of(1)
+    assert isinstance(last, tuple)
+    assert not last[0].any()
+    with pytest.raises(DriverError, match="memory that torch does not hold"):
+        calls.value_of(0)
+
+
+def test_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    captured._library.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
+    calls = CapturedCalls(lambda: None)
+    calls()
+    assert calls.unavailable.startswith("the CUDA driver cannot be loaded: libcuda.so.1")
+    captured._library.cache_clear()
+
+
+def test_tensors_of_the_host_have_no_place_and_stay() -> None:
+    value = {"a": [torch.zeros(2), 3], "b": ("text",)}
+    assert captured.places(value) == ()
+    assert captured._moved(value, iter(())) == {"a": [value["a"][0], 3], "b": ["text"]}
+
+
+def test_single_call_is_queued_behind_a_kernel_that_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[object] = []
+    monkeypatch.setattr(kept, "event", lambda: SimpleNamespace())
+    monkeypatch.setattr(kept, "record", lambda _: steps.append("record"))
+    monkeypatch.setattr(kept, "synchronize", lambda: steps.append("synchronize"))
+    monkeypatch.setattr(kept, "elapsed_us", lambda *_: 7.0)
+    monkeypatch.setattr(rerun, "block_gpu", steps.append)
+    call = rerun.QueuedRerun(lambda: steps.append("call"), 1e6)
+    assert call.run(lambda: steps.append("before")) == 7
+    assert steps == ["before", 1e6, "record", "call", "record", "synchronize"]

@@ -1,0 +1,99 @@
+"""Functions that were replaced since the import of the plugin."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import FunctionType, ModuleType
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device.kept import Originals
+
+
+def replacement(*_: object) -> float:
+    return 0.0
+
+
+def test_nothing_is_replaced_at_first() -> None:
+    assert Originals("pytest_gpuperf").patched() == ""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "shown"),
+    [
+        (time, "perf_counter", "time.perf_counter"),
+        (torch.cuda, "synchronize", "torch.cuda.synchronize"),
+        (torch.cuda, "Event", "torch.cuda.Event"),
+        (torch.cuda.Event, "elapsed_time", "torch.cuda.Event.elapsed_time"),
+        (torch.cuda.CUDAGraph, "replay", "torch.cuda.CUDAGraph.replay"),
+        (torch.Tensor, "zero_", "torch.Tensor.zero_"),
+    ],
+)
+def test_replaced_function_is_named(
+    owner: object, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Originals()
+    monkeypatch.setattr(owner, name, replacement)
+    assert before.patched() == f"{shown} (replaced by replacement in test_kept.py)"
+
+
+def test_function_replaced_before_the_import_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", replacement)
+    assert Originals().patched().startswith("torch.cuda.synchronize")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "shown"), [(torch, "square", "torch.square"), (torch.Tensor, "exp", "torch.Tensor.exp")]
+)
+def test_function_of_torch_replaced_by_a_callable_is_refused(
+    owner: object, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(GpuperfError, match=f"replaced {shown} "), kept.library_unchanged():
+        monkeypatch.setattr(owner, name, replacement)
+
+
+def test_new_attribute_of_torch_is_no_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
+    with kept.library_unchanged():
+        monkeypatch.setattr(torch.Tensor, "halved", replacement, raising=False)
+
+
+def test_stopped_clock_of_a_test_library_is_no_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = FunctionType(replacement.__code__, {"__name__": "freezegun.api"})
+    monkeypatch.setattr(time, "perf_counter", frozen)
+    assert Originals().patched() == ""
+
+
+def test_own_clock_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", replacement)
+    assert kept.now() > 0
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("measuring.clock")
+    exec("def now(): pass\nclass Timer:\n    def time(self): pass", vars(module))
+    vars(module)["__name__"] = module.Timer.__module__ = module.now.__module__ = "measuring.clock"
+    monkeypatch.setitem(sys.modules, "measuring.clock", module)
+    return module
+
+
+def test_own_function_that_is_replaced_is_named(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Originals("measuring")
+    assert before.patched() == ""
+    monkeypatch.setattr(package, "now", replacement)
+    assert before.patched().startswith("measuring.clock.now")
+
+
+def test_own_method_that_is_replaced_is_named(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Originals("measuring")
+    monkeypatch.setattr(package.Timer, "time", replacement)
+    assert before.patched().startswith("measuring.clock.Timer.time")
+
+
+def test_methods_of_torch_in_c_cannot_be_replaced() -> None:
+    with pytest.raises(TypeError, match="immutable"):
+        torch._C.TensorBase.zero_ = replacement  # type: ignore[method-assign, assignment]

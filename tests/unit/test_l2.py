@@ -1,0 +1,73 @@
+"""Persisting memory in the L2, with a driver that notes what it is asked."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_gpuperf.measure.device import kept, l2
+
+
+class Driver:
+    """The functions of libcuda that `l2` calls."""
+
+    def __init__(self, persisting: int) -> None:
+        self.persisting = persisting
+        self.asked: list[str] = []
+
+    def cuCtxGetLimit(self, size: Any, _: int) -> int:
+        size._obj.value = self.persisting
+        return 0
+
+    def cuCtxSetLimit(self, _: int, size: Any) -> int:
+        self.persisting = size.value
+        self.asked.append(f"limit {size.value}")
+        return 0
+
+    def cuCtxResetPersistingL2Cache(self) -> int:
+        self.asked.append("reset")
+        return 0
+
+    def cuStreamSetAttribute(self, stream: Any, attribute: int, value: Any) -> int:
+        assert not any(value.raw)
+        self.asked.append(f"attribute {attribute} of stream {stream.value}")
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Driver:
+    fake = Driver(request.param)
+    monkeypatch.setattr(l2, "_driver", lambda: fake)
+    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    return fake
+
+
+@pytest.mark.parametrize(("driver", "asked"), [(0, []), (64, ["limit 0", "reset"])], indirect=["driver"])
+def test_lines_are_reset_only_if_memory_is_set_aside(driver: Driver, asked: list[str]) -> None:
+    l2.forget()
+    assert driver.asked == asked
+    assert l2.persisting_bytes() == 0
+
+
+@pytest.mark.parametrize("driver", [64], indirect=True)
+def test_end_of_a_test_restores_the_limit_and_the_stream(driver: Driver) -> None:
+    with l2.reset_after():
+        l2.forget()
+        driver.persisting = 1 << 20
+        driver.asked.clear()
+    assert driver.asked == ["reset", "limit 64", "attribute 1 of stream 7"]
+
+
+@pytest.mark.parametrize("driver", [64], indirect=True)
+def test_end_of_a_failed_test_resets_too(driver: Driver) -> None:
+    with pytest.raises(KeyError), l2.reset_after():
+        raise KeyError
+    assert "reset" in driver.asked
+
+
+def test_without_a_driver_nothing_persists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(l2, "_driver", lambda: None)
+    l2.forget()
+    assert l2.persisting_bytes() == 0

@@ -1,0 +1,117 @@
+"""A time next to single calls: repeated before it is doubted, and without CUPTI by the host's clock."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.timing import single_calls
+from pytest_gpuperf.measure.timing.audit import Audit
+from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.timing.single_calls import with_single_calls
+from pytest_gpuperf.records import Conditions
+from run_builders import timing
+from timer_bench import Blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Timing
+
+TIMING = timing(50.0)
+HONEST = Audit(busy_us=50.0, silent=0, calls=5, outside_us=0.0, late=0, launches=1)
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
+    """Return a function that compares 50 µs with audits."""
+
+    def compare(
+        *audits: Audit | CuptiError | None, fn: Callable[[], Any] | None = None, timed: Timing = TIMING
+    ) -> tuple[Any, str]:
+        left = list(audits)
+
+        def audit(_: Prepared) -> Audit | None:
+            found = left.pop(0)
+            if isinstance(found, CuptiError):
+                raise found
+            return found
+
+        monkeypatch.setattr(Prepared, "audit", audit)
+        result = with_single_calls(Prepared(Blocks(lambda _: 50.0), "hot", fn=fn), timed)
+        assert not left
+        return result
+
+    return compare
+
+
+def test_honest_calls_are_recorded_once(compared: Callable[..., tuple[Any, str]]) -> None:
+    found, why = compared(HONEST)
+    assert (found.single_call_us, why) == (50.0, "")
+
+
+def test_one_long_recording_is_no_proof(compared: Callable[..., tuple[Any, str]]) -> None:
+    found, why = compared(HONEST._replace(busy_us=500.0), HONEST)
+    assert (found.single_call_us, why) == (50.0, "")
+
+
+def test_two_long_recordings_are_told(compared: Callable[..., tuple[Any, str]]) -> None:
+    _, why = compared(HONEST._replace(busy_us=500.0), HONEST._replace(busy_us=400.0))
+    assert "single calls keep the GPU busy for 400.00 us" in why
+
+
+def test_other_process_leaves_a_difference_open(compared: Callable[..., tuple[Any, str]]) -> None:
+    shared = replace(timing(50.0), conditions=Conditions(other_processes=1))
+    found, why = compared(HONEST._replace(busy_us=500.0), timed=shared)
+    assert (found.not_compared, why) == ("another process was on the GPU", "")
+    _, why = compared(*[HONEST._replace(outside_us=90.0)] * 2, timed=shared)
+    assert "work of a call ran for 90.0 us" in why
+
+
+def test_calls_by_kernels_are_not_recorded_again(compared: Callable[..., tuple[Any, str]]) -> None:
+    found, why = compared(None)
+    assert (found.single_call_us, why) == (0.0, "")
+
+
+@pytest.mark.parametrize(("beside_us", "told"), [(0.0, False), (40.0, True)])
+def test_without_cupti_the_host_waits_for_the_device(
+    compared: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch, beside_us: float, told: bool
+) -> None:
+    device = SimpleNamespace(now=0.0, beside=0.0)
+
+    def call() -> None:
+        device.beside += beside_us / 1e6
+
+    def synchronize() -> None:
+        device.now += device.beside
+        device.beside = 0.0
+
+    fakes = {"now": lambda: device.now, "synchronize": synchronize, "has_passed": lambda _: True}
+    for name in ("event", "record", "current_stream"):
+        fakes[name] = lambda *_: None
+    for name, fake in fakes.items():
+        monkeypatch.setattr(kept, name, fake)
+    found, why = compared(CuptiError("there is no CUPTI"), fn=call)
+    assert found.not_compared == "there is no CUPTI"
+    assert bool(why) is told
+
+
+@pytest.mark.parametrize(("lag_us", "told"), [(49.0, False), (51.0, True)])
+def test_only_work_of_the_calls_themselves_may_lag(
+    monkeypatch: pytest.MonkeyPatch, lag_us: float, told: bool
+) -> None:
+    steps: list[str] = []
+    times = itertools.cycle([1.0, 1.0 + lag_us / 1e6])
+    monkeypatch.setattr(kept, "now", lambda: next(times))
+    monkeypatch.setattr(kept, "has_passed", lambda _: True)
+    for name in ("event", "record", "current_stream", "synchronize"):
+        monkeypatch.setattr(kept, name, lambda *_, name=name: steps.append(name))
+    assert bool(single_calls._lagging(lambda: steps.append("call"))) is told
+    one = ["current_stream", "event", "synchronize", *["call"] * 20, "record", "synchronize"]
+    assert steps == one * 3

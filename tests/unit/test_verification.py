@@ -1,0 +1,238 @@
+"""Verification of timed calls, on tensors in the memory of the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.measure.verification import values as values_module
+from pytest_gpuperf.measure.verification import verify as verify_module
+from pytest_gpuperf.measure.verification.verify import Verifier
+from pytest_gpuperf.records import Verification
+from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from run_builders import timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(autouse=True)
+def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values_module, "on_gpu", lambda _: True)
+    monkeypatch.setattr(verify_module, "on_gpu", lambda _: True)
+
+
+class Calls:
+    """Calls that take 10 µs, or what `time_us` says."""
+
+    live = True
+    memory = ()
+
+    def __init__(self, call: Call, time_us: Callable[[], float] = lambda: 10.0) -> None:
+        self._call = call
+        self._time_us = time_us
+        self.value: Any = None
+
+    def rerun(self) -> list[Calls]:
+        return [self] * 4
+
+    def run(self, before: Callable[[], object]) -> float:
+        before()
+        self.value = self._call()
+        return self._time_us()
+
+
+def verify(call: Call, calls: Calls) -> Verification:
+    verifier = Verifier(call)
+    verifier(calls)
+    assert verifier.found is not None
+    return verifier.found
+
+
+def data() -> torch.Tensor:
+    return torch.randn(64, 32, generator=torch.Generator().manual_seed(0))
+
+
+def verified(fn: Callable[..., Any], *args: Any, expected: Any = None, **options: Any) -> Verification:
+    call = Call("t", "main", fn, args)
+    if expected is not None:
+        call = CheckedCall("t", "main", fn, args, reference=Reference(expected, **options))
+    before = [arg.clone() for arg in args]
+    found = verify(call, Calls(call))
+    for arg, former in zip(args, before, strict=True):
+        assert torch.equal(arg, former)
+    return found
+
+
+@pytest.mark.parametrize("expected", [None, torch.square])
+def test_right_calls_are_verified_on_other_values(expected: Any) -> None:
+    found = verified(torch.square, data(), expected=expected)
+    assert (found.refused, found.not_verified, found.other_values) == ("", "", True)
+    assert found.compared_with == ("expected" if expected else "call")
+    assert (found.calls, found.unseen_ratio) == (4, 1.0)
+
+
+def memo() -> Callable[[torch.Tensor], torch.Tensor]:
+    known: dict[int, torch.Tensor] = {}
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return known.setdefault(x.data_ptr(), x.square())
+
+    return fn
+
+
+@pytest.mark.parametrize("expected", [None, torch.square])
+def test_former_output_is_refused(expected: Any) -> None:
+    fn, x = memo(), data()
+    fn(x)
+    found = verified(fn, x, expected=expected)
+    assert found.refused.startswith("the time is refused: timed calls did not compute their output")
+
+
+def test_random_output_is_not_accused() -> None:
+    found = verified(lambda x: x * torch.rand_like(x), data())
+    assert (found.refused, found.not_verified) == ("", "two calls on the same values give different outputs")
+
+
+def test_call_without_outputs_is_not_accused() -> None:
+    found = verified(lambda x: None, torch.arange(4))
+    assert found.refused == ""
+    assert found.not_verified
+
+
+def test_call_in_place_is_verified() -> None:
+    found = verified(lambda x: [x.mul_(2), None][1], data(), expected=lambda x: x * 2, mutates=(0,))
+    assert (found.refused, found.not_verified, found.other_values) == ("", "", True)
+
+
+def test_slow_unseen_values_are_refused() -> None:
+    x = data()
+    call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
+    seen: list[torch.Tensor] = []
+
+    def time_us() -> float:
+        new = not (seen and torch.equal(seen[-1], x))
+        seen[:] = [x.clone()]
+        return 30.0 if new else 10.0
+
+    found = verify(call, Calls(call, time_us))
+    assert found.unseen_ratio == 3.0
+    assert "that it has not seen takes 30 µs, on the same values again 10 µs" in found.refused
+
+
+def test_argument_that_changed_while_timed_is_refused() -> None:
+    x = data()
+    call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
+    verifier = Verifier(call)
+    x.zero_()
+    verifier(Calls(call))
+    found = verifier.found
+    assert found is not None
+    assert found.refused.startswith("the time is refused: argument 0 was changed while it was timed")
+
+
+def test_written_argument_gets_its_values_from_before_the_timing() -> None:
+    x = data()
+    before = x.clone()
+
+    def double(x: torch.Tensor) -> None:
+        x.mul_(2)
+
+    call = CheckedCall("t", "main", double, (x,), reference=Reference(lambda x: x * 2, mutates=(0,)))
+    verifier = Verifier(call)
+    x.fill_(torch.inf)
+    verifier(Calls(call))
+    assert verifier.found is not None
+    assert verifier.found.other_values
+    assert torch.equal(x, before)
+
+
+def test_wrong_output_on_the_timed_values_is_refused() -> None:
+    found = verified(lambda x: x.square() + 1, data(), expected=torch.square)
+    assert (
+        "the output of a timed call is wrong, on the values that were timed: output differs" in found.refused
+    )
+
+
+def test_rare_difference_is_not_accused() -> None:
+    def rounding(x: torch.Tensor) -> torch.Tensor:
+        out = x.square()
+        out[0, 0] += 1
+        return out
+
+    found = verified(rounding, data(), expected=torch.square)
+    assert found.refused == ""
+    assert "by little, or by chance" in found.not_verified
+
+
+def test_callable_that_relies_on_its_values_is_not_accused() -> None:
+    x = torch.rand(64, 32, generator=torch.Generator().manual_seed(0)) + 1
+    found = verified(lambda x: x.clamp(min=1), x, expected=lambda x: x)
+    assert (found.refused, found.not_verified) == ("", "on other values a plain call is wrong too")
+
+
+def test_exception_on_other_values_is_not_accused() -> None:
+    x = data()
+    first = x.clone()
+
+    def picky(x: torch.Tensor) -> torch.Tensor:
+        if not torch.equal(x, first):
+            raise ValueError("not mine\nmore")
+        return x + 1
+
+    found = verified(picky, x, expected=picky)
+    assert (found.refused, found.not_verified) == ("", "other values raise ValueError: not mine")
+
+
+def test_expected_tensors_are_compared_on_the_timed_values() -> None:
+    found = verified(torch.square, data(), expected=data().square())
+    assert (found.refused, found.compared_with, found.other_values) == ("", "call", True)
+
+
+def test_output_that_ignores_the_values_is_not_verified() -> None:
+    found = verified(torch.zeros_like, data(), expected=torch.zeros_like)
+    assert (found.refused, found.not_verified) == ("", "the output is the same for other values")
+
+
+def test_long_calls_are_run_again_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_module, "MOST_SECONDS", 0.0)
+    calls: list[object] = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        return x.square()
+
+    found = verified(fn, data(), expected=torch.square)
+    # Two for the outputs, and three pairs of times.
+    assert (found.calls, len(calls)) == (1, 8)
+
+
+def test_argument_in_the_memory_of_a_written_one_may_change() -> None:
+    base = torch.cat((data(), data()))
+
+    def square(x: torch.Tensor, out: torch.Tensor) -> None:
+        torch.square(x, out=out)
+
+    reference = Reference(lambda x, _: x.square(), mutates=(1,))
+    call = CheckedCall("t", "main", square, (base[:64], base[64:]), reference=reference)
+    verifier = Verifier(call)
+    call()
+    verifier(Calls(call))
+    assert verifier.found is not None
+    assert (verifier.found.refused, verifier.found.not_verified) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "single_us", "refuses"),
+    [("hot", 35.0, False), ("hot", 35.1, True), ("cold", 35.1, True), ("kernels", 99.0, False)],
+)
+def test_call_by_itself_may_not_take_much_longer(mode: Any, single_us: float, *, refuses: bool) -> None:
+    verifier = Verifier(Call("t", "main", torch.square, (data(),)))
+    timed = timing(5.0, mode)
+    assert verifier.of(timed) is None
+    verifier.found = Verification(single_us=single_us)
+    found = verifier.of(timed)
+    assert found is not None
+    assert found.refused.startswith(f"the time is refused: a call by itself takes {single_us:.4g}") is refuses
