@@ -1,7 +1,8 @@
 """Limits: `memory_throughput >= 60`, read with a small grammar and checked against a measurement.
 
 A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, one of
-`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, or a value of a trace (`launches`, `gpu_busy`).
+`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, a value of a trace (`launches`, `gpu_busy`), or one of
+accuracy (`max_ulp`, `rms_ulp`, `error_ratio`, `same_bits`).
 OP is one of `>= <= > < == !=`. VALUE is a number, optionally with the metric's own unit, or a word if the
 metric's value is one (`occupancy_limiter != registers`). For `tensor_instructions` and
 `copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. The prefix
@@ -23,12 +24,21 @@ from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
+from pytest_gpuperf.records.correctness import ACCURACY_UNITS
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_gpuperf.records import Measurement, MetricValue, Profile, TestRecord, Timing, Trace
+    from pytest_gpuperf.records import (
+        Correctness,
+        Measurement,
+        MetricValue,
+        Profile,
+        TestRecord,
+        Timing,
+        Trace,
+    )
     from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 TIME_UNITS: Mapping[str, str] = {
@@ -38,7 +48,7 @@ TIME_UNITS: Mapping[str, str] = {
     "tflop_per_s": "TFLOP/s",
 }
 """Values of a time that a limit can name, with their units."""
-_OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS}
+_OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS, **ACCURACY_UNITS}
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -110,8 +120,10 @@ class Limit:
         return f"{self.op} {value}"
 
     @property
-    def part(self) -> Literal["timing", "trace", "profile"]:
+    def part(self) -> Literal["timing", "trace", "correctness", "profile"]:
         """Field of a `Measurement` that it is about."""
+        if self.name in ACCURACY_UNITS:
+            return "correctness"
         return "timing" if self.name in TIME_UNITS else "trace" if self.name in TRACE_UNITS else "profile"
 
 
@@ -229,6 +241,8 @@ def check_limit(
     timing, profile = measurement.timing, measurement.profile
     if limit.part == "trace":
         return _check_trace(limit, measurement.trace, shown, baseline)
+    if limit.part == "correctness":
+        return _check_accuracy(limit, measurement.correctness, shown, baseline)
     if limit.part == "profile" and profile is not None and profile.unavailable:
         line = f"{limit.name} was not measured, so {shown} is not judged"
         return LimitCheck(Status.PASS, line)
@@ -277,6 +291,8 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
         return None
     if name == "time_us":
         return baseline.time.mean_us if baseline.time is not None else None
+    if name in ACCURACY_UNITS:
+        return baseline.accuracy.values.get(name) if baseline.accuracy is not None else None
     return baseline.trace.get(name, baseline.counters.get(name))
 
 
@@ -301,6 +317,25 @@ def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: Metric
         line = f"{limit.name} is between {between}, so {shown} cannot be judged: {why}"
         return LimitCheck(Status.INVALID, line)
     return _compared(limit, least, shown, baseline)
+
+
+def _check_accuracy(
+    limit: Limit, correctness: Correctness | None, shown: str, baseline: MetricValue | None
+) -> LimitCheck:
+    if correctness is None:
+        line = f"{limit.name} was not measured for {shown}: the test calls no check()"
+        return LimitCheck(Status.INVALID, line)
+    accuracy = correctness.accuracy
+    if accuracy is None:
+        line = f"the recorded check has no {limit.name}, so {shown} is not judged"
+        return LimitCheck(Status.PASS, line)
+    value = accuracy.values.get(limit.name)
+    if value is None:
+        why = accuracy.note or f"the reference has no output in {accuracy.dtype}"
+        return LimitCheck(Status.INVALID, f"{limit.name} was not measured for {shown}: {why}")
+    if limit.name != "same_bits" and accuracy.reference not in ("float64", "complex128"):
+        shown = f"{shown} against a reference in {accuracy.reference} ({accuracy.note})"
+    return _compared(limit, value, shown, baseline)
 
 
 def _value(limit: Limit, timing: Timing | None, profile: Profile | None) -> MetricValue | None:

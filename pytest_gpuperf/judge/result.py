@@ -20,6 +20,8 @@ class Status(str, Enum):
     """Could not be judged for a reason the user must fix: no kernel matched, unknown metric."""
     WRONG = "wrong"
     """The output differs from the reference."""
+    IMPOSSIBLE = "impossible"
+    """Faster than the GPU can be: calls skip work, or the test declares too much of it."""
     REGRESSED = "regressed"
     """Worse than the baseline, beyond noise and tolerance."""
     LIMIT = "limit"
@@ -35,7 +37,7 @@ class Status(str, Enum):
     @property
     def fails(self) -> bool:
         """True if a test with this verdict fails."""
-        return self in (Status.INVALID, Status.WRONG, Status.REGRESSED, Status.LIMIT)
+        return self in (Status.INVALID, Status.WRONG, Status.IMPOSSIBLE, Status.REGRESSED, Status.LIMIT)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import guarded
+from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain import explain_lines
+from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
 from pytest_gpuperf.judge.times import judge_time
+from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.gate import Gate, TimeComparison
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import Measurement, TestRecord
+    from pytest_gpuperf.records import GpuInfo, Measurement, TestRecord
     from pytest_gpuperf.records.baseline import TestBaseline
 
 EXPLAINED = (Status.REGRESSED, Status.LIMIT)
@@ -40,6 +43,8 @@ class Expected:
     hints: Hints = field(default_factory=Hints)
     file: str = "the baseline file"
     """Name of the file that `baseline` is from."""
+    gpu: GpuInfo = NO_GPU
+    """GPU that measured, for the floor of its times."""
 
 
 def judge(
@@ -118,6 +123,9 @@ class _Verdict:
         expected: Expected,
     ) -> Iterator[Finding]:
         _, label = key
+        impossible = impossible_time(measurement, expected.gpu, label)
+        if impossible is not None:
+            yield impossible
         hints = expected.hints
         known = baseline or MeasurementBaseline()
         counters = compare_counters(measurement, known, label, hints.accept)
@@ -126,6 +134,8 @@ class _Verdict:
         )
         if judged.time is not None:
             self.times[label] = judged.time
+        accuracy = measurement.correctness.accuracy if measurement.correctness is not None else None
+        yield from compare_accuracy(accuracy, known.accuracy, label, hints.accept)
         yield from counters.remarks
         if not judged.moved:
             yield from counters.findings
@@ -139,11 +149,18 @@ def _wrong(record: TestRecord) -> Iterator[Finding]:
         correctness = measurement.correctness
         if correctness is not None and not correctness.passed:
             yield Finding(Status.WRONG, correctness.failure or "the output differs from the reference", label)
+        if measurement.timing is not None and measurement.timing.refused:
+            yield Finding(Status.INVALID, measurement.timing.refused, label)
+        fuzz = measurement.fuzz
+        if fuzz is not None and not fuzz.passed:
+            yield Finding(Status.WRONG, fuzz.failure or f"the output is wrong for {fuzz.case}", label)
 
 
 def _is_comparable(measurement: Measurement) -> bool:
     counted = measurement.profile is not None and bool(measurement.profile.combined)
-    return counted or measurement.timing is not None or measurement.trace is not None
+    checked = measurement.correctness
+    others = (measurement.timing, measurement.trace, checked.accuracy if checked is not None else None)
+    return counted or any(part is not None for part in others)
 
 
 def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Count, Multiprocessors
+from pytest_gpuperf.records.quantities import Count, Multiprocessors, Ratio
 
 
 class GpuInfo(Record, frozen=True, kw_only=True):
@@ -20,6 +20,8 @@ class GpuInfo(Record, frozen=True, kw_only=True):
     multiprocessors: Multiprocessors = 0
     l2_bytes: Count = 0
     memory_bytes: Count = 0
+    dram_gb_per_s: Ratio = 0.0
+    """Peak rate of the memory by its clock and bus width, in 10⁹ bytes per second; 0 if unknown."""
 
 
 NO_GPU = GpuInfo(name="no GPU", slug="static")

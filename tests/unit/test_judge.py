@@ -17,6 +17,7 @@ from pytest_gpuperf.records import (
     Measurement,
     MetricValue,
     Profile,
+    Verification,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import measured, profile, queued, record, timing
@@ -347,3 +348,12 @@ def test_judging_takes_less_than_a_millisecond() -> None:
         verdict(test, known, limits=parse_limits(["sm_throughput >= 90"]))
         times.append(time.perf_counter() - start)
     assert min(times) < 1e-3
+
+
+def test_refused_time_is_not_judged() -> None:
+    timed = measured(5.3)
+    assert timed.timing is not None
+    refused = replace(timed.timing, verification=Verification(refused="the time is refused: it skips calls"))
+    found = verdict(record(main=replace(timed, timing=refused)), baseline(9.0))
+    assert found.status is Status.INVALID
+    assert [finding.line for finding in found.findings] == ["the time is refused: it skips calls"]

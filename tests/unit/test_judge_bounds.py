@@ -15,10 +15,10 @@ from pytest_gpuperf.judge.counters import (
 )
 from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.result import Finding, Status, TestResult
+from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.times import BaselineComparison
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.records import Measurement, MetricValue, Trace
+from pytest_gpuperf.records import ClockModel, Measurement, MetricValue, Timing, Trace
 from pytest_gpuperf.records.baseline import (
     Baseline,
     BaselineGpu,
@@ -29,6 +29,7 @@ from pytest_gpuperf.records.baseline import (
     TestBaseline,
     TimeBaseline,
 )
+from pytest_gpuperf.records.fuzzing import Fuzzing
 from run_builders import H200, gate_of, measured, profile, record, timing
 
 
@@ -188,6 +189,71 @@ def test_raw_change_is_that_of_the_times_as_measured() -> None:
     assert (found.against, found.in_turn) == ("", False)
 
 
+MODEL = ClockModel(cycles=200.0, fixed_us=0.4, reference_mhz=1000.0)
+"""A time of 0.6 µs at 1000 MHz."""
+
+
+def at_one_clock(stored: Session, timed: Timing) -> float:
+    """Return the clock at which a time is compared with a stored session; 0 for none."""
+    time = TimeBaseline(mode="hot", reference_mhz=1000.0, sessions=(stored,))
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=time)})
+    found = gate_of({"t": known}).compare(("t", "main"), timed)
+    assert found is not None
+    return found.at_mhz
+
+
+def test_times_are_compared_at_one_clock_if_both_have_a_model() -> None:
+    stored = Session(run="r", time_us=0.5, normalised_us=0.6, sm_clock_mhz=2000.0, clock_model=MODEL)
+    timed = replace(timing(0.5), clock_model=MODEL, blocks_mhz=(2000.0,))
+    assert at_one_clock(stored, timed) == 1000
+    # The model of the stored session will do.
+    assert at_one_clock(stored, replace(timed, clock_model=None)) == 1000
+    assert at_one_clock(stored, replace(timed, blocks_mhz=())) == 0
+    assert at_one_clock(replace(stored, normalised_us=0.0), timed) == 0
+    assert at_one_clock(replace(stored, normalised_us=0.0, clock_model=None), timing(0.5)) == 0
+    assert at_one_clock(stored, replace(timed, blocks_us=(-0.5,))) == 0  # as cold blocks may be
+
+
+def sessions_of(*times_us: float, at_one_clock_us: float = 0.0) -> TestBaseline:
+    stored = tuple(
+        Session(
+            run=f"r{at}",
+            time_us=us,
+            normalised_us=at_one_clock_us,
+            sm_clock_mhz=1000.0 if at_one_clock_us else 0.0,
+            clock_model=MODEL if at_one_clock_us else None,
+        )
+        for at, us in enumerate(times_us)
+    )
+    time = TimeBaseline(mode="hot", reference_mhz=1000.0 if at_one_clock_us else 0.0, sessions=stored)
+    return TestBaseline(measurements={"main": MeasurementBaseline(time=time)})
+
+
+def test_noise_of_other_tests_counts_as_well() -> None:
+    quiet, noisy = sessions_of(*[100.0] * 4), sessions_of(*[90.0, 110.0] * 4)
+    alone, among = (
+        gate_of({"t": quiet, **others}).compare(("t", "main"), timing(100.0))
+        for others in ({}, {"a": noisy, "b": noisy, "c": noisy})
+    )
+    assert alone is not None
+    assert among is not None
+    assert among.decision.high_pct > 1.1 * alone.decision.high_pct
+
+
+def test_clock_that_is_not_known_adds_to_the_noise() -> None:
+    known = sessions_of(*[0.5, 0.6] * 4, at_one_clock_us=0.6)
+    found = gate_of({"t": known}).compare(("t", "main"), timing(0.55))
+    assert found is not None
+    assert found.at_mhz == 0
+    assert found.decision.high_pct > 10
+
+
+def test_clock_of_a_baseline_is_known_only_if_all_sessions_have_one() -> None:
+    found = gate_of({"t": sessions_of(100.0)}).compare(("t", "main"), timing(100.0))
+    assert found is not None
+    assert found.baseline_mhz == 0
+
+
 @pytest.mark.parametrize(
     ("comparisons", "tests", "counted"),
     [(0, None, 3), (7, None, 7), (0, ["a"], 2), (0, ["b"], 1), (0, [], 1)],
@@ -324,3 +390,22 @@ def test_raw_change_counts_the_sessions_of_the_same_card() -> None:
     found = Gate([file], card="A", comparisons=1).compare(("t", "main"), timing(110.0))
     assert found is not None
     assert [found.raw_change_pct, found.baseline_mhz] == pytest.approx([10, 1500])
+
+
+def test_count_of_work_that_was_zero_has_no_tolerance() -> None:
+    assert compared("local_spill_instructions", 0.0, 0.05).changes
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_strict_verdict_fails_by_inconclusive_too(status: Status) -> None:
+    usual, strict = (TestVerdict(Status.PASS, strict=strict).fails_by(status) for strict in (False, True))
+    assert usual is status.fails
+    assert strict is (status.fails or status is Status.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"), [("off by 3 at (0, 1)", "off by 3 at (0, 1)"), ("", "the output is wrong for m=1")]
+)
+def test_failed_search_says_what_is_wrong(failure: str, said: str) -> None:
+    fuzz = Fuzzing(passed=False, cases=1, seconds=0.1, case="m=1", failure=failure)
+    assert [finding.line for finding in verdict(record(main=Measurement(fuzz=fuzz))).findings] == [said]

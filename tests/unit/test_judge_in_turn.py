@@ -54,14 +54,14 @@ def test_test_missing_in_old_code_passes_with_a_remark() -> None:
     ]
 
 
-def test_broken_worker_fails_the_test() -> None:
-    result = verdict(record(main=in_turn(reason="the worker died", broken=True)), baseline())
-    assert result.message() == "gpuperf: not compared with main: the worker died"
+def test_broken_side_fails_the_test() -> None:
+    result = verdict(record(main=in_turn(reason="the process died", broken=True)), baseline())
+    assert result.message() == "gpuperf: not compared with main: the process died"
 
 
-def test_worker_broken_after_some_restarts_fails_the_test() -> None:
-    result = verdict(record(main=in_turn(0.0, 0.0, reason="the worker died", broken=True)), baseline())
-    assert result.message() == "gpuperf: not compared with main: the worker died"
+def test_side_broken_after_some_restarts_fails_the_test() -> None:
+    result = verdict(record(main=in_turn(0.0, 0.0, reason="the process died", broken=True)), baseline())
+    assert result.message() == "gpuperf: not compared with main: the process died"
 
 
 def test_pass_at_an_early_look_is_final() -> None:

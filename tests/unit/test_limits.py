@@ -8,10 +8,18 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.limits import TIME_UNITS, Limit, check_limit, parse_limit, parse_limits
+from pytest_gpuperf.judge.limits import (
+    TIME_UNITS,
+    Limit,
+    check_limit,
+    check_limits,
+    parse_limit,
+    parse_limits,
+)
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records import KernelProfile, Measurement, Profile
-from run_builders import measured, profile, timing
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile, TestRecord, Trace
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
+from run_builders import measured, profile, record, timing
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 NUMERIC_NAMES = st.sampled_from(
@@ -69,6 +77,21 @@ def test_limit_is_read(text: str, limit: Limit) -> None:
 )
 def test_broken_limit_is_refused(text: str, said: str) -> None:
     with pytest.raises(GpuperfError, match=said.replace("(", r"\(")):
+        parse_limit(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("time_us <= 3 ms", "'us' or none"),
+        ("waves >= 3 byte", "expected none"),
+        ("lts__t_sector_hit_rate.pct >= 50 byte", "'%' or none"),
+        ("smsp__cycles_active_rate >= 50 byte", "'%' or none"),
+        ("dram__bytes.sum >= 50 byte", "expected none"),
+    ],
+)
+def test_wrong_unit_names_the_right_one(text: str, expected: str) -> None:
+    with pytest.raises(GpuperfError, match=expected):
         parse_limit(text)
 
 
@@ -181,11 +204,51 @@ def test_kept_limit_has_no_message(text: str) -> None:
     assert (outcome.status, outcome.line) == (Status.PASS, "")
 
 
+@pytest.mark.parametrize(
+    ("time", "shown"),
+    [
+        (TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.25),)), " (baseline 5.25)"),
+        (None, ""),
+    ],
+)
+def test_broken_limit_of_a_time_shows_its_baseline(time: TimeBaseline | None, shown: str) -> None:
+    known = MeasurementBaseline(time=time)
+    (finding,) = check_limits(
+        [(parse_limit("time_us < 5"), "of the test")], record(main=measured(5.5)), {"main": known}
+    )
+    assert finding.line == f"time_us 5.50 is not below the limit < 5 of the test{shown}"
+
+
 def test_value_just_below_a_limit_is_shown_with_enough_digits() -> None:
     outcome = check_limit(
         parse_limit("memory_throughput >= 60"), measured(5.3, {"memory_throughput": 59.997})
     )
     assert outcome.line == "memory_throughput 59.997 is below the limit >= 60"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("tensor_core_share >= 40", Status.PASS),
+        ("tensor_core_share >= 50", Status.INVALID),
+        ("tensor_core_share >= 61", Status.LIMIT),
+        ("tensor_core_share <= 50", Status.INVALID),
+        ("tensor_core_share <= 60", Status.PASS),
+    ],
+)
+def test_limit_between_what_is_known_and_what_may_be_is_not_judged(text: str, status: Status) -> None:
+    trace = Trace(tensor_core_share_pct=40.0, tensor_cores_unknown_pct=20.0)
+    outcome = check_limit(parse_limit(text), Measurement(trace=trace))
+    assert outcome.status is status
+    assert ("is between 40 and 60, so" in outcome.line) is (status is Status.INVALID)
+
+
+def test_limit_on_a_trace_that_is_known_is_judged() -> None:
+    trace = Trace(tensor_core_share_pct=40.0, launches=3)
+    assert (
+        check_limit(parse_limit("tensor_core_share >= 50"), Measurement(trace=trace)).status is Status.LIMIT
+    )
+    assert check_limit(parse_limit("launches <= 3"), Measurement(trace=trace)).status is Status.PASS
 
 
 def test_rates_are_limited() -> None:
@@ -250,3 +313,16 @@ def test_value_of_the_only_kernel_replaces_a_missing_combined_one() -> None:
 
 def replace_kernels(one: Profile, times: int) -> Profile:
     return Profile(kernels=one.kernels * times)
+
+
+@pytest.mark.parametrize(
+    ("text", "test", "done"),
+    [
+        ("sm_90: spills == 0", record(), "measured nothing"),
+        ("spills == 0", record(), "measured nothing"),
+        ("sm_90: spills == 0", record(main=measured(5.0)), "compiled nothing for sm_90"),
+    ],
+)
+def test_limit_of_a_test_without_a_value_says_what_is_missing(text: str, test: TestRecord, done: str) -> None:
+    (finding,) = check_limits([(parse_limit(text), "of the test")], test, {})
+    assert (finding.status, finding.line.rpartition(": the test ")[2]) == (Status.INVALID, done)

@@ -1,0 +1,96 @@
+"""Measured and compiled parts of tests, runs and limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, split_run
+from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.judge.verdict import Expected, judge
+from pytest_gpuperf.records import NO_GPU, Measurement, Profile
+from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import MetricValue
+
+COMPILED = Measurement(
+    profile=Profile(combined={"registers_per_thread": 32.0, "compiler": "Triton 3.6"}, source="static")
+)
+
+
+def test_test_with_both_parts_is_split_by_label() -> None:
+    both = record(main=measured(5.0), sm_90=COMPILED)
+    assert split_record(both) == (record(main=measured(5.0)), record(sm_90=COMPILED))
+    assert split_record(record(sm_90=COMPILED)) == (None, record(sm_90=COMPILED))
+    assert split_record(record()) == (record(), None)
+
+
+def test_run_is_split_by_folder_of_baselines() -> None:
+    gpu, compiled = split_run(run(record(main=measured(5.0), sm_90=COMPILED)))
+    assert (gpu.environment.gpu.slug, gpu.tests) == ("nvidia-h200", (record(main=measured(5.0)),))
+    assert (compiled.environment.gpu, compiled.tests) == (NO_GPU, (record(sm_90=COMPILED),))
+
+
+def test_run_with_one_part_stays_one() -> None:
+    (only,) = split_run(run(record(main=measured(5.0))))
+    assert only.environment.gpu.slug == "nvidia-h200"
+    (only,) = split_run(run(record(sm_90=COMPILED)))
+    assert only.environment.gpu == NO_GPU
+    assert split_run(run()) == [run()]
+
+
+def test_run_without_a_gpu_is_not_split() -> None:
+    static = run(record(sm_90=COMPILED), record("a.py::other"), gpu=NO_GPU)
+    assert split_run(static) == [static]
+
+
+def test_limits_of_a_test_with_one_part_are_all_for_it() -> None:
+    limits = list(parse_limits(("time_us < 5", "spills == 0")))
+    assert split_limits(limits, record(main=measured()), None) == (limits, limits)
+    assert split_limits(limits, None, record(sm_90=COMPILED)) == (limits, limits)
+
+
+def test_limits_of_a_test_with_both_parts_go_where_the_value_is() -> None:
+    time, registers, of_arch, compiler = parse_limits(
+        (
+            "time_us < 5",
+            "registers_per_thread <= 40",
+            "sm_90: registers_per_thread <= 40",
+            "wgmma in tensor_instructions",
+        )
+    )
+    found = split_limits(
+        [time, registers, of_arch, compiler], record(main=measured()), record(sm_90=COMPILED)
+    )
+    assert found == ([time, registers], [registers, of_arch])
+
+
+@pytest.mark.parametrize(("before", "same"), [("Triton 3.5", False), ("Triton 3.6", True), (None, True)])
+def test_kernels_of_another_compiler_are_not_compared(before: str | None, *, same: bool) -> None:
+    counters: dict[str, MetricValue] = {"registers_per_thread": 30.0}
+    known = MeasurementBaseline(counters=counters | ({"compiler": before} if before else {}))
+    baseline, findings = same_compiler(
+        record(sm_90=COMPILED), TestBaseline(measurements={"sm_90": known}), "type this"
+    )
+    assert baseline is not None
+    assert baseline.measurements["sm_90"] == (known if same else MeasurementBaseline())
+    line = "compiled by Triton 3.6, the baseline by Triton 3.5: another kernel, not compared; type this"
+    assert findings == ([] if same else [Finding(Status.NEW, line, "sm_90")])
+
+
+def test_label_that_was_not_compiled_keeps_its_baseline() -> None:
+    baseline = TestBaseline(measurements={"sm_80": MeasurementBaseline(counters={"compiler": "Triton 3.5"})})
+    for test in (record(sm_90=COMPILED), record(sm_80=replace(COMPILED, profile=None))):
+        assert same_compiler(test, baseline, "") == (baseline, [])
+    assert same_compiler(record(), None, "") == (None, [])
+
+
+def test_verdict_names_kernels_of_another_compiler() -> None:
+    known = TestBaseline(measurements={"sm_90": MeasurementBaseline(counters={"compiler": "Triton 3.5"})})
+    found = judge(record(sm_90=COMPILED), measured=Expected(None), compiled=Expected(known))
+    assert any("another kernel, not compared" in finding.line for finding in found.findings)
