@@ -1,0 +1,110 @@
+"""One case: sizes, type, layouts and seed, from which arguments are made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.measure.fuzz.layouts import LAYOUTS, code, make
+from pytest_gpuperf.measure.fuzz.signature import parse_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class EndOfSearchError(KeyboardInterrupt):
+    """Ends a search: Hypothesis takes every other exception for a failure."""
+
+
+@dataclass(frozen=True)
+class FuzzCase:
+    """Shapes, type, strides and seed of the tensors of one call."""
+
+    shapes: str
+    """Names of the dimensions: `(m,k),(k,n)`."""
+    sizes: Mapping[str, int]
+    """Size of each name."""
+    dtype: torch.dtype = torch.float32
+    layouts: tuple[str, ...] = ()
+    """Layout of each tensor; contiguous for those that it does not name."""
+    leading: tuple[int, ...] = ()
+    """Sizes of the dimensions that `...` stands for."""
+    seed: int = 0
+    """Seed of the random numbers."""
+    device: str = "cuda"
+    _made: dict[str, tuple[torch.Tensor, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """The tensors, made at the first use."""
+        if "tensors" not in self._made:
+            self._made["tensors"] = tuple(
+                make(shape, self.dtype, layout, self.device) for shape, layout in self._each()
+            )
+        return self._made["tensors"]
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of all tensors."""
+        return sum(math.prod(shape) for shape, _ in self._each())
+
+    def _each(self) -> list[tuple[tuple[int, ...], str]]:
+        shapes = parse_signature(self.shapes).shapes(self.sizes, self.leading)
+        layouts = [*self.layouts, *["contiguous"] * (len(shapes) - len(self.layouts))]
+        return list(zip(shapes, layouts, strict=True))
+
+    def __str__(self) -> str:
+        """Return `m=1, n=1025, float32, transposed`."""
+        sizes = [f"{name}={size}" for name, size in self.sizes.items()]
+        leading = [f"...={'x'.join(map(str, self.leading))}"] if self.leading else []
+        layouts = [" and ".join(self.layouts)] if any(one != "contiguous" for one in self.layouts) else []
+        return ", ".join([*leading, *sizes, str(self.dtype).removeprefix("torch."), *layouts])
+
+    def __repr__(self) -> str:
+        """Return Python that makes this case."""
+        leading = f", leading={self.leading}" if self.leading else ""
+        return (
+            f"FuzzCase({self.shapes!r}, {dict(self.sizes)!r}, {self.dtype}, {self.layouts!r}{leading}, "
+            f"seed={self.seed}, device={self.device!r})"
+        )
+
+
+def arguments_of(
+    case: FuzzCase, inputs: Callable[[FuzzCase], Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and the keyword arguments of a case.
+
+    Args:
+        case: The case.
+        inputs: Makes the arguments: a tuple or list of them, a dict of keyword arguments, or one.
+    """
+    torch.manual_seed(case.seed)
+    made = case.tensors if inputs is None else inputs(case)
+    if isinstance(made, dict):
+        return (), made
+    return (tuple(made) if isinstance(made, (tuple, list)) else (made,)), {}
+
+
+def line_of(case: FuzzCase, fn: Callable[..., Any], inputs: Callable[[FuzzCase], Any] | None) -> str:
+    """Return a line of Python that makes the arguments of a case and calls the function."""
+    seeded = f"torch.manual_seed({case.seed}); {_name(fn, 'fn')}"
+    if inputs is not None:
+        return f"{seeded}(*{_name(inputs, 'inputs')}({case!r}))"
+    made = (code(shape, case.dtype, layout, case.device) for shape, layout in case._each())
+    return f"{seeded}({', '.join(made)})"
+
+
+def _name(value: object, default: str) -> str:
+    name = getattr(value, "__name__", "")
+    return name if isinstance(name, str) and name.isidentifier() else default
+
+
+def layouts_for(dimensions: int, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the layouts that a tensor can have, the simplest first."""
+    possible = tuple(name for name in wanted if LAYOUTS[name].least_dimensions <= dimensions)
+    return possible or ("contiguous",)
