@@ -1,0 +1,1 @@
+"""`gpuperf try`: a solution against its problem, in a process of its own."""

@@ -1,0 +1,302 @@
+"""The callables of a problem and its solution, on the GPU: one class for each form."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.problems.forms import FORMS
+from pytest_gpuperf.measure.problems.modules import Unchanged, load, required
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
+
+    from pytest_gpuperf.records.trial import TrialCase, TrialPlan
+
+KERNELBENCH_TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-4}
+"""Absolute and relative tolerance by type of the output, as in KernelBench's `eval.py`."""
+KERNELBENCH_LOW_PRECISION = 1e-2
+GPU_MODE_TOLERANCE = 2e-2
+"""The problem's own `check_implementation` decides; this is the largest tolerance among its problems."""
+
+
+class Problem(Protocol):
+    """A problem with its solution."""
+
+    mutates: bool
+    """True if the solution may write to its arguments."""
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        """Make new arguments.
+
+        Raises:
+            GpuperfError: The problem cannot make them.
+        """
+
+    def reference(self, *args: Any) -> Any:
+        """Call the reference."""
+
+    def solution(self, *args: Any) -> Any:
+        """Call the solution."""
+
+    def objection(self, args: tuple[Any, ...], output: Any) -> str:
+        """Return why the problem's own check refuses an output; empty if it does not, or has none."""
+
+    def tolerance(self, output: Any) -> float:
+        """Return the tolerance of the problem's form for an output of the reference."""
+
+
+class Files:
+    """Problem and solution, imported once for all cases.
+
+    Args:
+        plan: Names the files.
+
+    Raises:
+        GpuperfError: One of them cannot be imported.
+    """
+
+    def __init__(self, plan: TrialPlan) -> None:
+        self._plan = plan
+        path, needed = Path(plan.problem), FORMS[plan.form]
+        self.problem = load(path, "gpuperf_problem", plan.folders)
+        for name in needed.problem:
+            required(self.problem, name, path)
+        self.unchanged = Unchanged(self.problem, (*needed.problem, "check_implementation"))
+        self._solution_path = Path(plan.solution)
+        self.solution = load(self._solution_path, "gpuperf_solution", plan.folders)
+        required(self.solution, needed.solution, self._solution_path)
+
+    def open(self, case: TrialCase, device: torch.device) -> Problem:
+        """Make the callables of a case.
+
+        Raises:
+            GpuperfError: A model cannot be made.
+        """
+        if self._plan.form == "kernelbench":
+            return KernelBench(self.problem, self.solution, device, self._plan.seed)
+        return GpuMode(self.problem, self.solution, case.arguments)
+
+
+class KernelBench:
+    """`Model` against `ModelNew`, made from the same seed and with the same weights."""
+
+    mutates = False
+
+    def __init__(self, problem: ModuleType, solution: ModuleType, device: torch.device, seed: int) -> None:
+        self._device = device
+        self._make = problem.get_inputs
+        init = _moved(_made(problem.get_init_inputs, seed, device, "get_init_inputs"), device)
+        self._model = _made(lambda: problem.Model(*init), seed, device, "Model")
+        self._new = _made(lambda: solution.ModelNew(*init), seed, device, "ModelNew")
+        self._model, self._new = _moved(self._model, device), _moved(self._new, device)
+        share_weights(self._model, self._new)
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        """Call `get_inputs`, on the GPU if it can."""
+        made = _made(self._make, seed, self._device, "get_inputs")
+        return tuple(_moved(list(made) if isinstance(made, (list, tuple)) else [made], self._device))
+
+    def reference(self, *args: Any) -> Any:
+        """Call `Model`."""
+        with torch.no_grad():
+            return self._model(*args)
+
+    def solution(self, *args: Any) -> Any:
+        """Call `ModelNew`."""
+        with torch.no_grad():
+            return self._new(*args)
+
+    def objection(self, args: tuple[Any, ...], output: Any) -> str:
+        """Return nothing: KernelBench compares by tolerance alone."""
+        del args, output
+        return ""
+
+    def tolerance(self, output: Any) -> float:
+        """Return KernelBench's tolerance for the widest type."""
+        kinds = {tensor.dtype for tensor in tensors_in(output)}
+        return min((KERNELBENCH_TOLERANCES.get(kind, KERNELBENCH_LOW_PRECISION) for kind in kinds), default=0)
+
+
+class GpuMode:
+    """`ref_kernel` against `custom_kernel`."""
+
+    mutates = True
+    """Many problems hand the output over."""
+
+    def __init__(self, problem: ModuleType, solution: ModuleType, arguments: Mapping[str, Any]) -> None:
+        self._problem = problem
+        self._custom_kernel: Callable[[Any], Any] = solution.custom_kernel
+        self._arguments = arguments
+        known = inspect.signature(problem.generate_input).parameters
+        self._takes_seed = "seed" in known
+        missing = [
+            name
+            for name, parameter in known.items()
+            if parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            and name not in {*arguments, "seed"}
+        ]
+        if missing:
+            raise GpuperfError(
+                f"generate_input needs {', '.join(missing)}",
+                expected="a task.yml next to the problem, or cases",
+                next_step=f"name them: --case {','.join(f'{name}=1024' for name in missing)}",
+            )
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        """Call `generate_input`."""
+        given = {**self._arguments, "seed": seed} if self._takes_seed else self._arguments
+        with _seeded(seed):
+            try:
+                return (self._problem.generate_input(**given),)
+            except Exception as error:
+                raise _broken("generate_input", error) from error
+
+    def reference(self, *args: Any) -> Any:
+        """Call `ref_kernel`."""
+        return self._problem.ref_kernel(*args)
+
+    def solution(self, *args: Any) -> Any:
+        """Call `custom_kernel`."""
+        return self._custom_kernel(*args)
+
+    def objection(self, args: tuple[Any, ...], output: Any) -> str:
+        """Ask `check_implementation`."""
+        check = getattr(self._problem, "check_implementation", None)
+        if check is None:
+            return ""
+        try:
+            answer = check(*args, output)
+        except Exception as error:
+            return f"check_implementation raised {type(error).__name__}: {error}"
+        good, why = answer if isinstance(answer, tuple) else (not answer or answer is True, answer)
+        return "" if good else f"check_implementation: {why}"
+
+    def tolerance(self, output: Any) -> float:
+        """Return a tolerance as wide as the widest of the problems, 0 for whole numbers."""
+        floats = any(tensor.is_floating_point() for tensor in tensors_in(output))
+        return GPU_MODE_TOLERANCE if floats else 0.0
+
+
+def absolute_tolerance(tolerance: float, output: Any) -> float:
+    """Scale a tolerance to an output of the reference whose values are small.
+
+    A softmax over 400,000 columns is zero everywhere within 1e-4.
+    """
+    sizes = [
+        float(torch.linalg.vector_norm(tensor.double())) / math.sqrt(max(tensor.numel(), 1))
+        for tensor in tensors_in(output)
+        if tensor.is_floating_point()
+    ]
+    known = [size for size in sizes if 0 < size < float("inf")]
+    return tolerance * min([1.0, *known])
+
+
+def share_weights(model: Any, new: Any) -> None:
+    """Copy the weights of the reference that the solution has under the same name and with the same shape."""
+    if not (isinstance(model, torch.nn.Module) and isinstance(new, torch.nn.Module)):
+        return
+    known = new.state_dict()
+    new.load_state_dict(
+        {
+            name: value
+            for name, value in model.state_dict().items()
+            if name in known and known[name].shape == value.shape
+        },
+        strict=False,
+    )
+
+
+def cloned(tree: Any) -> Any:
+    """Copy the tensors in nested tuples, lists and dicts, at other addresses."""
+    return _mapped(tree, lambda tensor: tensor.clone())
+
+
+def refill(tree: Any, other: Any) -> None:
+    """Overwrite the tensors of one tree with the values of another one of the same form."""
+    with torch.no_grad():
+        for tensor, value in zip(tensors_in(tree), tensors_in(other), strict=True):
+            tensor.copy_(value)
+
+
+def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested tuples, lists and dicts."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from tensors_in(value)
+    elif isinstance(tree, dict):
+        for value in tree.values():
+            yield from tensors_in(value)
+
+
+def _mapped(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return change(tree)
+    if isinstance(tree, tuple):
+        parts = [_mapped(value, change) for value in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    if isinstance(tree, list):
+        return [_mapped(value, change) for value in tree]
+    if isinstance(tree, dict):
+        return {key: _mapped(value, change) for key, value in tree.items()}
+    return tree
+
+
+def _moved(tree: Any, device: torch.device) -> Any:
+    if isinstance(tree, torch.nn.Module):
+        return tree.to(device)
+    return _mapped(tree, lambda tensor: tensor.to(device))
+
+
+def _made(make: Callable[[], Any], seed: int, device: torch.device, what: str) -> Any:
+    """Call a function of the problem with the GPU as the default device, or without if it refuses.
+
+    Filling gigabytes by the CPU takes longer than all measurements.
+    """
+    try:
+        with _seeded(seed), torch.device(device):
+            return make()
+    except Exception:
+        try:
+            with _seeded(seed):
+                return make()
+        except Exception as error:
+            raise _broken(what, error) from error
+
+
+def _broken(what: str, error: Exception) -> GpuperfError:
+    text = str(error).strip().partition("\n")[0]
+    return GpuperfError(f"{what} raised {type(error).__name__}: {text}".rstrip(": "))
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed all generators; a seed that the block sets itself is combined with this one.
+
+    Some problems seed in `get_inputs`: their inputs would be the same each time.
+    """
+    set_seed = torch.manual_seed
+
+    def combined(own: int) -> torch.Generator:
+        return set_seed((int(own) * 1_000_003 + seed) % 2**63)
+
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    set_seed(seed)
+    vars(torch)["manual_seed"] = combined
+    try:
+        yield
+    finally:
+        vars(torch)["manual_seed"] = set_seed

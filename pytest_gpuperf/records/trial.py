@@ -1,0 +1,177 @@
+"""A solution that `gpuperf try` compares with its problem: the plan, each case, and the result."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.correctness import Correctness
+from pytest_gpuperf.records.quantities import (
+    AbsoluteTolerance,
+    Count,
+    Number,
+    Positive,
+    RelativeTolerance,
+    Schema,
+    Seconds,
+    Time,
+    TimeOrZero,
+)
+from pytest_gpuperf.records.timing import AgainstTiming, TimingMode
+
+TRIAL_SCHEMA = 1
+"""Version of the object of `gpuperf try --json`."""
+
+TIMED = "solution"
+"""Label of the measurements with all defences."""
+PLAN_FILE, REPORTS_FILE = "plan.json", "reports.jsonl"
+"""Files in the folder of a trial: written for its process, and by it."""
+
+Form: TypeAlias = Literal["kernelbench", "gpu-mode"]
+"""Form of a problem file: of KernelBench, or of GPU MODE's reference kernels."""
+TrialVerdict: TypeAlias = Literal["accepted", "wrong", "refused", "ended"]
+"""`accepted`: right in every case, and no defence objects. `wrong`: an output differs from the reference.
+`refused`: right, but its time cannot be trusted. `ended`: an exception, a crash, or the time limit."""
+
+
+class TrialCase(Record, frozen=True, kw_only=True):
+    """One choice of the problem's arguments."""
+
+    name: str
+    """`size=1024, seed=7`; empty if the problem has no arguments."""
+    arguments: dict[str, Any] = {}
+    """Keyword arguments of `generate_input`."""
+    timed: bool = True
+    """False for a case that is only checked."""
+
+
+class TrialPlan(Record, frozen=True, kw_only=True):
+    """Everything that the process of a trial has to know."""
+
+    problem: str
+    """Path of the problem file."""
+    solution: str
+    """Path of the solution file."""
+    form: Form
+    cases: tuple[TrialCase, ...]
+    folders: tuple[str, ...] = ()
+    """Folders of the modules that problem and solution import."""
+    seed: Count
+    """The first seed; the others follow it."""
+    seeds: Positive
+    """Number of inputs to check in each case."""
+    rounds: Positive
+    """Number of inputs to time in each timed case."""
+    budget_s: Seconds
+    mode: str
+    rtol: RelativeTolerance | None = None
+    """None for the tolerance of the problem's form."""
+    atol: AbsoluteTolerance | None = None
+
+
+class CaseTimes(Record, frozen=True, kw_only=True):
+    """Times of reference and solution in turn, each round on other inputs."""
+
+    in_turn: AgainstTiming
+    """The reference is the older code."""
+    reference_rounds_us: tuple[Time, ...] = ()
+    """Time of the reference in each round, in microseconds a call."""
+    solution_rounds_us: tuple[Time, ...] = ()
+
+
+class CaseReport(Record, frozen=True, kw_only=True):
+    """End of one case, as pytest reported it."""
+
+    case: Count
+    """Index of the case in the plan."""
+    passed: bool
+    stage: Literal["", "load", "check", "time"] = ""
+    """Stage in which it failed; empty if it passed, or if its process ended."""
+    text: str = ""
+    """pytest's message."""
+    raised: bool = False
+    """True if the problem or the solution raised an exception."""
+    cannot_run: bool = False
+    """True if the files cannot be used at all: the user must fix them first."""
+    times: CaseTimes | None = None
+    seeds: tuple[Count, ...] = ()
+    """Seeds of the inputs that were checked."""
+    seconds: Seconds = 0.0
+    """Wall clock of the case."""
+
+
+class Interval(Record, frozen=True, kw_only=True):
+    """An estimate with its interval of 90 %."""
+
+    value: Number
+    low: Number
+    high: Number
+
+
+class Floor(Record, frozen=True, kw_only=True):
+    """Shortest possible time of the solution."""
+
+    time_us: TimeOrZero
+    arithmetic: str
+    """`524 MB of new outputs - 63 MB in L2 = 461 MB / 4.92 TB/s of DRAM`."""
+
+
+class SideTime(Record, frozen=True, kw_only=True):
+    """Time of one side."""
+
+    time_us: Interval
+    """Microseconds a call."""
+    mode: TimingMode
+
+
+class CaseResult(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Result of one case."""
+
+    name: str
+    arguments: dict[str, Any]
+    verdict: TrialVerdict | None
+    """None if an earlier case ended the trial."""
+    correct: bool
+    reasons: tuple[str, ...] = ()
+    """Why it was not accepted."""
+    notes: tuple[str, ...] = ()
+    """What else to know: a reference that tells little, timed calls that could not be verified."""
+    seeds: tuple[Count, ...] = ()
+    """Seeds of the inputs that were checked."""
+    error: Correctness | None = None
+    """Error figures of the worst of them."""
+    reference: SideTime | None = None
+    solution: SideTime | None = None
+    speed_up: Interval | None = None
+    """Time of the reference over time of the solution."""
+    seconds: Seconds = 0.0
+    """Wall clock of the case."""
+    floor: Floor | None = None
+    """Least time that the GPU allows; None if nothing is known of the work, or of the GPU."""
+
+
+class TrialResult(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The object of `gpuperf try --json`."""
+
+    schema: Schema
+    """`TRIAL_SCHEMA`."""
+    solution: str
+    """Name of the solution file."""
+    problem: str
+    form: Form
+    correct: bool
+    """True if every case was checked and is right."""
+    verdict: TrialVerdict
+    """The worst of the cases."""
+    reasons: tuple[str, ...]
+    """Why it was not accepted; empty if it was."""
+    speed_up: Interval | None
+    """Geometric mean over the timed cases; None if none was timed."""
+    cases: tuple[CaseResult, ...]
+    gpu: str
+    """Name of the GPU; empty if no case got that far."""
+    gpuperf: str
+    """Version of this package."""
+    torch: str
+    seconds: Seconds
+    """Wall clock of the trial."""

@@ -1,0 +1,93 @@
+"""The tests that `gpuperf try` generates, run on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from forked import run_forked
+from pytest_gpuperf.cli.trial import child
+from pytest_gpuperf.cli.trial.child import try_cases
+from pytest_gpuperf.cli.trial.verdict import judge_trial
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.problems.cases import cases_of
+from pytest_gpuperf.records.trial import TrialPlan, TrialResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROBLEM = """
+import torch
+def generate_input(size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, generator=generator)
+def ref_kernel(data):
+    return data * 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def _on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the process of a trial, without pytest-xdist and with the CPU in place of the GPU."""
+
+    def forked(command: Sequence[str], *, env: dict[str, str], log: Path, **_: Any) -> int:
+        arguments = ("-p", "trial_on_cpu", *command[3:])
+        return run_forked(arguments, env, (log, tmp_path / "stderr"), 100)
+
+    monkeypatch.setattr(child, "run_child", forked)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=":")
+
+
+def tried(folder: Path, body: str, *cases: str) -> TrialResult:
+    problem, solution, empty = folder / "problem.py", folder / "solution.py", folder / "trial"
+    problem.write_text(PROBLEM, encoding="utf-8")
+    solution.write_text(f"import torch\ndef custom_kernel(data):\n    {body}\n", encoding="utf-8")
+    empty.mkdir()
+    plan = TrialPlan(
+        problem=str(problem),
+        solution=str(solution),
+        form="gpu-mode",
+        cases=cases_of("gpu-mode", None, cases or ["size=5"]),
+        seed=3,
+        seeds=2,
+        rounds=2,
+        budget_s=0.01,
+        mode="auto",
+    )
+    return judge_trial(plan, try_cases(plan, empty, 100))
+
+
+def test_right_solution_is_accepted_with_times(tmp_path: Path) -> None:
+    result = tried(tmp_path, "return data + data")
+    assert (result.verdict, result.correct, result.reasons) == ("accepted", True, ())
+    (case,) = result.cases
+    assert case.speed_up is not None
+    assert case.error is not None
+    assert len(case.seeds) == 2
+
+
+def test_wrong_solution_ends_the_trial_at_its_case(tmp_path: Path) -> None:
+    result = tried(tmp_path, "return data + data[:1]", "size=1", "size=7", "size=9")
+    assert [case.verdict for case in result.cases] == ["accepted", "wrong", None]
+    assert "differs from the reference" in result.reasons[0]
+
+
+def test_exception_names_the_line_of_the_solution(tmp_path: Path) -> None:
+    result = tried(tmp_path, "return data.nothing")
+    assert result.verdict == "ended"
+    assert "AttributeError: " in result.reasons[0]
+    assert "solution.py:3 in custom_kernel" in result.reasons[0]
+
+
+def test_output_that_is_right_only_at_first_is_not_accepted(tmp_path: Path) -> None:
+    body = "kept = globals().setdefault('kept', {}); return kept.setdefault(data.data_ptr(), data * 2)"
+    result = tried(tmp_path, body)
+    assert result.verdict != "accepted"
+    assert "timed calls" in result.reasons[0] or "differs" in result.reasons[0]
+
+
+def test_missing_argument_ends_the_trial_with_an_error(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="generate_input needs size"):
+        tried(tmp_path, "return data", "seed=3")

@@ -1,0 +1,144 @@
+"""`gpuperf try`: exit status, errors and the JSON object; the process of the trial is a stand-in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.trial import child
+from pytest_gpuperf.cli.trial.child import Tried
+from pytest_gpuperf.cli.trial.verdict import reasons_in
+from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, TestRecord
+from pytest_gpuperf.records.trial import CaseReport, CaseTimes
+from run_builders import run as make_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records.trial import TrialPlan
+
+PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+TIMES = CaseTimes(
+    in_turn=AgainstTiming(
+        ref="reference",
+        commit="",
+        mode="hot",
+        log_ratios=(-0.6931, -0.6933, -0.693, -0.6932),
+        raw_log_ratios=(-0.6931, -0.6933, -0.693, -0.6932),
+        new_first=(False, True, False, True),
+        old_us=20.0,
+        new_us=10.0,
+    ),
+    reference_rounds_us=(20.0, 20.01, 19.99, 20.0),
+    solution_rounds_us=(10.0, 10.01, 9.99, 10.0),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.presence.may_measure", lambda: True)
+    (tmp_path / "problem.py").write_text(PROBLEM, encoding="utf-8")
+    (tmp_path / "solution.py").write_text("class ModelNew: ...\n", encoding="utf-8")
+    return tmp_path
+
+
+def tried(*options: str, report: CaseReport, monkeypatch: pytest.MonkeyPatch) -> Result:
+    correctness = Correctness(passed=report.stage != "check", max_abs_diff=0.5)
+    measured = {"seed 7": Measurement(correctness=correctness)}
+    run = make_run(TestRecord(nodeid="test_try.py::test_solution[0]", measurements=measured))
+
+    def try_cases(plan: TrialPlan, *_: Any) -> Tried:
+        assert len(plan.cases) == 1
+        return Tried({0: report}, run, 1.5)
+
+    monkeypatch.setattr(child, "try_cases", try_cases)
+    return invoked(*options)
+
+
+def invoked(*options: str) -> Result:
+    return CliRunner().invoke(main, ["try", "solution.py", "--reference", "problem.py", *options])
+
+
+ACCEPTED = CaseReport(case=0, passed=True, times=TIMES, seeds=(7,))
+ENDINGS = [
+    (ACCEPTED, "accepted", True, 0),
+    (CaseReport(case=0, passed=False, stage="check", text="gpuperf: differs"), "wrong", False, 1),
+    (CaseReport(case=0, passed=False, stage="time", text="gpuperf: the time is refused"), "refused", True, 1),
+    (CaseReport(case=0, passed=False, stage="time", raised=True, text="ValueError: x"), "ended", False, 1),
+    (CaseReport(case=0, passed=False, text="gpuperf: this test ended its process"), "ended", False, 1),
+]
+
+
+@pytest.mark.parametrize(("report", "verdict", "correct", "status"), ENDINGS)
+@pytest.mark.usefixtures("folder")
+def test_verdict_decides_the_exit_status(
+    report: CaseReport, verdict: str, correct: bool, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = tried("--json", report=report, monkeypatch=monkeypatch)
+    found = json.loads(result.stdout)
+    assert (found["verdict"], found["correct"], result.exit_code) == (verdict, correct, status)
+    assert bool(found["reasons"]) == (verdict != "accepted")
+
+
+@pytest.mark.usefixtures("folder")
+def test_object_has_times_speed_up_and_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    (case,) = json.loads(tried("--json", report=ACCEPTED, monkeypatch=monkeypatch).stdout)["cases"]
+    assert case["speed_up"]["low"] < case["speed_up"]["value"] == pytest.approx(2, rel=1e-3)
+    assert case["speed_up"]["value"] < case["speed_up"]["high"]
+    assert case["reference"]["time_us"]["value"] == pytest.approx(20, rel=1e-3)
+    assert case["solution"]["time_us"]["low"] < 10 < case["solution"]["time_us"]["high"]
+    assert case["error"]["max_abs_diff"] == 0.5
+    assert case["seeds"] == [7]
+
+
+@pytest.mark.usefixtures("folder")
+def test_table_shows_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = CaseReport(case=0, passed=False, stage="check", text="gpuperf: output differs")
+    text = tried(report=report, monkeypatch=monkeypatch).stdout
+    assert "solution.py against problem.py (kernelbench)" in text
+    assert "output differs" in text
+    assert text.endswith("wrong\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_unusable_files_have_exit_status_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = CaseReport(case=0, passed=False, stage="load", cannot_run=True, text="solution.py:1 imports x")
+    result = tried("--json", report=report, monkeypatch=monkeypatch)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == "gpuperf: error: solution.py:1 imports x\n"
+
+
+def test_without_gpu_there_is_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpuperf.measure.device.presence.may_measure", lambda: False)
+    result = invoked()
+    assert result.exit_code == 2
+    assert result.stderr.startswith("gpuperf: error: torch finds no GPU that it can use; expected a CUDA GPU")
+
+
+def test_wrong_solution_file_is_named_before_the_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpuperf.measure.device.presence.may_measure", lambda: False)
+    (folder / "solution.py").write_text("class Model: ...\n", encoding="utf-8")
+    result = invoked()
+    assert result.exit_code == 2
+    assert "solution.py does not define ModelNew" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_missing_reference_is_bad_usage() -> None:
+    assert CliRunner().invoke(main, ["try", "solution.py"]).exit_code == 2
+
+
+def test_message_is_split_into_reasons() -> None:
+    text = "gpuperf: one\n    detail\ngpuperf: two\nto find the cause: pytest"
+    assert reasons_in(text) == ("one\n    detail", "two")
+
+
+def test_reason_names_the_solution_and_its_option() -> None:
+    text = "gpuperf: this test took more than 9 s (--gpuperf-timeout)"
+    assert reasons_in(text) == ("the solution took more than 9 s (--timeout)",)

@@ -1,0 +1,140 @@
+"""The form of problem files, and the cases of a trial; nothing here runs the files."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.problems.cases import Task, TaskSource, cases_of, read_task
+from pytest_gpuperf.measure.problems.forms import FORMS, check_solution, form_of
+from pytest_gpuperf.measure.problems.modules import link_helpers
+
+PROBLEMS = Path(__file__).parents[2] / "suites" / "problems"
+KERNELBENCH = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+GPU_MODE = "def generate_input(size, seed): ...\ndef ref_kernel(data): ...\n"
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("text", "form"), [(KERNELBENCH, "kernelbench"), (GPU_MODE, "gpu-mode")])
+def test_names_tell_the_form(tmp_path: Path, text: str, form: str) -> None:
+    assert form_of(written(tmp_path / "p.py", text)) == form
+
+
+def test_problem_of_no_form_names_what_is_missing(tmp_path: Path) -> None:
+    problem = written(tmp_path / "p.py", "class Model: ...\ndef get_inputs(): ...\n")
+    with pytest.raises(GpuperfError, match=r"p\.py does not define get_init_inputs; expected a problem"):
+        form_of(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", r"s\.py does not define ModelNew; expected a class ModelNew"),
+        ("def custom_kernel(data): ...\n", "it defines custom_kernel, which is of another form"),
+        ("class ModelNew\n", r"s\.py:1 is not Python: "),
+        ("x = '\0'\n", r"s\.py(:1)? is not Python: "),
+    ],
+)
+def test_unusable_solution_is_explained(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(GpuperfError, match=message):
+        check_solution(written(tmp_path / "s.py", text), "kernelbench")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class ModelNew: ...",
+        "import torch\nModelNew = torch.compile(object)",
+        "from kernels import ModelNew",
+        "from kernels import *",
+        "try:\n    from fast import Fast as ModelNew\nexcept ImportError:\n    ModelNew = None",
+    ],
+)
+def test_any_way_to_define_the_name_counts(tmp_path: Path, text: str) -> None:
+    check_solution(written(tmp_path / "s.py", text), "kernelbench")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_have_a_form_or_a_reason(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.py"
+    path.write_bytes(data)
+    with suppress(GpuperfError):
+        assert form_of(path) in FORMS
+
+
+def test_task_file_gives_checked_and_timed_cases(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    both = '  - {"size": 8, "seed": 2}\n'
+    written(tmp_path / "task.yml", f'tests:\n  - {{"size": 3, "seed": 1}}\n{both}benchmarks:\n{both}')
+    cases = cases_of("gpu-mode", read_task(tmp_path / "reference.py"), ())
+    assert [(case.name, case.timed) for case in cases] == [
+        ("size=3, seed=1", False),
+        ("size=8, seed=2", True),
+    ]
+
+
+def test_tests_are_timed_without_benchmarks() -> None:
+    cases = cases_of("gpu-mode", Task(tests=[{"size": 3}]), ())
+    assert [case.timed for case in cases] == [True]
+
+
+def test_given_cases_replace_those_of_the_task() -> None:
+    cases = cases_of("gpu-mode", Task(tests=[{"size": 3}]), ["size=1024,flag=True,kind=cauchy,scale=0.5"])
+    (case,) = cases
+    assert case.arguments == {"size": 1024, "flag": True, "kind": "cauchy", "scale": 0.5}
+    assert case.timed
+
+
+@pytest.mark.parametrize("text", ["1024", "size", "=3", "a-b=3"])
+def test_case_without_name_is_refused(text: str) -> None:
+    with pytest.raises(GpuperfError, match="expected arguments such as size=1024,seed=1"):
+        cases_of("gpu-mode", None, [text])
+
+
+def test_kernelbench_takes_no_cases() -> None:
+    with pytest.raises(GpuperfError, match="get_inputs of KernelBench takes no arguments"):
+        cases_of("kernelbench", None, ["size=3"])
+
+
+def test_broken_task_file_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    written(tmp_path / "task.yml", "tests: 3\n")
+    with pytest.raises(GpuperfError, match=r"task\.yml cannot be read: .*; expected YAML"):
+        read_task(tmp_path / "reference.py")
+
+
+def test_task_file_without_pyyaml_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    written(tmp_path / "task.yml", "tests: []\n")
+    with pytest.raises(GpuperfError, match=r"PyYAML is not installed; type pip install"):
+        read_task(tmp_path / "reference.py")
+
+
+def test_helper_of_another_folder_and_name_is_linked(tmp_path: Path) -> None:
+    (tmp_path / "problem").mkdir()
+    (tmp_path / "links").mkdir()
+    helper = written(tmp_path / "shared.py", "x = 1\n")
+    task = Task(files=[TaskSource("utils.py", "../shared.py"), TaskSource("submission.py", "@SUBMISSION@")])
+    folders = link_helpers(task, tmp_path / "problem" / "reference.py", tmp_path / "links")
+    assert folders[:2] == (str(tmp_path / "links"), str(tmp_path / "problem"))
+    assert (tmp_path / "links" / "utils.py").resolve() == helper
+    assert [link.name for link in (tmp_path / "links").iterdir()] == ["utils.py"]
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path for path in PROBLEMS.glob("[a-z]*") if path.is_dir()), ids=lambda p: p.name
+)
+def test_example_problem_has_four_solutions(folder: Path) -> None:
+    (problem,) = (path for path in folder.glob("*.py") if path.name in ("problem.py", "reference.py"))
+    for name in ("good", "wrong", "fooling", "slow"):
+        check_solution(folder / f"{name}.py", form_of(problem))

@@ -1,0 +1,242 @@
+"""Problems and their solutions on the CPU: arguments, weights, checks, imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.problems.cases import read_task
+from pytest_gpuperf.measure.problems.modules import link_helpers
+from pytest_gpuperf.measure.problems.problem import (
+    Files,
+    absolute_tolerance,
+    cloned,
+    refill,
+    share_weights,
+    tensors_in,
+)
+from pytest_gpuperf.records.trial import TrialCase, TrialPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_gpuperf.measure.problems.problem import Problem
+
+CPU = torch.device("cpu")
+MODEL = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(n))
+    def forward(self, x):
+        return x * self.scale
+def get_inputs():
+    torch.manual_seed(0)
+    return [torch.randn(4)]
+def get_init_inputs():
+    return [4]
+"""
+SAME = "import torch\nfrom gpuperf_problem import Model\nclass ModelNew(Model): ...\n"
+VECTOR = """
+import torch
+from helpers import match
+def generate_input(size, seed):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(size, generator=g), torch.empty(size)
+def ref_kernel(data):
+    data[1][...] = 2 * data[0]
+    return data[1]
+def check_implementation(data, output):
+    return match(output, ref_kernel(data))
+"""
+HELPERS = "def match(a, b):\n    return bool((a == b).all()), 'not twice'\n"
+TWICE = "def custom_kernel(data):\n    data[1].copy_(data[0] * {factor})\n    return data[1]\n"
+
+
+@pytest.fixture(autouse=True)
+def _forget_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    import sys
+
+    before, path = set(sys.modules), sys.path[:]
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if name.startswith("gpuperf_") or name in ("helpers", "task", "utils"):
+            del sys.modules[name]
+
+
+def files(folder: Path, problem: str, solution: str, **given: Any) -> Files:
+    (folder / "problem.py").write_text(problem, encoding="utf-8")
+    (folder / "solution.py").write_text(solution, encoding="utf-8")
+    (folder / "helpers.py").write_text(HELPERS, encoding="utf-8")
+    form = "kernelbench" if "class Model" in problem else "gpu-mode"
+    plan = TrialPlan(
+        problem=str(folder / "problem.py"),
+        solution=str(folder / "solution.py"),
+        form=form,  # type: ignore[arg-type]
+        cases=(TrialCase(name=""),),
+        folders=(str(folder),),
+        seed=1,
+        seeds=1,
+        rounds=1,
+        budget_s=0.1,
+        mode="auto",
+        **given,
+    )
+    return Files(plan)
+
+
+def opened(folder: Path, problem: str, solution: str, **arguments: Any) -> Problem:
+    return files(folder, problem, solution).open(TrialCase(name="", arguments=arguments), CPU)
+
+
+def test_inputs_depend_on_the_seed_although_the_problem_seeds(tmp_path: Path) -> None:
+    problem = opened(tmp_path, MODEL, SAME)
+    (one,), (other,), (again,) = (problem.arguments(seed) for seed in (1, 2, 1))
+    assert not torch.equal(one, other)
+    assert torch.equal(one, again)
+
+
+def test_seeding_is_as_before_after_the_inputs(tmp_path: Path) -> None:
+    before = torch.manual_seed
+    opened(tmp_path, MODEL, SAME).arguments(1)
+    assert torch.manual_seed is before
+
+
+def test_both_models_have_the_same_weights(tmp_path: Path) -> None:
+    problem = opened(tmp_path, MODEL, SAME)
+    args = problem.arguments(1)
+    assert torch.equal(problem.reference(*args), problem.solution(*args))
+
+
+def test_weights_of_other_shapes_are_left_alone() -> None:
+    model, new = torch.nn.Linear(3, 4), torch.nn.Linear(3, 5)
+    new.bias = torch.nn.Parameter(torch.zeros(4))
+    weight = new.weight.clone()
+    share_weights(model, new)
+    assert torch.equal(new.weight, weight)
+    assert torch.equal(new.bias, model.bias)
+
+
+def test_output_needs_no_gradient(tmp_path: Path) -> None:
+    problem = opened(tmp_path, MODEL, SAME)
+    assert not problem.solution(*problem.arguments(1)).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 1e-2), (torch.float16, 1e-2)]
+)
+def test_tolerances_of_kernelbench(tmp_path: Path, dtype: torch.dtype, tolerance: float) -> None:
+    assert opened(tmp_path, MODEL, SAME).tolerance(torch.zeros(1, dtype=dtype)) == tolerance
+
+
+@pytest.mark.parametrize(("size", "tolerance"), [(100.0, 1e-4), (1.0, 1e-4), (1e-5, 1e-9), (0.0, 1e-4)])
+def test_absolute_tolerance_shrinks_with_small_outputs(size: float, tolerance: float) -> None:
+    found = absolute_tolerance(1e-4, (torch.full((9,), size), torch.ones(3, dtype=torch.int64)))
+    assert found == pytest.approx(tolerance)
+
+
+@pytest.mark.parametrize(("factor", "objection"), [(2, ""), (3, "check_implementation: not twice")])
+def test_own_check_of_the_problem_decides(tmp_path: Path, factor: int, objection: str) -> None:
+    problem = opened(tmp_path, VECTOR, TWICE.format(factor=factor), size=5)
+    args = problem.arguments(1)
+    assert problem.objection(args, problem.solution(*cloned(args))) == objection
+
+
+@pytest.mark.parametrize(("answer", "objection"), [("''", ""), ("'bad'", "bad"), ("True", ""), ("None", "")])
+def test_own_check_may_return_a_text(tmp_path: Path, answer: str, objection: str) -> None:
+    text = VECTOR.replace("return match(output, ref_kernel(data))", f"return {answer}")
+    problem = opened(tmp_path, text, TWICE.format(factor=2), size=5)
+    found = problem.objection(problem.arguments(1), torch.zeros(5))
+    assert found.removeprefix("check_implementation: ") == objection
+
+
+def test_missing_argument_of_the_problem_is_named(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"generate_input needs size; .*--case size=1024"):
+        opened(tmp_path, VECTOR, TWICE.format(factor=2))
+
+
+def test_error_in_the_inputs_is_explained(tmp_path: Path) -> None:
+    problem = opened(tmp_path, VECTOR, TWICE.format(factor=2), size=-1)
+    with pytest.raises(GpuperfError, match="generate_input raised RuntimeError: "):
+        problem.arguments(1)
+
+
+def test_missing_import_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"solution\.py:2 imports nowhere, which is not there"):
+        files(tmp_path, MODEL, "import torch\nimport nowhere\n")
+
+
+def test_error_of_an_import_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match=r"solution\.py:1 cannot be imported: ZeroDivisionError"):
+        files(tmp_path, MODEL, "1 / 0\n")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "gpuperf_problem.Model.forward = lambda self, x: x",
+        "gpuperf_problem.get_inputs = list",
+        "gpuperf_problem.get_inputs.__code__ = (lambda: []).__code__",
+    ],
+)
+def test_replaced_part_of_the_problem_is_noticed(tmp_path: Path, attack: str) -> None:
+    found = files(tmp_path, MODEL, f"{SAME}import gpuperf_problem\n{attack}\n")
+    assert found.unchanged.check().startswith("the solution has replaced ")
+
+
+def test_honest_solution_replaces_nothing(tmp_path: Path) -> None:
+    assert files(tmp_path, MODEL, SAME).unchanged.check() == ""
+
+
+def test_copies_and_refills_keep_the_form_of_arguments() -> None:
+    tree = (torch.zeros(2), {"a": [torch.zeros(1), 3]}, "x")
+    copy = cloned(tree)
+    refill(copy, (torch.ones(2), {"a": [torch.ones(1), 3]}, "x"))
+    assert [tensor.sum().item() for tensor in tensors_in(copy)] == [2, 1]
+    assert [tensor.sum().item() for tensor in tensors_in(tree)] == [0, 0]
+    assert copy[2] == "x"
+
+
+PROBLEMS = Path(__file__).parents[2] / "suites" / "problems"
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("prefix_sum/good", True),
+        ("prefix_sum/wrong", False),
+        ("prefix_sum/slow", True),
+        ("row_norm/good", True),
+        ("row_norm/wrong", False),
+        ("row_norm/slow", True),
+    ],
+)
+def test_example_solution_is_right_or_wrong(tmp_path: Path, name: str, right: bool) -> None:
+    pytest.importorskip("yaml")
+    path = PROBLEMS / f"{name}.py"
+    reference = path.with_name("reference.py")
+    task = read_task(reference)
+    assert task is not None
+    case = TrialCase(name="", arguments=task.tests[1])
+    plan = TrialPlan(
+        problem=str(reference),
+        solution=str(path),
+        form="gpu-mode",
+        cases=(case,),
+        folders=link_helpers(task, reference, tmp_path),
+        seed=1,
+        seeds=1,
+        rounds=1,
+        budget_s=0.1,
+        mode="auto",
+    )
+    problem = Files(plan).open(case, CPU)
+    args = problem.arguments(1)
+    assert (problem.objection(args, problem.solution(*cloned(args))) == "") == right
