@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format a Markdown table, with the first column left-aligned and the others right-aligned."""
-    lines = [f"| {' | '.join(line)} |\n" for line in (titles, *rows)]
+    lines = [f"|{'|'.join(line)}|\n" for line in (titles, *rows)]
     return "".join((lines[0], f"|---|{'---:|' * (len(titles) - 1)}\n", *lines[1:]))
 
 

@@ -3,13 +3,8 @@
 pytest --gpuperf -p benchmarks.works_with suites/test_third_party.py    # on a GPU
 python -m benchmarks.works_with                                         # anywhere
 
-As a plugin of pytest this reads, after each timing, the durations of the same call's kernels from
-torch.profiler, in the same process. It writes `benchmarks/results/works_with.json`. True is the sum of the
-kernels, copies on the GPU and fills of one call, on all streams, while calls follow each other.
-
-The committed file has the times of a recorded run. Its true durations are CUPTI's records of that run if the
-timer has them (`cupti_us`, of calls launched one by one; the time is of CUDA graphs), and ncu's for one
-kernel; the other tests have none yet.
+As a plugin of pytest this compares, after each timing, blocks of the timer with true durations of the same
+calls (see `benchmarks.true_duration`). It writes `benchmarks/results/works_with.json`.
 """
 
 from __future__ import annotations
@@ -17,6 +12,7 @@ from __future__ import annotations
 import datetime
 from importlib import metadata
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,13 +36,6 @@ PROPERTY, ENVIRONMENT = "works_with", "works_with_environment"
 FILE = Path(__file__).parent / "results" / "works_with.json"
 TOLERATED_PCT, TOLERATED_US = 2.0, 0.1
 """Difference between a time and the true duration that a kernel may have that is not bound by the host."""
-WARM_UP_S = 0.2
-WINDOW_US = 20_000
-LEAST_CALLS, MOST_CALLS = 20, 200
-MARKS = {"cupti": "", "torch.profiler": "†", "ncu": "‡"}
-"""Mark of a true duration by its source."""
-NOT_OF_A_CALL = ("spin_kernel", "Memcpy HtoD", "Memcpy DtoH")
-"""The kernel that blocks the GPU, and copies that depend on the host, in torch.profiler's names."""
 PACKAGES = {
     "liger": "liger-kernel",
     "fla": "fla-core",
@@ -61,40 +50,68 @@ PACKAGES = {
 
 
 class Compared(Record, frozen=True, kw_only=True):
-    """Time of one test next to the true duration, or the reason for having none."""
+    """Time of one test next to true durations, or the reason for having none.
+
+    The blocks of the timer and the true durations were taken in turn, after the timing, and compared in
+    pairs. Without blocks, the true duration is that of CUPTI's records in the timing itself.
+    """
 
     time_us: float = 0.0
-    true_us: float = 0.0
-    """0 if it was not measured."""
-    true_source: str = "torch.profiler"
-    """`cupti`, `ncu` or `torch.profiler`."""
-    kernels: int = 0
-    """Kernels, copies on the GPU and fills of one call."""
+    """By the timing, which baselines keep."""
     mode: TimingMode | None = None
+    block_us: float = 0.0
+    """Median of the blocks."""
+    kernels: float = 0.0
+    """Kernels, copies on the GPU and fills of one call."""
+    kernels_us: float = 0.0
+    """Time in which they ran, by torch.profiler."""
+    over_kernels_pct: float = 0.0
+    """Block over `kernels_us`, less 1: the median of the pairs."""
+    span_us: float = 0.0
+    """Span of a call by the GPU's clock, without a profiler; 0 if calls wait for the GPU or use streams of
+    their own."""
+    over_span_pct: float = 0.0
     held_back: bool = False
     """True if the power limit or heat held the clock back during the timing."""
+    mhz: tuple[float, ...] = ()
+    """Mean SM clock of the timing, the blocks, the profiled calls and, if measured, the spans; 0: unknown."""
     refused: str = ""
     """Message of a test that failed or was skipped."""
+    commit: str = ""
+    """Commit of an earlier run that compared, if it is not the run of the file."""
+    not_compared: str = ""
+    """Reason why there are no true durations."""
+
+    @property
+    def by_span(self) -> bool:
+        """True if the span is the true duration: of several kernels, or if the profiler slows the kernel."""
+        return bool(self.span_us) and (self.kernels > 1 or self.kernels_us > self.span_us)
+
+    @property
+    def true_us(self) -> float:
+        """True duration."""
+        return self.span_us if self.by_span else self.kernels_us
 
     @property
     def difference_pct(self) -> float:
-        """Time over true duration, less 1, in %."""
-        return 100 * (self.time_us / self.true_us - 1)
-
-    @property
-    def agrees(self) -> bool:
-        """True if the time is as near to the true duration as it should be, or that is not known."""
-        tolerated_us = max(TOLERATED_US, TOLERATED_PCT / 100 * self.true_us)
-        return not self.true_us or abs(self.time_us - self.true_us) <= tolerated_us
+        """Block over true duration, less 1, in %."""
+        return self.over_span_pct if self.by_span else self.over_kernels_pct
 
     @property
     def reason(self) -> str:
         """Likely reason of a difference."""
         if self.held_back:
             return "the power limit held the clock back, not equally in both"
-        if self.kernels > 2:
-            return f"the time includes the gaps between {self.kernels} kernels"
-        return "kernels of many short blocks take longer under CUPTI"
+        if not self.by_span and self.kernels > 2:
+            return f"the time includes the gaps between {self.kernels:.0f} kernels"
+        return "CUPTI slows kernels of many short blocks"
+
+    @property
+    def agrees(self) -> bool:
+        """True if the blocks are as near to the true duration as they should be, or that is not known."""
+        if not self.true_us:
+            return True
+        return abs(self.difference_pct) <= max(TOLERATED_PCT, 100 * TOLERATED_US / self.true_us)
 
 
 class Results(Record, frozen=True, kw_only=True):
@@ -117,8 +134,7 @@ def read(path: Path) -> Results:
 
 def summary(results: Results) -> str:
     """Return one sentence about all tests, and others about the machine and the packages."""
-    timed = [test for test in results.tests.values() if not test.refused]
-    known = [test for test in timed if test.true_us]
+    known = [test for test in results.tests.values() if test.true_us]
     near = [abs(test.difference_pct) for test in known if test.agrees]
     installed = ", ".join(f"{name} {version}" for name, version in results.packages.items())
     return (
@@ -129,29 +145,50 @@ def summary(results: Results) -> str:
 
 def times_table(results: Results) -> str:
     """Format a row for each test, without spaces: tables count as words of the documentation."""
-    lines = ["|test|µs|true|%|", "|---|---:|---:|---:|"]
+    lines = ["|test|time|block|kernels|span|%|", "|---|---:|---:|---:|---:|---:|"]
     for name, test in results.tests.items():
-        mode = " *k*" if test.mode == "kernels" else ""
-        true = ("", "")
-        if test.true_us:
-            true = (f"{us(test.true_us)}{MARKS[test.true_source]}", _signed(test.difference_pct))
-        cells = ("refused", "", "") if test.refused else (f"{us(test.time_us)}{mode}", *true)
-        lines.append("|".join(("", f"`{name.removeprefix('test_')}`", *cells, "")))
+        cells = ("refused", *[""] * 4) if test.refused else _cells(test)
+        mark = f" {test.commit[:7]}" if test.commit else ""
+        lines.append("|".join(("", f"`{name.removeprefix('test_')}`{mark}", *cells, "")))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _signed(pct: float) -> str:
-    shown = f"{pct:+.1f}"
-    return shown if float(shown) else "0.0"
+def _cells(test: Compared) -> tuple[str, ...]:
+    mode = " *k*" if test.mode == "kernels" else ""
+    block, kernels, span = (
+        us(value) if value else "" for value in (test.block_us, test.kernels_us, test.span_us)
+    )
+    if test.by_span:
+        span = f"**{span}**"
+    elif kernels:
+        kernels = f"**{kernels}**"
+    shown = f"{test.difference_pct:+.1f}" if test.true_us else ""
+    return (
+        f"{us(test.time_us)}{mode}",
+        block,
+        kernels,
+        span,
+        shown.replace("+0.0", "0.0").replace("-0.0", "0.0"),
+    )
 
 
 def exceptions(results: Results) -> str:
-    """List the reasons of larger differences with their tests, and the refused tests with their messages."""
-    of_reason: dict[str, list[str]] = {}
+    """List larger differences, refused tests with their messages, and the clocks at the power limit."""
+    lines = []
     for name, test in results.tests.items():
-        if test.refused or not test.agrees:
-            of_reason.setdefault(test.refused or test.reason, []).append(f"`{name.removeprefix('test_')}`")
-    lines = [f"- {', '.join(names)}: {reason}\n" for reason, names in of_reason.items()]
+        shown = f"`{name.removeprefix('test_')}`"
+        if test.refused:
+            lines.append(f"- {shown}: {test.refused}\n")
+        elif test.not_compared:
+            lines.append(f"- {shown}: {test.not_compared}\n")
+        elif not test.agrees:
+            lines.append(f"- {shown}: {test.difference_pct:+.1f} %; {test.reason}\n")
+        if test.held_back and test.block_us:
+            clocks = ", ".join(
+                f"{name} {clock:.0f}"
+                for name, clock in zip(("time", "blocks", "kernels", "span"), test.mhz, strict=False)
+            )
+            lines.append(f"- {shown}, in MHz: {clocks}\n")
     return "".join(lines) or "No test is an exception.\n"
 
 
@@ -165,15 +202,12 @@ class _Comparison:
         self._environment: Environment | None = None
 
     def timed(self, timing: Timing, fn: Callable[[], Any], environment: Environment) -> None:
-        """Read the true duration of a call that was just timed."""
-        true_us, kernels = true_duration(fn)
-        compared = Compared(
-            time_us=round(timing.time_us, 3),
-            true_us=round(true_us, 3),
-            kernels=kernels,
-            mode=timing.mode,
-            held_back=bool(timing.held_back),
-        )
+        """Compare a call that was just timed with its true durations."""
+        try:
+            compared = compare(fn, timing)
+        except Exception as error:  # the timing itself is good
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            compared = Compared(time_us=round(timing.time_us, 3), mode=timing.mode, not_compared=why)
         assert self._item is not None
         self._item.user_properties += [
             (PROPERTY, msgspec.to_builtins(compared)),
@@ -197,8 +231,10 @@ class _Comparison:
                 elif key == ENVIRONMENT:
                     self._environment = msgspec.convert(value, Environment)
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the results, unless another process does, or nothing was measured."""
+        self._write()
+
+    def _write(self) -> None:
+        """Write the results so far, unless another process does, or nothing was measured."""
         if hasattr(self._config, "workerinput") or self._environment is None:
             return
         results = Results(
@@ -211,19 +247,36 @@ class _Comparison:
         write_files({FILE: results_file.encode(results)})
 
 
-def true_duration(fn: Callable[[], Any]) -> tuple[float, int]:
-    """Return the microseconds of a call by torch.profiler, and how many kernels, copies and fills it has."""
-    from scipy.stats import trim_mean
+def compare(fn: Callable[[], Any], timing: Timing) -> Compared:
+    """Take blocks and true durations in turn."""
+    from benchmarks.true_duration import paired, rounds
 
-    from benchmarks.timing_accuracy import truth
-
-    truth.warm_up(fn, WARM_UP_S)
-    calls = round(min(max(WINDOW_US / truth.roughly_us(fn), LEAST_CALLS), MOST_CALLS))
-    profiled = truth.profiled(fn, truth.nothing, calls)
-    records = [record for record in profiled if not any(name in record[0] for name in NOT_OF_A_CALL)]
-    if len(records) % calls:  # a call now and then launches more
-        return sum(us for _, us in records) / calls, len(records) // calls
-    return float(trim_mean(truth.by_call(records, calls), 0.2)), len(records) // calls
+    found = rounds(fn, timing)
+    blocks = [each.block for each in found]
+    clocks = (timing.clock_model.time_us,) if timing.clock_model is not None and timing.held_back else ()
+    kernels = paired(blocks, [each.kernels for each in found], *clocks)
+    spans = [each.span for each in found if each.span is not None]
+    span = paired(blocks, spans, *clocks) if spans else None
+    return Compared(
+        time_us=round(timing.time_us, 3),
+        mode=timing.mode,
+        block_us=round(median(block.us for block in blocks), 3),
+        kernels=round(median(each.launches for each in found), 2),
+        kernels_us=round(kernels.true_us, 3),
+        over_kernels_pct=round(100 * (kernels.ratio - 1), 3),
+        span_us=round(span.true_us, 3) if span else 0.0,
+        over_span_pct=round(100 * (span.ratio - 1), 3) if span else 0.0,
+        held_back=bool(timing.held_back),
+        mhz=tuple(
+            round(clock, 1)
+            for clock in (
+                timing.sm_clock_mhz,
+                kernels.block_mhz,
+                kernels.true_mhz,
+                *([span.true_mhz] if span else []),
+            )
+        ),
+    )
 
 
 def _installed(tests: dict[str, Compared]) -> dict[str, str]:
@@ -248,7 +301,7 @@ def pytest_configure(config: pytest.Config) -> None:
         timing = time(self, fn, *args, **kwargs)
         runner = self._runner
         if runner.on_gpu and runner.judges:
-            own = ("bytes", "flops", "mode", "label")
+            own = ("inputs", "bytes", "flops", "mode", "label")
             options = {name: value for name, value in kwargs.items() if name not in own}
             comparison.timed(timing, lambda: fn(*args, **options), runner.environment)
         return timing

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.statistics.sequential import Side
 
-SESSION = "benchmarks.gate_power.workers:session"
-TAKE_TURNS = "benchmarks.gate_power.workers:take_turns"
+SESSION = "benchmarks.gate_power.child:session"
+TAKE_TURNS = "benchmarks.gate_power.child:take_turns"
 BUDGET_S = 0.1
 """Budget for the blocks of a comparison, a tenth of the default; a block takes at least 5 ms."""
 POWER_LIMITED_BUDGET_S = 0.5

@@ -72,6 +72,7 @@ class Sessions:
         several = sorted(kernel for kernel, count in times.items() if count > 1)
         self.kernels = sorted(several, key=self._typical_us)
         """Kernels, short ones first."""
+        self._baselines: dict[tuple[tuple[int, ...], int], Baseline] = {}
 
     def of(self, process: int) -> list[str]:
         """Return the kernels that count in a process."""
@@ -113,6 +114,27 @@ class Sessions:
             mhz = timings[0].clock_model.reference_mhz if whole and timings[0].clock_model else 0.0
             groups.append([math.log(_at(timing, mhz)) for timing in timings])
         return within(groups)
+
+    def baseline(self, stored: tuple[int, ...], dose: int) -> Baseline:
+        """Return the baseline that accepting a dose in these processes makes."""
+        if (stored, dose) not in self._baselines:
+            self._baselines[stored, dose] = self._accepted(stored, dose)
+        return self._baselines[stored, dose]
+
+    def _accepted(self, stored: tuple[int, ...], dose: int) -> Baseline:
+        tests = {}
+        common = [kernel for kernel in self.kernels if all(kernel in self.of(each) for each in stored)]
+        for kernel in common:
+            timings = [(_run(each), self.lines[each][kernel, dose].timing) for each in stored]
+            alike = [(run, found) for run, timing in timings if (found := timing.by(timings[0][1].source))]
+            time = msgspec.convert(merged_time({}, alike, replace=True, dates={}), TimeBaseline)
+            tests[kernel] = TestBaseline(measurements={LABEL: MeasurementBaseline(time=time)})
+        return Baseline(
+            schema=BASELINE_SCHEMA,
+            gpu=BaselineGpu(slug=""),
+            runs={_run(each).id: RunNote(gpu_uuid=self.card(each)) for each in stored},
+            tests=tests,
+        )
 
     def _typical_us(self, kernel: str) -> float:
         return median(line.timing.time_us for line in self.of_kernel(kernel))
@@ -198,22 +220,11 @@ def tally(
 
 
 def _gate(
-    sessions: Sessions, process: int, stored: Sequence[int], base: int, thresholds: Thresholds | None
+    sessions: Sessions, process: int, stored: tuple[int, ...], base: int, thresholds: Thresholds | None
 ) -> Gate:
-    tests = {}
-    common = [kernel for kernel in sessions.kernels if all(kernel in sessions.of(each) for each in stored)]
-    for kernel in common:
-        timings = [(_run(each), sessions.lines[each][kernel, base].timing) for each in stored]
-        alike = [(run, found) for run, timing in timings if (found := timing.by(timings[0][1].source))]
-        time = msgspec.convert(merged_time({}, alike, replace=True, dates={}), TimeBaseline)
-        tests[kernel] = TestBaseline(measurements={LABEL: MeasurementBaseline(time=time)})
-    baseline = Baseline(
-        schema=BASELINE_SCHEMA,
-        gpu=BaselineGpu(slug=""),
-        runs={_run(each).id: RunNote(gpu_uuid=sessions.card(each)) for each in stored},
-        tests=tests,
-    )
-    return Gate([baseline], card=sessions.card(process), comparisons=len(tests), thresholds=thresholds)
+    baseline = sessions.baseline(stored, base)
+    card = sessions.card(process)
+    return Gate([baseline], card=card, comparisons=len(baseline.tests), thresholds=thresholds)
 
 
 def _at(timing: Timing, mhz: float) -> float:

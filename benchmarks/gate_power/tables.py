@@ -46,7 +46,7 @@ def effects(summary: Summary) -> str:
 
 
 def outcomes(figures: Figures) -> str:
-    """Format verdicts on unchanged code and on slower code, a row for each rule."""
+    """Format verdicts on unchanged code and on slower code, a row for each rule, with shares in %."""
     doses = _doses(figures)
     titles = (
         "rule",
@@ -64,7 +64,7 @@ def outcomes(figures: Figures) -> str:
             rule.name,
             str(rule.unchanged.count),
             str(rule.unchanged.found(SLOWER)),
-            f"≤ {100 * rule.unchanged.bounds(SLOWER)[1]:.1f} %",
+            f"≤ {100 * rule.unchanged.bounds(SLOWER)[1]:.1f}",
             str(rule.unchanged.found(FASTER)),
             _percent(rule.unchanged, INCONCLUSIVE),
             *(_bounded(rule.doses[dose], SLOWER) if dose in rule.doses else "—" for dose in doses),
@@ -73,7 +73,7 @@ def outcomes(figures: Figures) -> str:
         )
         for rule in figures.rules
     ]
-    return table(titles, rows)
+    return table(titles, [(name, *(cell.replace(" %", "") for cell in cells)) for name, *cells in rows])
 
 
 def by_kernel(figures: Figures) -> str:

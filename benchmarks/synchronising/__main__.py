@@ -12,7 +12,7 @@ from benchmarks.gate_power.samples import Failed, Line, Writer, read
 from benchmarks.synchronising import __doc__ as usage
 from benchmarks.synchronising.tables import report
 
-SESSION = "benchmarks.synchronising.workers:session"
+SESSION = "benchmarks.synchronising.child:session"
 LIMIT_S = 120.0
 
 

@@ -79,19 +79,19 @@ def test_missing_cupti_value_equals_only_zero() -> None:
 
 def test_tables_show_differences_and_traffic() -> None:
     found = call([reading(duration_us=11, dram_bytes=2e6)], [reading(duration_us=10, dram_bytes=3e6)])
-    assert "| `duration_us` | 0 of 1 | 0 | square_torch: 11, 10 |" in agreement_table(results(found))
+    assert "|`duration_us`|0 of 1|0|square_torch: 11, 10|" in agreement_table(results(found))
     row = traffic_table(results(found)).splitlines()[-1]
-    assert row == "| square_torch | 268.4 | 2.0 | 3.0 | 11.00 | 10.00 | 1.50, 0.25, 0.35, 0.27 |"
+    assert row == "|square_torch|268.4|2.0|3.0|11.00|10.00|1.50, 0.25, 0.35, 0.27|"
 
 
 def test_missing_measurements_have_no_cost() -> None:
     rows = cost(results(call([reading()], [reading()]))).splitlines()[2:]
     assert rows == [
-        "| CUPTI, lookups in a row | 3 | 0.270 | 0.250 to 0.350 |",
-        "| CUPTI, detached after each, as by `profile()` | 0 | — | — |",
-        "| CUPTI, preset `one-pass`, in a row | 0 | — | — |",
-        "| CUPTI, preset `one-pass`, detached after each | 0 | — | — |",
-        "| ncu | 1 | — | — |",
+        "|CUPTI, lookups in a row|3|0.270|0.250 to 0.350|",
+        "|CUPTI, detached after each, as by `profile()`|0|—|—|",
+        "|CUPTI, preset `one-pass`, in a row|0|—|—|",
+        "|CUPTI, preset `one-pass`, detached after each|0|—|—|",
+        "|ncu|1|—|—|",
     ]
 
 
@@ -106,8 +106,8 @@ def test_cost_is_the_time_beyond_a_plain_process() -> None:
     )
     rows = cost(timed).splitlines()[-2:]
     assert rows == [
-        "| ncu | 2 | 2.000 | 4.0 s total |",
-        "| nsight-python 0.9.6 | 3 | 2.000 | 6.0 s total |",
+        "|ncu|2|2.000|4.0 s total|",
+        "|nsight-python 0.9.6|3|2.000|6.0 s total|",
     ]
 
 
@@ -176,7 +176,7 @@ def test_nsight_python_failure_keeps_its_last_line(installed: Path) -> None:
 
 def test_failed_call_has_an_empty_row() -> None:
     row = traffic_table(results(Agreement(failure="exit status 1"))).splitlines()[-1]
-    assert row == "| square_torch | 268.4 | — | — | — | — | — |"
+    assert row == "|square_torch|268.4|—|—|—|—|—|"
 
 
 @pytest.mark.parametrize("name", LEAST_BYTES)

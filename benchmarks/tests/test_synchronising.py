@@ -38,7 +38,7 @@ def test_table_judges_kernels_not_the_host() -> None:
         for process in range(20)
         for dose, time_us in ((0, 100.0), (50, 105.0))
     ]
-    (row,) = (line for line in verdicts(lines).splitlines() if line.startswith("| loss"))
+    (row,) = (line for line in verdicts(lines).splitlines() if line.startswith("|loss"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[4:] == ["0, 0 of 40", "0, 0 of 40", "20, 20 of 20"]
     assert "-" in cells[3]

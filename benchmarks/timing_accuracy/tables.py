@@ -153,7 +153,7 @@ def placement_table(results: Results) -> str:
 
 
 def others_table(results: Results) -> str:
-    """Format the errors of this plugin and of other tools, each for the condition that it is meant for."""
+    """Format the errors in % of this plugin and of other tools, each for its own condition."""
     titles = ["kernel"]
     columns: list[dict[str, str]] = []
     queued = {kernel: each.time_us for kernel in KERNELS for each in _of(results, kernel, "queued")}
@@ -263,4 +263,4 @@ def _times(found_us: float, true_us: float) -> str:
 
 def _error(percent: float) -> str:
     # Zero has no sign.
-    return f"{round(percent, 1) + 0.0:+.1f} %"
+    return f"{round(percent, 1) + 0.0:+.1f}"

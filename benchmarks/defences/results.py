@@ -1,0 +1,129 @@
+"""Results of one measurement of the defences, and their tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks import results_file
+from benchmarks.markdown import provenance, table
+from pytest_gpuperf.records import Environment, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = 1
+RESULTS = ("refused", "reported", "honest time", "accepted")
+MODES = ("auto", "hot", "cold", "queued")
+NOT_IN_THIS_MODE = (
+    "needs a callable",
+    "too short to be timed cold",
+    "launched nothing on the GPU, on the current stream",
+)
+"""Parts of messages of honest callables that a mode cannot time."""
+THEMES = {
+    "on_streams": "streams and threads",
+    "on_calls": "calls that do their work only sometimes",
+    "on_memory": "outputs from memory",
+    "on_clocks": "replaced functions",
+    "on_caches": "inputs that stay in the L2",
+}
+
+
+class Tried(Record, frozen=True, kw_only=True):
+    """One exploit, or one honest callable, in one mode."""
+
+    name: str
+    mode: str
+    result: str
+    """One of `RESULTS`; of honest callables `passed`, `other mode` or `accused`."""
+    message: str = ""
+    """Beginning of the message of a test that did not pass."""
+    theme: str = ""
+    time_us: float = 0.0
+    seconds: float = 0.0
+    """Wall time of the test."""
+
+
+class Cost(Record, frozen=True, kw_only=True):
+    """Wall time of one honest test, in seconds: the mean over rounds."""
+
+    name: str
+    with_s: float
+    without_s: float
+
+    @property
+    def cost_pct(self) -> float:
+        """Part of the test's wall time that the defences take, in %."""
+        return 100 * (1 - self.without_s / self.with_s)
+
+
+class Results(Record, frozen=True, kw_only=True):
+    """Results of one measurement."""
+
+    schema: int
+    date: str
+    """UTC, ISO 8601."""
+    environment: Environment
+    exploits: tuple[Tried, ...] = ()
+    honest: tuple[Tried, ...] = ()
+    costs: tuple[Cost, ...] = ()
+
+
+def read(path: Path) -> Results:
+    """Read the file; see `benchmarks.results_file.read`."""
+    return results_file.read(path, Results, schema=SCHEMA)
+
+
+def summary(results: Results) -> str:
+    """Return the counts in one sentence each, and the machine."""
+    exploits = len({one.name for one in results.exploits})
+    counts = _counts(results.exploits, RESULTS)
+    honest = _counts(results.honest, ("passed", "other mode", "accused"))
+    with_s = sum(one.with_s for one in results.costs)
+    lines = [
+        f"{exploits} exploits in up to {len(MODES)} modes: {counts['refused']} of {len(results.exploits)} "
+        f"are refused, {counts['reported']} have a notice, {counts['honest time']} get the time of honest "
+        f"work, {counts['accepted']} are accepted.",
+        f"{len(results.honest)} case-runs of honest callables: {honest['accused']} accused, "
+        f"{honest['other mode']} that their mode cannot time.",
+    ]
+    if with_s:
+        pct = 100 * (1 - sum(one.without_s for one in results.costs) / with_s)
+        each = sorted(one.cost_pct for one in results.costs)
+        lines.append(
+            f"The defences take {pct:.1f} % of the wall time of {len(results.costs)} honest tests, between "
+            f"{each[0]:.1f} and {each[-1]:.1f} % of each."
+        )
+    return "\n".join((*lines, f"{provenance(results.environment, results.date)}.\n"))
+
+
+def themes_table(results: Results) -> str:
+    """Format a row for each kind of exploit."""
+    rows = []
+    for theme, shown in THEMES.items():
+        tried = [one for one in results.exploits if one.theme == theme]
+        counts = _counts(tried, RESULTS)
+        rows.append((shown, str(len({one.name for one in tried})), *map(str, counts.values())))
+    return table(("exploits by", "count", *RESULTS), rows)
+
+
+def exceptions(results: Results) -> str:
+    """List accepted exploits and accused honest callables."""
+    found = [one for one in (*results.exploits, *results.honest) if one.result in ("accepted", "accused")]
+    lines = [f"- `{one.name}` in mode {one.mode}: {one.result} {one.message}".rstrip() for one in found]
+    return (
+        "\n".join((*lines, "")) if lines else "No exploit is accepted, and no honest callable is accused.\n"
+    )
+
+
+def costs_table(results: Results) -> str:
+    """Format the cost of the defences for each honest test."""
+    rows = [
+        (f"`{one.name}`", f"{one.with_s:.2f}", f"{one.without_s:.2f}", f"{one.cost_pct:.1f}")
+        for one in results.costs
+    ]
+    return table(("test", "with, s", "without, s", "% of the test"), rows)
+
+
+def _counts(tried: list[Tried] | tuple[Tried, ...], kinds: tuple[str, ...]) -> dict[str, int]:
+    return {kind: sum(one.result == kind for one in tried) for kind in kinds}
