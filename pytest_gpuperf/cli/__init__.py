@@ -30,6 +30,7 @@ COMMANDS = {
     "plot": "plot_command",
     "recording": "recording_command",
     "trace": "trace_command",
+    "try": "trial.command",
 }
 """The module of each command, which has it as `command`; only the module of the typed one is imported."""
 

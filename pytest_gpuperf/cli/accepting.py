@@ -10,16 +10,18 @@ import click
 
 from pytest_gpuperf.baseline.gather import in_order
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
+from pytest_gpuperf.cli.output import DEFAULT, show
 from pytest_gpuperf.cli.project import count_tests, echo
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.report.table import Column, Report, Table
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.baseline.entry import Entry
-    from pytest_gpuperf.baseline.merge import Plan
+    from pytest_gpuperf.baseline.merge import UpdatePlan
     from pytest_gpuperf.baseline.sessions import Rule
     from pytest_gpuperf.cli.project import Project
     from pytest_gpuperf.records import Run
@@ -72,39 +74,39 @@ def load_runs(project: Project, refs: Sequence[str]) -> list[Run]:
     return in_order([load_run(project.find_for_baseline(ref)) for ref in refs or (None,)])
 
 
-def show_plan(project: Project, runs: Sequence[Run], plan: Plan) -> None:
+def show_plan(project: Project, runs: Sequence[Run], plan: UpdatePlan, form: str = DEFAULT) -> None:
     """Print the changes, test by test."""
     gpu = runs[0].environment.gpu
-    context = f"{gpu.name}, compared with {show_path(project.baselines / gpu.slug)}"
-    *first, last = [show_run(run) for run in runs]
-    for line in (*first, f"{last}, {context}"):
-        echo(line)
-    for entry in plan.entries:
-        if entry.kind != "refreshed":
-            _show_entry(entry)
-    counts = [
-        f"{len(plan.of_kind(kind))} {kind}" for kind in ("new", "changed", "refused") if plan.of_kind(kind)
+    *above, last = [show_run(run) for run in runs]
+    above.append(f"{last}, {gpu.name}, compared with {show_path(project.baselines / gpu.slug)}")
+    shown = [entry for entry in plan.entries if entry.kind != "refreshed"]
+    columns = [
+        Column("test", [_name_of(entry) for entry in shown], "name", code=True),
+        Column("effect", [entry.kind for entry in shown], "outcome", left=True),
+        Column("details", ["\n".join(entry.lines) for entry in shown], "detail"),
     ]
-    within = plan.of_kind("refreshed")
-    if within:
-        counts.append(f"{len(within)} within the tolerance")
-    echo(", ".join(counts) or "nothing to accept")
-    for line, number in Counter(entry.sessions for entry in within if entry.sessions).items():
-        echo(f"  of these {number}: {line}")
-    show_kept(plan.kept, "are not taken")
+    table = Table(columns if shown else (), above, notes=_notes(plan))
+    facts = [
+        {"test": entry.nodeid, "label": entry.label, "effect": entry.kind, "details": entry.lines}
+        for entry in plan.entries
+    ]
+    records = [{**row, "details": "; ".join(row["details"])} for row in facts]
+    data = {"runs": [run.id for run in runs], "gpu": gpu.name, "tests": facts, "kept_counters": plan.kept}
+    show(Report([table], records, data), form)
 
 
-def show_kept(nodeids: Sequence[str], what: str) -> None:
-    """Print the tests with counters from an earlier run, and the treatment of those counters."""
+def kept_lines(nodeids: Sequence[str], what: str) -> list[str]:
+    """Name the tests with counters from an earlier run, and the treatment of those counters."""
     if not nodeids:
-        return
-    echo(f"counters of {count_tests(nodeids)} were kept from an earlier run and {what}:")
-    for nodeid in nodeids:
-        echo(f"  {nodeid}")
-    echo("  pytest --gpuperf --gpuperf-counter-cache=refresh reads them again")
+        return []
+    return [
+        f"counters of {count_tests(nodeids)} were kept from an earlier run and {what}:",
+        *(f"  {nodeid}" for nodeid in nodeids),
+        "  pytest --gpuperf --gpuperf-counter-cache=refresh reads them again",
+    ]
 
 
-def show_written(plan: Plan) -> None:
+def show_written(plan: UpdatePlan) -> None:
     """Print the files that changed."""
     for path, content in plan.files.items():
         echo(f"wrote {show_path(path)} ({count_tests(content['tests'])})")
@@ -118,8 +120,18 @@ def show_run(run: Run) -> str:
     return f"run {run.id}" + (f", commit {commit}" if commit else "") + f", {run.started_at[:10]}"
 
 
-def _show_entry(entry: Entry) -> None:
-    label = "" if entry.label in ("", "main") else f" ({entry.label})"
-    echo(f"  {entry.kind:8} {entry.nodeid}{label}")
-    for line in entry.lines:
-        echo(f"           {line}")
+def _name_of(entry: Entry) -> str:
+    return entry.nodeid if entry.label in ("", "main") else f"{entry.nodeid} ({entry.label})"
+
+
+def _notes(plan: UpdatePlan) -> list[str]:
+    kinds = Counter(entry.kind for entry in plan.entries)
+    counts = [f"{kinds[kind]} {kind}" for kind in ("new", "changed", "refused") if kinds[kind]]
+    within = plan.of_kind("refreshed")
+    counts += [f"{len(within)} within the tolerance"] if within else []
+    sessions = Counter(entry.sessions for entry in within if entry.sessions)
+    return [
+        ", ".join(counts) or "nothing to accept",
+        *(f"  of these {number}: {line}" for line, number in sessions.items()),
+        *kept_lines(plan.kept, "are not taken"),
+    ]

@@ -20,6 +20,7 @@ from pytest_gpuperf.cli.accepting import (
 from pytest_gpuperf.cli.baseline_pin import pin_command, unpin_command
 from pytest_gpuperf.cli.baseline_record import record_command
 from pytest_gpuperf.cli.baseline_status import status_command
+from pytest_gpuperf.cli.output import output_form
 from pytest_gpuperf.cli.project import Project, project_options
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def accept_command(
 @click.option(
     "--exit-code", is_flag=True, help="Exit with 1 if something is new or moved beyond its tolerance."
 )
+@output_form
 @project_options
 def diff_command(
     project: Project,
@@ -80,11 +82,12 @@ def diff_command(
     append: bool | None,
     tolerance: float | None,
     exit_code: bool,
+    form: str,
 ) -> None:
     """Show the changes that `accept RUNS` would make."""
     measured = load_runs(project, runs)
     result = plan(measured, project.store, only, tolerance or project.tolerance_pct, sessions=rule_of(append))
-    show_plan(project, measured, result)
+    show_plan(project, measured, result, form)
     if exit_code and result.of_kind("new", "changed"):
         raise click.exceptions.Exit(1)
 

@@ -2,47 +2,152 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pytest_gpuperf.baseline.sessions import count_sessions
 from pytest_gpuperf.cli.accepting import show_run
-from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
+from pytest_gpuperf.cli.output import output_form, show
+from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.parts import split_run
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run, newest_recordings
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.records.baseline import Baseline, RunNote
 
 
+@dataclass(frozen=True)
+class _Suite:
+    """The baseline of a suite on a GPU, and its differences to the tests of a run."""
+
+    gpu: str
+    name: str
+    known: Baseline | None
+    not_in_run: tuple[str, ...]
+    without_baseline: tuple[str, ...]
+
+    @property
+    def sessions(self) -> tuple[int, int] | None:
+        """The fewest and the most sessions of a time; None without times."""
+        counts = [len(time.sessions) for time in self.known.times] if self.known else []
+        return (min(counts), max(counts)) if counts else None
+
+    @property
+    def cards(self) -> int:
+        """Number of cards that measured the times."""
+        noted = self._notes(counters=False)
+        return len({note.gpu_uuid for note in noted} - {""})
+
+    @property
+    def runs(self) -> list[RunNote]:
+        """The runs of its values, oldest first."""
+        return sorted(self._notes(counters=True), key=lambda note: note.date)
+
+    @property
+    def pins(self) -> list[str]:
+        """A line for each release that times are pinned to."""
+        times = self.known.times if self.known else []
+        pins = [str(time.pinned) for time in times if time.pinned is not None]
+        return [f"pinned: {pin} ({pins.count(pin)} of {len(times)} times)" for pin in sorted(set(pins))]
+
+    @property
+    def lines(self) -> list[str]:
+        """What a reader should know besides the numbers."""
+        return [
+            *([] if self.known else ["no baseline"]),
+            *self.pins,
+            *(f"not in the run: {nodeid}" for nodeid in self.not_in_run),
+            *(f"without baseline: {nodeid}" for nodeid in self.without_baseline),
+        ]
+
+    def _notes(self, *, counters: bool) -> list[RunNote]:
+        if self.known is None:
+            return []
+        # A pinned run may be older than every other run of the baseline.
+        used = {session.run for time in self.known.times for session in time.sessions}
+        if counters:
+            tests = self.known.tests.values()
+            used |= {measured.counters_run for test in tests for measured in test.measurements.values()}
+        return [note for run, note in self.known.runs.items() if run in used]
+
+
 @click.command("status")
 @click.argument("run", required=False)
+@output_form
 @project_options
-def status_command(project: Project, run: str | None) -> None:
+def status_command(project: Project, run: str | None, form: str) -> None:
     """List the baselines of each GPU, compared with RUN.
 
     The default is the project's newest run if it is from that GPU, otherwise the GPU's newest recording.
     """
-    store = project.store
     runs = _newest_runs(project, run)
-    for slug in sorted({*store.slugs(), *runs}):
-        newest = runs.get(slug)
-        comparison = f"compared with {show_run(newest)}" if newest else "no run from it"
-        echo(f"{slug}: {comparison}")
-        ran = _by_suite(newest)
-        for suite in sorted({*store.suites(slug), *ran}):
-            known = store.load(slug, suite)
-            echo(f"  {suite}: {_suite_line(known)}")
-            for line in (*_pins(known), *_suite_gaps(known, ran.get(suite))):
-                echo(f"    {line}")
-    if not store.slugs() and not runs:
-        echo(f"no baselines in {show_path(project.baselines)}")
+    gpus = {
+        slug: f"{slug}: {f'compared with {show_run(runs[slug])}' if slug in runs else 'no run from it'}"
+        for slug in sorted({*project.store.slugs(), *runs})
+    }
+    suites = [suite for slug in gpus for suite in _suites(project, slug, runs.get(slug))]
+    with_suites = {suite.gpu for suite in suites}
+    notes = [line for slug, line in gpus.items() if slug not in with_suites]
+    notes += [] if gpus else [f"no baselines in {show_path(project.baselines)}"]
+    records = [_record(suite, runs.get(suite.gpu)) for suite in suites]
+    show(Report([Table(_columns(suites, gpus), notes=notes)], records), form)
+
+
+def _suites(project: Project, slug: str, newest: Run | None) -> Iterator[_Suite]:
+    ran = _by_suite(newest)
+    for name in sorted({*project.store.suites(slug), *ran}):
+        known = project.store.load(slug, name)
+        expected = set(known.tests) if known else set()
+        tests = ran.get(name, expected)
+        yield _Suite(slug, name, known, tuple(sorted(expected - tests)), tuple(sorted(tests - expected)))
+
+
+def _columns(suites: Sequence[_Suite], gpus: Mapping[str, str]) -> list[Column]:
+    newest = [_show_note(suite.runs[-1]) if suite.runs else "" for suite in suites]
+    oldest = [_show_note(suite.runs[0]) if len(suite.runs) > 1 else "" for suite in suites]
+    columns = [
+        Column("gpu", [gpus[suite.gpu] for suite in suites], "group"),
+        Column("suite", [suite.name for suite in suites], "name", code=True),
+        Column("tests", [str(len(suite.known.tests)) if suite.known else "" for suite in suites]),
+        Column("sessions", [_show_range(suite.sessions) for suite in suites]),
+        Column("cards", [str(suite.cards or "") for suite in suites]),
+        Column("newest", newest, left=True),
+        Column("oldest", oldest, left=True),
+        Column("differences", ["\n".join(suite.lines) for suite in suites], "detail"),
+    ]
+    return columns if suites else []
+
+
+def _record(suite: _Suite, newest: Run | None) -> dict[str, Any]:
+    fewest, most = suite.sessions or (0, 0)
+    runs = suite.runs
+    return {
+        "gpu": suite.gpu,
+        "suite": suite.name,
+        "run": newest.id if newest else "",
+        "tests": len(suite.known.tests) if suite.known else 0,
+        "fewest_sessions": fewest,
+        "most_sessions": most,
+        "cards": suite.cards,
+        "newest": runs[-1].date if runs else "",
+        "oldest": runs[0].date if runs else "",
+        "pins": suite.pins,
+        "not_in_run": suite.not_in_run,
+        "without_baseline": suite.without_baseline,
+    }
+
+
+def _show_range(sessions: tuple[int, int] | None) -> str:
+    fewest, most = sessions or (0, 0)
+    return f"{fewest} to {most}" if fewest < most else str(most or "")
 
 
 def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
@@ -68,45 +173,6 @@ def _by_suite(run: Run | None) -> dict[str, set[str]]:
     return suites
 
 
-def _suite_line(known: Baseline | None) -> str:
-    if known is None:
-        return "no baseline"
-    times = known.times
-    parts = [count_tests(known.tests)]
-    if times:
-        counts = sorted({len(time.sessions) for time in times})
-        fewest = f"{counts[0]} to " if len(counts) > 1 else ""
-        parts.append(f"{fewest}{count_sessions(counts[-1])}")
-    runs = {session.run for time in times for session in time.sessions}
-    cards = {note.gpu_uuid for run, note in known.runs.items() if run in runs} - {""}
-    if cards:
-        parts.append(count(len(cards), "card"))
-    # A pinned run may be older than every other run of the baseline.
-    used = runs | {m.counters_run for test in known.tests.values() for m in test.measurements.values()}
-    notes = sorted((note for run, note in known.runs.items() if run in used), key=lambda note: note.date)
-    if notes:
-        parts.append(f"newest {_show_note(notes[-1])}")
-    if len(notes) > 1:
-        parts.append(f"oldest {_show_note(notes[0])}")
-    return ", ".join(parts)
-
-
-def _pins(known: Baseline | None) -> list[str]:
-    times = known.times if known else []
-    pins = [str(time.pinned) for time in times if time.pinned is not None]
-    return [f"pinned: {pin} ({pins.count(pin)} of {len(times)} times)" for pin in sorted(set(pins))]
-
-
-def _suite_gaps(known: Baseline | None, ran: set[str] | None) -> list[str]:
-    if ran is None:
-        return []
-    expected = set(known.tests) if known else set()
-    return [
-        *(f"not in the run: {nodeid}" for nodeid in sorted(expected - ran)),
-        *(f"without baseline: {nodeid}" for nodeid in sorted(ran - expected)),
-    ]
-
-
 def _show_note(note: RunNote) -> str:
-    commit = f" (commit {note.commit[:7]}{'+' if note.dirty else ''})" if note.commit else ""
+    commit = f" {note.commit[:7]}{'+' if note.dirty else ''}" if note.commit else ""
     return f"{note.date[:10]}{commit}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.cli.output import output_form, show
+from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.compare.launches import chip_of_kernel, failure_note, groups_of
 from pytest_gpuperf.errors import GpuperfError
@@ -16,7 +17,6 @@ from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain.explain import (
     diagnose_call,
     diagnose_kernel,
-    lines_of,
     turned,
 )
 from pytest_gpuperf.judge.times import compare_time
@@ -24,16 +24,17 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.selection import check_regex
-from pytest_gpuperf.report.changes import change_lines
+from pytest_gpuperf.report.change_lines import change_lines
+from pytest_gpuperf.report.explain_report import CALL, Explained, ExplainedMeasurement, explain_report
 from pytest_gpuperf.report.ncu_file_report import header_lines as ncu_header_lines
 from pytest_gpuperf.report.rows import header_lines
-from pytest_gpuperf.report.show import show_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.measure.ncu.report_file import NcuFile
     from pytest_gpuperf.records import KernelProfile, Run, TestRecord, Timing, Trace
+    from pytest_gpuperf.report.table import Report
 
 SHOWN_KERNELS = 20
 """Maximum number of launches of a call or file to explain; the longest ones are kept."""
@@ -42,8 +43,9 @@ SHOWN_KERNELS = 20
 @click.command("explain")
 @click.argument("source", metavar="[RUN|FILE]", required=False)
 @click.argument("test", required=False)
+@output_form
 @project_options
-def command(project: Project, source: str | None, test: str | None) -> None:
+def command(project: Project, source: str | None, test: str | None, form: str) -> None:
     """Show the bound of each call and kernel, and what to try.
 
     RUN is an id, the start of an id, a run.json, or its folder; the newest run by default; or tests of a run,
@@ -57,19 +59,18 @@ def command(project: Project, source: str | None, test: str | None) -> None:
     if path is not None and type_of(path) == "file" and kind_of(path) == "other":
         if test is not None:
             check_regex(test, "asked for")
-        lines = list(_of_file(read_file(path, test)))
+        report = _of_file(read_file(path, test))
     else:
-        lines = _of_run(project, source or "latest", test)
-    for line in lines:
-        echo(line)
+        report = _of_run(project, source or "latest", test)
+    show(report, form)
 
 
-def _of_run(project: Project, source: str, wanted: str | None) -> list[str]:
+def _of_run(project: Project, source: str, wanted: str | None) -> Report:
     choice = choose(source, project.load)
     run = choice.run
-    lines = header_lines(run.environment, None)
+    above = header_lines(run.environment, None)
     if run.counters_unavailable:
-        lines.append(f"no counters: {run.counters_unavailable}")
+        above.append(f"no counters: {run.counters_unavailable}")
     changes = _Changes(project, run)
     chip = _chip(run.environment.gpu.compute_capability)
     entries = [entry for entry in choice.entries if wanted is None or wanted in entry.test.nodeid]
@@ -77,9 +78,8 @@ def _of_run(project: Project, source: str, wanted: str | None) -> list[str]:
     if wanted is not None and not entries:
         check_regex(wanted, "asked for")
         entries, kernels = list(choice.entries), wanted
-    found = [
-        line for entry in entries for line in _of_measurement(entry.test, entry.label, kernels, chip, changes)
-    ]
+    explained = [_of_measurement(entry.test, entry.label, kernels, chip, changes) for entry in entries]
+    found = [one for one in explained if one is not None]
     if not found:
         named = f"of {source!r}" if "::" in source else "of any test"
         what = named if wanted is None else f"of a test or kernel {wanted!r}"
@@ -87,36 +87,32 @@ def _of_run(project: Project, source: str, wanted: str | None) -> list[str]:
             f"the run {run.id} has no counters {what}, and no kernel table",
             expected="a part of a test's name, or a regex found in a kernel's",
         )
-    return lines + found
+    return explain_report(above, found)
 
 
 def _of_measurement(
     test: TestRecord, label: str, regex: str | None, chip: str, changes: _Changes
-) -> Iterator[str]:
+) -> ExplainedMeasurement | None:
     measurement = test.measurements[label]
     trace = measurement.trace if regex is None else None
     profile = measurement.profile
     measured = () if profile is None or measurement.is_static else profile.kernels
     kernels = measured if regex is None else _chosen(measured, regex)
     if not kernels and trace is None:
-        return
-    yield ""
-    yield test.nodeid if label == "main" else f"{test.nodeid} ({label})"
-    if trace is not None:
-        yield from (f"  {line}" for line in _of_call(trace))
+        return None
+    rows = [_of_call(trace)] if trace is not None else []
+    left_out = 0
     if profile is not None and kernels:
         timing = measurement.timing if len(measured) == 1 else None
-        yield from (f"  {line}" for line in _of_kernels(kernels, profile.chip or chip, timing))
-    moved = changes.lines(test, label)
-    if moved:
-        yield "  since the baseline:"
-    yield from (f"    {line}" for line in moved)
+        shown, left_out = _of_kernels(kernels, profile.chip or chip, timing)
+        rows += shown
+    return ExplainedMeasurement(test.nodeid, label, rows, changes.lines(test, label), left_out)
 
 
-def _of_call(trace: Trace) -> Iterator[str]:
-    yield f"the call, {show_time(trace.span_us)} on the GPU"
-    lines = lines_of(diagnose_call(trace))
-    yield from (f"  {line}" for line in lines or [f"the GPU is busy {trace.gpu_busy_pct:.0f} % of it"])
+def _of_call(trace: Trace) -> Explained:
+    busy = f"the GPU is busy {trace.gpu_busy_pct:.0f} % of it"
+    span_us = trace.span_us
+    return Explained(CALL, diagnose_call(trace), busy, (span_us, span_us, span_us))
 
 
 class _Changes:
@@ -158,33 +154,27 @@ def _chosen(kernels: Iterable[KernelProfile], regex: str) -> list[KernelProfile]
     ]
 
 
-def _of_file(file: NcuFile) -> Iterator[str]:
-    yield from ncu_header_lines(file)
-    yield from file.notes
-    if failed := failure_note(file.kernels):
-        yield failed
-    yield from _of_kernels(file.kernels)
+def _of_file(file: NcuFile) -> Report:
+    failed = failure_note(file.kernels)
+    rows, left_out = _of_kernels(file.kernels)
+    above = [*ncu_header_lines(file), *file.notes, *filter(None, [failed])]
+    return explain_report(above, [ExplainedMeasurement("", "", rows, left_out=left_out)])
 
 
 def _of_kernels(
     kernels: Sequence[KernelProfile], chip: str = "", timing: Timing | None = None
-) -> Iterator[str]:
+) -> tuple[list[Explained], int]:
+    """Explain the longest kernels, in the order of their launches; count the launches that are left out."""
     groups = [group for group in groups_of(kernels) if not group.failed]
     total_us = sum(group.total_us for group in groups)
     longest = sorted(range(len(groups)), key=lambda i: -groups[i].total_us)[:SHOWN_KERNELS]
+    rows = []
     for i in sorted(longest):
         group = groups[i]
-        times = f" x{group.count}" if group.count > 1 else ""
-        took = share = ""
-        if durations := group.durations_us:
-            low, middle, high = map(show_time, durations)
-            took = f", {middle}" + (f" ({low} to {high})" if times else "")
-            if len(groups) > 1 and total_us:
-                share = f", {100 * group.total_us / total_us:.0f} % of the time"
-        yield f"{group.first.name}{times}{took}{share}"
         kernel = group.typical
-        lines = lines_of(diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing))
-        yield from (f"  {line}" for line in lines or ["unknown: too few counters were measured"])
-    if len(groups) > len(longest):
-        left = sum(group.count for i, group in enumerate(groups) if i not in longest)
-        yield f"and {left} shorter launches; a regex chooses among them"
+        durations = group.durations_us
+        share_pct = 100 * group.total_us / total_us if durations and len(groups) > 1 and total_us else None
+        found = diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing)
+        unknown = "unknown: too few counters were measured"
+        rows.append(Explained(group.first.name, found, unknown, durations, group.count, share_pct))
+    return rows, sum(group.count for i, group in enumerate(groups) if i not in longest)

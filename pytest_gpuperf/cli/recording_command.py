@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pytest_gpuperf.cli.accepting import show_kept
+from pytest_gpuperf.cli.accepting import kept_lines
+from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import encode_run, load_run, recording_path, recordings
 from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +44,9 @@ def add_command(project: Project, run: str | None, replace: bool) -> None:
         older = [old for old in recordings(project.baselines) if _is_superseded(old, path, measured)]
         write_files({path: encode_run(measured)})
         echo(f"wrote {show_path(path)} ({count_tests(measured.tests)})")
-        show_kept([test.nodeid for test in measured.tests if _has_kept(test)], "recorded with their dates")
+        kept = [test.nodeid for test in measured.tests if _has_kept(test)]
+        for line in kept_lines(kept, "recorded with their dates"):
+            echo(line)
         for old in older:
             if replace:
                 old.unlink()
@@ -50,17 +54,31 @@ def add_command(project: Project, run: str | None, replace: bool) -> None:
 
 
 @command.command("list")
+@output_form
 @project_options
-def list_command(project: Project) -> None:
+def list_command(project: Project, form: str) -> None:
     """List the recordings, by GPU and date."""
-    paths = recordings(project.baselines)
-    for path in paths:
-        run = load_run(path)
-        commit = f", commit {run.environment.commit[:7]}" if run.environment.commit else ""
-        when = f"{run.started_at[:10]}{commit}"
-        echo(f"{show_path(path)}: {run.environment.gpu.name}, {when}, {count_tests(run.tests)}")
-    if not paths:
-        echo(f"no recordings in {show_path(project.baselines)}")
+    records = [_record(path) for path in recordings(project.baselines)]
+    columns = [
+        Column("gpu", [record["gpu"] for record in records], "group"),
+        Column("recording", [record["file"] for record in records], "name", code=True),
+        Column("date", [record["date"][:10] for record in records]),
+        Column("commit", [record["commit"][:7] for record in records], left=True),
+        Column("tests", [str(record["tests"]) for record in records]),
+    ]
+    notes = [] if records else [f"no recordings in {show_path(project.baselines)}"]
+    show(Report([Table(columns if records else (), notes=notes)], records), form)
+
+
+def _record(path: Path) -> dict[str, Any]:
+    run = load_run(path)
+    return {
+        "gpu": run.environment.gpu.name,
+        "file": show_path(path),
+        "date": run.started_at,
+        "commit": run.environment.commit,
+        "tests": len(run.tests),
+    }
 
 
 def _check(run: Run) -> None:
@@ -83,8 +101,7 @@ def _check(run: Run) -> None:
 
 
 def _is_wrong(test: TestRecord) -> bool:
-    measured = test.measurements.values()
-    return bool(test.failure) or any(m.correctness is not None and not m.correctness.passed for m in measured)
+    return bool(test.failure) or any(measured.is_wrong for measured in test.measurements.values())
 
 
 def _has_kept(test: TestRecord) -> bool:

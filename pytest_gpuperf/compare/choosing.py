@@ -48,8 +48,7 @@ class Entry:
     @property
     def failed(self) -> bool:
         """True if the test ended with an exception or its result was wrong."""
-        correctness = self.measurement.correctness
-        return bool(self.test.failure) or (correctness is not None and not correctness.passed)
+        return bool(self.test.failure) or self.measurement.is_wrong
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ USUAL = (
     "spread_pct",
     "gb_per_s",
     "tflop_per_s",
+    "rms_ulp",
     "gpu_time_us",
     "launches",
     "gpu_busy",

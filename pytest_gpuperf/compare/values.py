@@ -8,13 +8,14 @@ from pytest_gpuperf.compare.changes import change_of
 from pytest_gpuperf.judge.counters import is_exact
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records.correctness import ACCURACY_UNITS
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.metrics.metric import Better
-    from pytest_gpuperf.records import Measurement, MetricValue
+    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
@@ -31,23 +32,35 @@ _BETTER: Mapping[str, Better] = {
     "synchronizations": "lower",
     "launch_gap": "lower",
     "gpu_busy": "higher",
+    "max_ulp": "lower",
+    "rms_ulp": "lower",
+    "error_ratio": "lower",
+    "same_bits": "higher",
 }
 """Directions of the values that are not in the catalogue of counters."""
 
 
 def values_of(measurement: Measurement) -> dict[str, MetricValue]:
-    """Return times, trace values and counters by the names that limits use, and `mode`."""
+    """Return times, errors, trace values and counters by the names that limits use, and `mode`."""
     values: dict[str, MetricValue] = {}
     timing, profile = measurement.timing, measurement.profile
     if timing is not None:
         values[MODE] = timing.mode
         values |= {name: value for name in TIME_UNITS if (value := getattr(timing, name)) is not None}
+    accuracy = accuracy_of(measurement)
+    if accuracy is not None:
+        values |= accuracy.values
     values |= trace_values(measurement)
     if profile is not None and not profile.unavailable:
         # One kernel has values that have no combination for several kernels.
         values |= profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
         values |= profile.combined
     return values
+
+
+def accuracy_of(measurement: Measurement) -> Accuracy | None:
+    """Return the accuracy that a check recorded."""
+    return measurement.correctness.accuracy if measurement.correctness is not None else None
 
 
 def trace_values(measurement: Measurement) -> Mapping[str, float]:
@@ -60,18 +73,22 @@ def unit_of(name: str) -> str:
     metric = METRICS.get(name)
     if metric is not None:
         return metric.unit
-    return TIME_UNITS.get(name, TRACE_UNITS.get(name, ""))
+    return {**TIME_UNITS, **TRACE_UNITS, **ACCURACY_UNITS}.get(name, "")
 
 
 def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
     """Return the reason why two values are different quantities; empty if they are the same quantity.
 
     Times of different modes are different quantities. So are counters that depend on the GPU's state, if
-    other tools read them or if the caches were in another state.
+    other tools read them or if the caches were in another state, and errors of other types.
     """
     if name in _TIMES:
         modes = [measured.timing.mode for measured in (old, new) if measured.timing]
         return "" if len(set(modes)) < 2 else f"{modes[0]} and {modes[1]} times"
+    if name in ACCURACY_UNITS:
+        kinds = [found.kind for found in map(accuracy_of, (old, new)) if found is not None]
+        same = name == "same_bits" or len(set(kinds)) < 2
+        return "" if same else f"errors of {kinds[0]} and of {kinds[1]}"
     if name in trace_values(new) or is_exact(name):
         return ""
     readers = [measured.profile.read_by for measured in (old, new) if measured.profile]

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records.correctness import ACCURACY_UNITS
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
@@ -92,11 +93,11 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     """Yield a row for each value of a run, with `COLUMNS`."""
     for test in run.tests:
         for label, measured in test.measurements.items():
-            wrong = measured.correctness is not None and not measured.correctness.passed
-            failed = bool(test.failure) or wrong
+            failed = bool(test.failure) or measured.is_wrong
             entries: list[Entry] = []
             if measured.correctness is not None:
                 entries += _numbers(measured.correctness, _CORRECTNESS)
+                entries += _errors(measured.correctness)
             if measured.timing is not None:
                 entries += _numbers(measured.timing, _TIMING, measured.timing.mode)
                 if measured.timing.clock_model is not None:
@@ -119,6 +120,12 @@ def _numbers(
         # A time that was not measured is 0.
         if value is not None and (value or not name.endswith("_us")):
             yield "", None, name, mode, _number(value), unit, ""
+
+
+def _errors(correctness: Correctness) -> Iterator[Entry]:
+    if correctness.accuracy is not None:
+        for name, value in correctness.accuracy.values.items():
+            yield "", None, name, "", _number(value), ACCURACY_UNITS[name], ""
 
 
 def _traced(trace: Trace) -> Iterator[Entry]:

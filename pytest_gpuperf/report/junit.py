@@ -51,6 +51,8 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
                     "change_high_pct": time.decision.high_pct,
                     "detectable_pct": time.decision.detectable_pct,
                 }
+        if measurement.correctness and (accuracy := measurement.correctness.accuracy):
+            values |= accuracy.values
         if profile := measurement.profile:
             values |= {name: profile.combined.get(name) for name in COUNTERS}
             if top := top_stall(profile.combined):

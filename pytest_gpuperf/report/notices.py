@@ -36,6 +36,8 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(_doubt(results, when, lambda timing: bool(timing.held_back)))
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
     lines.extend(_not_captured(results))
+    lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
+    lines.extend(_grouped(results, "with a reference that tells little", _low_signals))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
     new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
     if new and not summary.updated:
@@ -125,6 +127,27 @@ def _not_captured(results: Sequence[TestResult]) -> list[str]:
     if rest := [test for _, tests in by_count[SHOWN:] for test in tests]:
         lines.append(f"{_timed(rest, 'without a graph')} cannot be captured for other reasons")
     return lines
+
+
+def _grouped(
+    results: Sequence[TestResult], what: str, reasons_of: Callable[[TestResult], Iterable[str]]
+) -> list[str]:
+    by_count = _by_reason(results, reasons_of)
+    lines = [
+        printable(f"{_tests(len(tests))} {what}: {_names(tests)}: {reason}")
+        for reason, tests in by_count[:SHOWN]
+    ]
+    rest = {test.record.nodeid for _, tests in by_count[SHOWN:] for test in tests}
+    return [*lines, f"{_tests(len(rest))} {what}, for other reasons"] if rest else lines
+
+
+def _not_verified(result: TestResult) -> Iterable[str]:
+    return (one.verification.not_verified for one in _timings(result) if one.verification)
+
+
+def _low_signals(result: TestResult) -> Iterable[str]:
+    checks = (measurement.correctness for measurement in result.record.measurements.values())
+    return (check.low_signal for check in checks if check is not None and check.passed)
 
 
 def _timed(tests: Sequence[TestResult], how: str) -> str:

@@ -34,9 +34,7 @@ def to_pytest_benchmark(run: Run) -> bytes:
         _benchmark(test.nodeid, label, measured.timing, run)
         for test in run.tests
         for label, measured in test.measurements.items()
-        if measured.timing is not None
-        and not test.failure
-        and (measured.correctness is None or measured.correctness.passed)
+        if measured.timing is not None and not test.failure and not measured.is_wrong
     ]
     if not benchmarks:
         raise GpuperfError(f"the run {run.id} has no time of a test that passed", expected="a run with times")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.show import (
+    show_accuracy,
     show_change,
     show_compiled,
     show_occupancy,
@@ -33,6 +34,7 @@ SEVERITY = {status: rank for rank, status in enumerate(Status)}
 _TONES: dict[Status, Tone] = {
     Status.INVALID: "bad",
     Status.WRONG: "bad",
+    Status.IMPOSSIBLE: "bad",
     Status.REGRESSED: "bad",
     Status.LIMIT: "bad",
     Status.INCONCLUSIVE: "unsure",
@@ -89,6 +91,8 @@ class Row:
     status: Status
     compiled: str = ""
     """Facts about a compiled kernel: `208 regs, 144 KiB shared, wgmma, 128-bit loads`."""
+    error: str = ""
+    """Root mean square error of the output, and how many times that of the reference: `0.29 ULP, 1.0x`."""
 
 
 def columns_of(rows: Sequence[Row]) -> list[Column]:
@@ -104,6 +108,7 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
         Column("occupancy", [row.occupancy for row in rows]),
         Column("top stall", [row.stall for row in rows], left=True),
         Column("compiled", [row.compiled for row in rows], left=True),
+        Column("error", [row.error for row in rows], wide=True),
         Column(
             "change",
             [row.change for row in rows],
@@ -207,6 +212,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
     timing = measurement.timing if measurement else None
     profile = measurement.profile if measurement else None
     metrics = profile.combined if profile else {}
+    accuracy = measurement.correctness.accuracy if measurement and measurement.correctness else None
     status = label_status(result, label)
     time = result.verdict.times.get(label)
     if time is not None:
@@ -225,6 +231,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         verdict=f"{status.value} (replayed)" if result.replayed else status.value,
         status=status,
         compiled=show_compiled(metrics) if measurement and measurement.is_static else "",
+        error=show_accuracy(accuracy) if accuracy else "",
     )
 
 

@@ -11,7 +11,7 @@ from pytest_gpuperf.records.counters import NO_INSTRUCTIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import MetricValue, Timing
+    from pytest_gpuperf.records import Accuracy, Fuzzing, MetricValue, Timing
     from pytest_gpuperf.records.change import Change
     from pytest_gpuperf.statistics.decision import Decision
 
@@ -82,6 +82,14 @@ def show_rate(timing: Timing) -> str:
     return f"{three_digits(rate)} {small}" if rate < 999.5 else f"{three_digits(rate / 1e3)} {large}"
 
 
+def show_accuracy(accuracy: Accuracy) -> str:
+    """Show an error, and how many times that of the reference it is: `0.29 ULP, 1.0x`; empty if unknown."""
+    if accuracy.rms_ulp is None:
+        return ""
+    ratio = f", {show_value(accuracy.error_ratio, 2)}x" if accuracy.error_ratio is not None else ""
+    return f"{show_value(accuracy.rms_ulp, 2)} ULP{ratio}"
+
+
 def show_change(decision: Decision) -> tuple[str, str]:
     """Show a change with half its interval, and the smallest slowdown that the test detects."""
     half = (decision.high_pct - decision.low_pct) / 2
@@ -106,6 +114,13 @@ def show_number(metrics: Mapping[str, MetricValue], name: str) -> str:
     """Show a counter without decimals; empty if it was not measured."""
     value = number_in(metrics, name)
     return "" if value is None else f"{value:.0f}"
+
+
+def fuzz_line(fuzz: Fuzzing) -> str:
+    """Show a search: `fuzz: 1,204 cases in 5.0 s, 3 refused`."""
+    refused = f", {fuzz.refused:,} refused" if fuzz.refused else ""
+    failed = "" if fuzz.passed else f", case {fuzz.found_after:,} failed; the smallest is {fuzz.case}"
+    return f"fuzz: {count(fuzz.cases, 'case')} in {fuzz.seconds:.1f} s{refused}{failed}"
 
 
 def show_duration(metrics: Mapping[str, MetricValue]) -> str:

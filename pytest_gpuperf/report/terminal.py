@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.forms.as_text import INDENT, row_lines, table_lines, wrapped
 from pytest_gpuperf.report.notices import notices
@@ -19,6 +20,7 @@ from pytest_gpuperf.report.rows import (
     overall_status,
 )
 from pytest_gpuperf.report.show import (
+    fuzz_line,
     not_captured,
     number_in,
     show_duration,
@@ -97,12 +99,15 @@ def _table(results: Sequence[TestResult], screen: Screen, *, details: bool) -> l
     for number, group in enumerate(by_file):
         lines += [*([""] if number else []), printable(_file(group[0]))]
         for result in group:
-            traces = [m.trace for m in result.record.measurements.values()] or [None]
-            for _, trace in zip(next(own), traces, strict=True):
+            measured = list(result.record.measurements.values()) or [Measurement()]
+            for _, measurement in zip(next(own), measured, strict=True):
                 lines += next(entry)
                 lines += next(kernels, [])
-                if trace is not None:
-                    lines += _trace_lines(trace, screen, details=details)
+                if measurement.fuzz is not None:
+                    found = wrapped([fuzz_line(measurement.fuzz)], screen.width - INDENT)
+                    lines += [" " * INDENT + line for line in found]
+                if measurement.trace is not None:
+                    lines += _trace_lines(measurement.trace, screen, details=details)
             if details:
                 lines += _remarks(result, screen.width)
     return lines

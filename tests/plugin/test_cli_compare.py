@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from compare_command import GEMM, LARGE, SMALL, begin, cells, compare, shown, store, two_tiles
-from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records import Accuracy, Correctness, Measurement
 from run_builders import measured, profile, record, timing
 
 if TYPE_CHECKING:
@@ -120,6 +120,20 @@ def test_only_exact_counters_of_two_readers_are_compared(project: Path) -> None:
     assert not found["sm_throughput"][1]["compared"]
     assert found["registers_per_thread"][1]["change_pct"] == pytest.approx(-6.3636, abs=1e-3)
     assert "counters read by ncu/all and by cupti/none are different quantities" in " ".join(shown(GEMM))
+
+
+def test_errors_of_two_types_are_not_compared(project: Path) -> None:
+    def checked(dtype: str, rms_ulp: float) -> Measurement:
+        accuracy = Accuracy(reference="float64", dtype=dtype, rms_ulp=rms_ulp)
+        return Measurement(correctness=Correctness(passed=True, accuracy=accuracy))
+
+    first, worse, other = checked("float32", 2.0), checked("float32", 3.0), checked("float16", 4.0)
+    store(project, record(GEMM, a=first, b=worse, c=other))
+    _, same, unlike = cells(GEMM)["rms_ulp"]
+    assert (same["change_pct"], same["effect"]) == (pytest.approx(50), "worse")
+    assert not unlike["compared"]
+    text = " ".join(map(str.strip, shown(GEMM)))
+    assert "errors of float32 against float64 and of float16 against float64 are different" in text
 
 
 def test_missing_value_leaves_its_cell_empty(project: Path) -> None:

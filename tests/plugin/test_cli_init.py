@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
+from tox.run import main as run_tox
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.init.plan import packaged
@@ -45,13 +46,20 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def tox(key: str, *arguments: str) -> str:
-    """Return a setting of the environment as tox reads it."""
-    command = [sys.executable, "-m", "tox", "config", "-e", "gpuperf", "-k", key, *arguments]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    head, _, values = shown.partition(f"{key} =")
-    assert head == "[testenv:gpuperf]\n"
-    return "".join(f"{line.strip()}\n" for line in values.strip().splitlines())
+def tox(*arguments: str) -> dict[str, str]:
+    """Return settings of the environment as tox reads them, in this process: tox takes a second to import."""
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        assert run_tox(["config", "-e", "gpuperf", "-k", *arguments]) == 0
+    head, *lines = shown.getvalue().splitlines()
+    assert head == "[testenv:gpuperf]"
+    settings: dict[str, str] = {}
+    for line in lines:
+        if not line.startswith(" "):
+            key, _, line = line.partition(" =")
+            settings[key] = ""
+        settings[key] += f"{line.strip()}\n" if line else ""
+    return settings
 
 
 def test_output_names_files_and_next_commands(repository: Path) -> None:
@@ -210,15 +218,15 @@ def test_dir_has_to_be_a_directory(repository: Path, folder: str) -> None:
 def test_environment_goes_into_the_tox_file_of_the_repository(
     repository: Path, name: str, there: str, dependencies: str
 ) -> None:
-    pytest.importorskip("tox")
     project = '[project]\nname = "mine"\n\n' if name == "pyproject.toml" else ""
     (repository / name).write_bytes((project + there).encode())
     assert f"added to  {name}: the tox environment gpuperf" in init()
     assert {path for path in content(repository) if "tox" in path} == {name} - {"setup.cfg", "pyproject.toml"}
-    assert tox("deps") == dependencies + OURS
-    assert tox("commands") == "pytest --gpuperf perf\n"
-    assert tox("commands", "--", "perf", "-k", "square") == "pytest --gpuperf perf -k square\n"
-    assert {"CUDA_*", "CI"} | ({"MINE_*"} if "MINE" in there else set()) <= set(tox("pass_env").split())
+    settings = tox("deps", "commands", "pass_env")
+    assert settings["deps"] == dependencies + OURS
+    assert settings["commands"] == "pytest --gpuperf perf\n"
+    assert tox("commands", "--", "perf", "-k", "square")["commands"] == "pytest --gpuperf perf -k square\n"
+    assert {"CUDA_*", "CI"} | ({"MINE_*"} if "MINE" in there else set()) <= set(settings["pass_env"].split())
     after = (repository / name).read_bytes()
     assert (b"\r\n" in after) == ("\r\n" in there)
     assert after.count(b"\r\n") in (0, after.count(b"\n"))
@@ -227,11 +235,11 @@ def test_environment_goes_into_the_tox_file_of_the_repository(
 
 
 def test_project_without_a_package_is_imported_from_its_folder(repository: Path) -> None:
-    pytest.importorskip("tox")
     (repository / "pyproject.toml").write_text("[tool.ruff]\n", encoding="utf-8")
     init()
-    assert tox("skip_install") == "True\n"
-    assert tox("commands") == "python -m pytest --gpuperf perf\n"
+    settings = tox("skip_install", "commands")
+    assert settings["skip_install"] == "True\n"
+    assert settings["commands"] == "python -m pytest --gpuperf perf\n"
 
 
 @pytest.mark.parametrize("section", ["testenv:gpuperf", "testenv:{py, gpuperf}"])

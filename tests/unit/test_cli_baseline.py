@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from inline_snapshot import snapshot
 from msgspec import structs
 
 from pytest_gpuperf._version import __version__
@@ -29,6 +31,10 @@ def gpuperf(*args: str) -> Result:
     return CliRunner().invoke(main, args)
 
 
+def status() -> Any:
+    return json.loads(gpuperf("baseline", "status", "--json").output)
+
+
 def test_version_is_shown() -> None:
     assert gpuperf("--version").output == f"gpuperf {__version__}\n"
 
@@ -37,14 +43,7 @@ def test_accept_makes_the_newest_run_the_baseline(project: Path) -> None:
     store(project, one_test(time_us=5.3))
     result = gpuperf("baseline", "accept")
     assert result.exit_code == 0
-    assert result.output.splitlines() == [
-        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20, NVIDIA H200, compared with "
-        "baselines/nvidia-h200",
-        f"  new      {NODEID}",
-        "           time 5.30 µs (hot)",
-        "1 new",
-        "wrote baselines/nvidia-h200/test_square.json (1 test)",
-    ]
+    assert result.output.splitlines()[-1] == "wrote baselines/nvidia-h200/test_square.json (1 test)"
 
 
 def test_accept_takes_an_artifact_from_anywhere(project: Path) -> None:
@@ -125,8 +124,8 @@ def test_accept_of_an_interrupted_run_needs_a_flag(project: Path) -> None:
 
 def test_accept_lists_what_it_refuses(project: Path) -> None:
     store(project, run(record(main=measured(correct=False))))
-    output = gpuperf("baseline", "accept").output
-    assert f"  refused  {NODEID}\n           the output is wrong\n" in output
+    lines = gpuperf("baseline", "accept").output.splitlines()
+    assert lines[lines.index("") + 3 :][:2] == [f"{NODEID}  refused", "    the output is wrong"]
 
 
 def test_missing_run_names_the_next_step(project: Path) -> None:
@@ -145,13 +144,38 @@ def test_diff_shows_changes_and_writes_nothing(project: Path) -> None:
     store(project, run(record(main=measured(5.84, {"l2_hit_rate": 40.0})), id="29990101-000000-0000"))
     result = gpuperf("baseline", "diff")
     assert result.exit_code == 0
-    assert result.output.splitlines()[1:] == [
-        f"  changed  {NODEID}",
-        "           time 5.30 -> 5.84 µs (+10.2 %)",
-        "           1 session replaced by 1 (time moved +10.2 %)",
-        "           l2_hit_rate 80 -> 40 (-50.0 %)",
-        "1 changed",
-    ]
+    assert result.output == snapshot("""\
+run 29990101-000000-0000, commit c0ffee1, 2026-11-20, NVIDIA H200, compared with
+  baselines/nvidia-h200
+
+test                                          effect
+-----------------------------------------------------
+suites/test_square.py::test_triton[1823x781]  changed
+    time 5.30 -> 5.84 µs (+10.2 %)
+    1 session replaced by 1 (time moved +10.2 %)
+    l2_hit_rate 80 -> 40 (-50.0 %)
+
+1 changed
+""")
+    assert json.loads(gpuperf("baseline", "diff", "--format", "json").output) == snapshot(
+        {
+            "runs": ["29990101-000000-0000"],
+            "gpu": "NVIDIA H200",
+            "tests": [
+                {
+                    "test": "suites/test_square.py::test_triton[1823x781]",
+                    "label": "main",
+                    "effect": "changed",
+                    "details": [
+                        "time 5.30 -> 5.84 µs (+10.2 %)",
+                        "1 session replaced by 1 (time moved +10.2 %)",
+                        "l2_hit_rate 80 -> 40 (-50.0 %)",
+                    ],
+                }
+            ],
+            "kept_counters": [],
+        }
+    )
     assert path.read_bytes() == before
 
 
@@ -178,22 +202,25 @@ def later(number: int, time_us: float = 5.3, uuid: str = "GPU-1", **measurement:
 
 def test_accept_takes_several_runs(project: Path) -> None:
     store(project, one_test(time_us=5.3), later(1), later(2))
-    output = gpuperf("baseline", "accept", "later-2", "2026", "later-1").output.splitlines()
-    assert output == [
-        "run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20",
-        "run later-1, commit c0ffee1, 2026-11-21",
-        "run later-2, commit c0ffee1, 2026-11-22, NVIDIA H200, compared with baselines/nvidia-h200",
-        f"  new      {NODEID}",
-        "           time 5.30 µs (hot, mean of 3 sessions)",
-        "1 new",
-        "wrote baselines/nvidia-h200/test_square.json (1 test)",
-    ]
+    assert gpuperf("baseline", "accept", "later-2", "2026", "later-1").output == snapshot("""\
+run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20
+run later-1, commit c0ffee1, 2026-11-21
+run later-2, commit c0ffee1, 2026-11-22, NVIDIA H200, compared with baselines/nvidia-h200
+
+test                                          effect
+----------------------------------------------------
+suites/test_square.py::test_triton[1823x781]  new
+    time 5.30 µs (hot, mean of 3 sessions)
+
+1 new
+wrote baselines/nvidia-h200/test_square.json (1 test)
+""")
 
 
 def test_accept_describes_sessions_within_the_tolerance(project: Path) -> None:
     store(project, one_test(time_us=5.3), later(1))
     gpuperf("baseline", "accept", "2026")
-    assert gpuperf("baseline", "accept", "later-1").output.splitlines()[1:] == [
+    assert gpuperf("baseline", "accept", "later-1").output.splitlines()[-3:] == [
         "1 within the tolerance",
         "  of these 1: session 2 of 2 added",
         "wrote baselines/nvidia-h200/test_square.json (1 test)",
@@ -214,12 +241,13 @@ def test_pins_are_set_shown_and_dropped(project: Path) -> None:
     gpuperf("baseline", "accept", "2026", "later-1")
     assert gpuperf("baseline", "pin", "v1").output == "nvidia-h200/test_square: 1 test pinned as v1\n"
     gpuperf("baseline", "accept", "later-2")
-    lines = gpuperf("baseline", "status").output.splitlines()
-    assert lines[1] == "  test_square: 1 test, 1 session, 1 card, newest 2026-11-22 (commit c0ffee1)"
-    assert re.fullmatch(r"    pinned: v1 of \d{4}-\d\d-\d\d \(1 of 1 times\)", lines[2])
+    (suite,) = status()
+    (pin,) = suite["pins"]
+    assert re.fullmatch(r"pinned: v1 of \d{4}-\d\d-\d\d \(1 of 1 times\)", pin)
     output = gpuperf("baseline", "unpin", "--only", "suites/test_square.py").output
     assert re.fullmatch(r"nvidia-h200/test_square: 1 test unpinned \(from: v1 of [\d-]+\)\n", output)
-    assert len(gpuperf("baseline", "status").output.splitlines()) == 2
+    (suite,) = status()
+    assert suite["pins"] == []
 
 
 @pytest.mark.parametrize("command", ["pin", "unpin"])
@@ -240,10 +268,15 @@ def test_status_counts_sessions_and_cards(project: Path) -> None:
     store(project, other)
     gpuperf("baseline", "accept", "later-1", "later-2")
     gpuperf("baseline", "accept", "other")
-    assert gpuperf("baseline", "status").output.splitlines()[1] == (
-        "  test_square: 2 tests, 1 to 2 sessions, 2 cards, newest 2026-11-22 (commit c0ffee1), "
-        "oldest 2026-11-19 (commit c0ffee1)"
-    )
+    (suite,) = status()
+    assert (suite["fewest_sessions"], suite["most_sessions"], suite["cards"]) == (1, 2, 2)
+    assert gpuperf("baseline", "status").output == snapshot("""\
+  suite        tests  sessions  cards  newest              oldest
+-----------------------------------------------------------------------------
+nvidia-h200: compared with run other, commit c0ffee1, 2026-11-19
+  test_square      2    1 to 2      2  2026-11-22 c0ffee1  2026-11-19 c0ffee1
+      not in the run: suites/test_square.py::test_triton[1823x781]
+""")
 
 
 def test_status_shows_stale_tests_and_tests_without_baseline(project: Path) -> None:
@@ -261,14 +294,17 @@ def test_status_shows_stale_tests_and_tests_without_baseline(project: Path) -> N
             id="29990101-000000-0000",
         ),
     )
-    assert gpuperf("baseline", "status").output.splitlines() == [
-        "nvidia-h200: compared with run 29990101-000000-0000, commit c0ffee1, 2026-11-20",
-        "  test_a: 2 tests, 1 session, 1 card, newest 2026-11-20 (commit c0ffee1)",
-        "    not in the run: t/test_a.py::old",
-        "    without baseline: t/test_a.py::added",
-        "  test_b: no baseline",
-        "    without baseline: t/test_b.py::test",
-    ]
+    assert gpuperf("baseline", "status").output == snapshot("""\
+  suite   tests  sessions  cards  newest
+----------------------------------------------------
+nvidia-h200: compared with run 29990101-000000-0000, commit c0ffee1, 2026-11-20
+  test_a      2         1      1  2026-11-20 c0ffee1
+      not in the run: t/test_a.py::old
+      without baseline: t/test_a.py::added
+  test_b
+      no baseline
+      without baseline: t/test_b.py::test
+""")
 
 
 def test_status_of_an_empty_project(project: Path) -> None:
@@ -279,7 +315,7 @@ def test_status_needs_no_run(project: Path) -> None:
     store(project, one_test())
     gpuperf("baseline", "accept", "--baselines", "elsewhere/baselines")
     output = gpuperf("baseline", "status", "--root", "elsewhere").output
-    assert output.splitlines()[0] == "nvidia-h200: no run from it"
+    assert "\nnvidia-h200: no run from it\n" in output
 
 
 def test_names_from_a_run_cannot_control_the_terminal(project: Path) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -54,19 +55,48 @@ def shown(*arguments: str, status: int = 0) -> list[str]:
     return result.output.splitlines()
 
 
+def facts(*arguments: str) -> list[dict[str, Any]]:
+    return [row for test in json.loads("\n".join(shown(*arguments, "--json"))) for row in test["explained"]]
+
+
 def test_newest_run_is_explained_test_by_test(project: Path) -> None:
     store(project, measured(FAST, 50.0))
-    assert shown() == snapshot(
+    assert "\n".join(shown()) == snapshot("""\
+NVIDIA H200, triton 3.6, commit c0ffee1
+
+  kernel            time
+------------------------
+t/test_a.py::test_square
+  square_kernel  50.0 µs
+      memory-bound: DRAM is at 85 % of its peak
+        next: fewer bytes: neighbouring kernels fused, smaller types, what is read twice kept in L2\
+""")
+    assert shown("latest") == shown() == shown(f".gpuperf/runs/{run().id}/run.json")
+    assert json.loads("\n".join(shown("--json"))) == snapshot(
         [
-            "NVIDIA H200, triton 3.6, commit c0ffee1",
-            "",
-            "t/test_a.py::test_square",
-            "  square_kernel, 50.0 µs",
-            "    memory-bound: DRAM is at 85 % of its peak",
-            "      next: fewer bytes: neighbouring kernels fused, smaller types, what is read twice kept in L2",  # noqa: E501
+            {
+                "test": "t/test_a.py::test_square",
+                "label": "main",
+                "explained": [
+                    {
+                        "kernel": "square_kernel",
+                        "launches": 1,
+                        "time_us": 50.0,
+                        "share_pct": None,
+                        "diagnoses": [
+                            {
+                                "rule": "memory-bound",
+                                "text": "DRAM is at 85 % of its peak",
+                                "next_step": "fewer bytes: neighbouring kernels fused, smaller types, what is read twice kept in L2",  # noqa: E501
+                            }
+                        ],
+                    }
+                ],
+                "since_the_baseline": [],
+                "left_out": 0,
+            }
         ]
     )
-    assert shown("latest") == shown() == shown(f".gpuperf/runs/{run().id}/run.json")
 
 
 def test_test_is_chosen_by_name_or_kernel(project: Path) -> None:
@@ -93,25 +123,25 @@ def test_changes_since_the_baseline_start_with_the_largest_mover(project: Path) 
     known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
     accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
     store(project, measured({**SLOW, "registers_per_thread": 40.0}, 90.0))
-    lines = shown()
-    assert lines[lines.index("  since the baseline:") :] == [
-        "  since the baseline:",
-        "    time_us 90 is 80.0 % slower than the baseline 50 "
+    (test,) = json.loads("\n".join(shown("--json")))
+    assert test["since_the_baseline"] == [
+        "time_us 90 is 80.0 % slower than the baseline 50 "
         "(+78.5 to +81.5 %, detects 1.7 % and more, 1 session, hot)",
-        "    duration_us 50 -> 90 (+80.0 %)",
-        "    memory_throughput 85 -> 40 (-52.9 %)",
-        "    dram_throughput 85 -> 40 (-52.9 %)",
-        "    registers_per_thread 32 -> 40 (+25.0 %)",
-        "    now latency-bound",
-        "    no longer memory-bound",
+        "duration_us 50 -> 90 (+80.0 %)",
+        "memory_throughput 85 -> 40 (-52.9 %)",
+        "dram_throughput 85 -> 40 (-52.9 %)",
+        "registers_per_thread 32 -> 40 (+25.0 %)",
+        "now latency-bound",
+        "no longer memory-bound",
     ]
+    assert "\n  since the baseline\n" in "\n".join(shown())
 
 
 def test_counters_that_moved_without_a_regression_are_left_out(project: Path) -> None:
     known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
     accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
     store(project, measured({**FAST, "memory_throughput": 82.0}, 50.5))
-    assert "  since the baseline:" not in shown()
+    assert "  since the baseline" not in shown()
 
 
 def test_metric_of_one_side_changes_no_diagnosis(project: Path) -> None:
@@ -119,8 +149,8 @@ def test_metric_of_one_side_changes_no_diagnosis(project: Path) -> None:
     accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
     store(project, measured({**SLOW, "bank_conflict_pct": 40.0}, 90.0))
     lines = shown()
-    assert "    now latency-bound" in lines
-    assert any(text.startswith("    bank-conflicts: ") for text in lines)
+    assert "      now latency-bound" in lines
+    assert any(text.startswith("      bank-conflicts: ") for text in lines)
 
 
 def unpacked(name: str, folder: Path) -> str:
@@ -132,13 +162,20 @@ def unpacked(name: str, folder: Path) -> str:
 def test_ncu_report_is_explained(project: Path) -> None:
     pytest.importorskip("ncu_report")
     report = unpacked("triton_square_gemm_set_full.ncu-rep.gz", project)
-    assert [text for text in shown(report, "matmul") if not text.startswith("    ")] == [
-        "NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0, SM clock 1785 to 1786 MHz",
-        "matmul_kernel, 201 µs, 42 % of the time",
-        "  memory-bound: L2 is at 83 % of its peak",
-        "matmul_kernel, 276 µs, 58 % of the time",
-        "  memory-bound: L2 is at 87 % of its peak",
-    ]
+    assert "\n".join(shown(report, "matmul")) == snapshot("""\
+NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0, SM clock 1785 to 1786 MHz
+
+kernel           time  share
+----------------------------
+matmul_kernel  201 µs   42 %
+    memory-bound: L2 is at 83 % of its peak
+      next: fewer bytes through L2: larger tiles, multicast in a cluster, reuse in shared memory,
+      fused kernels
+matmul_kernel  276 µs   58 %
+    memory-bound: L2 is at 87 % of its peak
+      next: fewer bytes through L2: larger tiles, multicast in a cluster, reuse in shared memory,
+      fused kernels\
+""")
 
 
 def test_gzipped_file_is_explained_like_the_file(project: Path) -> None:
@@ -148,13 +185,13 @@ def test_gzipped_file_is_explained_like_the_file(project: Path) -> None:
 
 @pytest.mark.parametrize("name", ["torch_mixed_raw_wide.csv.gz", "torch_mixed_details_long.csv.gz"])
 def test_ncu_csv_is_explained(project: Path, name: str) -> None:
-    lines = shown(unpacked(name, project), "^square_kernel")
-    assert lines[1:3] == ["square_kernel, 64.5 µs", "  memory-bound: DRAM is at 79 % of its peak"]
+    (row,) = facts(unpacked(name, project), "^square_kernel")
+    assert row["time_us"] == pytest.approx(64.5, abs=0.05)
+    assert [found["text"] for found in row["diagnoses"]] == ["DRAM is at 79 % of its peak"]
 
 
 def test_longest_launches_of_a_large_file_are_explained(project: Path) -> None:
-    lines = shown(unpacked("torch_mixed_raw_wide.csv.gz", project))
-    assert sum(" % of the time" in text and not text.startswith(" ") for text in lines) == 15
+    assert len(facts(unpacked("torch_mixed_raw_wide.csv.gz", project))) == 15
 
 
 @pytest.mark.parametrize(

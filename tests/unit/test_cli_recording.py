@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
+from inline_snapshot import snapshot
 from msgspec import structs
 
 from pytest_gpuperf.cli import main
@@ -34,9 +35,16 @@ def test_run_becomes_a_recording_of_its_gpu(project: Path) -> None:
     path = "baselines/nvidia-h200/recordings/20261120-173012-3f9a.json"
     assert result.output == f"wrote {path} (1 test)\n"
     assert newest_recordings(project / "baselines") == [one_test()]
-    assert CliRunner().invoke(main, ["recording", "list"]).output == (
-        f"{path}: NVIDIA H200, 2026-11-20, commit c0ffee1, 1 test\n"
-    )
+    assert CliRunner().invoke(main, ["recording", "list"]).output == snapshot("""\
+  recording                                                         date  commit   tests
+----------------------------------------------------------------------------------------
+NVIDIA H200
+  baselines/nvidia-h200/recordings/20261120-173012-3f9a.json  2026-11-20  c0ffee1      1
+""")
+    assert CliRunner().invoke(main, ["recording", "list", "--csv"]).output == snapshot("""\
+gpu,file,date,commit,tests
+NVIDIA H200,baselines/nvidia-h200/recordings/20261120-173012-3f9a.json,2026-11-20T17:30:12+00:00,c0ffee1234,1
+""")
 
 
 def test_counters_from_an_earlier_run_are_named(project: Path) -> None:

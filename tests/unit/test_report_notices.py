@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.judge.result import Status, TestResult
-from pytest_gpuperf.records import Conditions, Measurement, Timing
+from pytest_gpuperf.records import Conditions, Correctness, Measurement, Timing, Verification
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import Summary
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
@@ -121,3 +121,18 @@ def test_new_tests_are_counted_with_the_next_command(replayed: bool, command: st
     [line] = notices_of([result(status=Status.NEW)], "", replayed=replayed)
     assert line.startswith("1 test without a baseline")
     assert command in line
+
+
+def test_outputs_that_were_not_verified_are_named_with_the_reason() -> None:
+    fine = msgspec.structs.replace(timing(), verification=Verification(other_values=True))
+    odd = msgspec.structs.replace(timing(), verification=Verification(not_verified="it draws numbers"))
+    assert notices_of([timed("test_x", odd), timed("test_y", fine)], replayed=True) == [
+        "1 test timed without verified outputs: test_x: it draws numbers"
+    ]
+
+
+def test_references_that_tell_little_are_named() -> None:
+    dull = Measurement(correctness=Correctness(passed=True, low_signal="the reference is all zero"))
+    assert notices_of([result(measurements={"main": dull})], replayed=True) == [
+        "1 test with a reference that tells little: test_square: the reference is all zero"
+    ]

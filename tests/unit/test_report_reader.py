@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report
+from pytest_gpuperf.measure.ncu.tool import ncu_path
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, source_names, top_stall
 from pytest_gpuperf.metrics.combine import combine
 
@@ -277,14 +278,26 @@ def test_newest_copy_of_a_cuda_toolkit_comes_first(tmp_path: Path) -> None:
     assert found == ["nsight-compute-2025.10.0", "nsight-compute-2025.3.1", "nsight-compute-2024.3.2"]
 
 
-def test_copy_of_nvidia_packages_is_found_without_ncu(
+def test_newest_copy_of_nvidia_packages_is_found_without_ncu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = tmp_path / "2025.3.1" / "extras" / "python"
-    python.mkdir(parents=True)
+    pythons = [tmp_path / version / "extras" / "python" for version in ("2025.10.0", "2025.3.1")]
+    for python in pythons:
+        python.mkdir(parents=True)
     monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_reader.NVIDIA_PACKAGES", tmp_path)
     monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_reader.ncu_path", lambda: None)
-    assert ncu_python_dirs(None) == (python,)
+    assert ncu_python_dirs(None) == tuple(pythons)
+
+
+@pytest.mark.parametrize(("home", "found"), [("", None), ("/opt/cuda", "/opt/cuda/bin/ncu")])
+def test_ncu_of_a_cuda_installation_is_found(
+    monkeypatch: pytest.MonkeyPatch, home: str, found: str | None
+) -> None:
+    present = ("/bin/ncu", "/opt/cuda/bin/ncu")
+    monkeypatch.setattr("shutil.which", lambda name: name if name in present else None)
+    monkeypatch.setenv("CUDA_HOME", home)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    assert ncu_path() == found
 
 
 def test_ncu_is_searched_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,19 +11,19 @@ from pytest_gpuperf.errors import GpuperfError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
     from pytest_gpuperf.cli.doctor.machine import Machine
     from pytest_gpuperf.cli.doctor.nvml import GpuState
 
-    Probe = Callable[[Machine], Finding]
+    Probe = Callable[[Machine], CheckResult]
 
 __all__ = ["Check", "State", "examine"]
 
 
-def _of_state(check: Callable[[GpuState], Finding]) -> Probe:
+def _of_state(check: Callable[[GpuState], CheckResult]) -> Probe:
     """Turn a check of the GPU's state into a check of a machine, which may have no GPU or no NVML."""
 
-    def probe(machine: Machine) -> Finding:
+    def probe(machine: Machine) -> CheckResult:
         if machine.state is not None:
             return check(machine.state)
         if machine.gpu is None:
@@ -81,7 +81,7 @@ def examine(machine: Machine) -> list[Check]:
     return checks
 
 
-def _guarded(probe: Probe, machine: Machine) -> Finding:
+def _guarded(probe: Probe, machine: Machine) -> CheckResult:
     try:
         return probe(machine)
     except GpuperfError as error:

@@ -1,4 +1,4 @@
-"""One line of `gpuperf doctor`: the finding, its state, and the command that fixes a problem."""
+"""One line of `gpuperf doctor`: the result, its state, and the command that fixes a problem."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYSTEM_FOLDERS = ("/usr", "/opt", "/bin", "/nix", "/snap")
 
 
 class State(str, Enum):
-    """The state of one finding, worst first."""
+    """The state of one result, worst first."""
 
     PROBLEM = "problem"
     """Part of a run will not work."""
@@ -24,8 +24,8 @@ class State(str, Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The finding of a check."""
+class CheckResult:
+    """The result of a check."""
 
     state: State
     text: str
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A finding with the name of its check, as people read it and `--json` writes it."""
+    """A result with the name of its check, as people read it and `--json` writes it."""
 
     theme: str
     name: str
@@ -45,24 +45,24 @@ class Check:
     fix: str
 
 
-def ok(text: str) -> Finding:
-    """Return a finding without a problem."""
-    return Finding(State.OK, text)
+def ok(text: str) -> CheckResult:
+    """Return a result without a problem."""
+    return CheckResult(State.OK, text)
 
 
-def warning(text: str, fix: str = "") -> Finding:
-    """Return a finding that needs attention."""
-    return Finding(State.WARNING, text, fix)
+def warning(text: str, fix: str = "") -> CheckResult:
+    """Return a result that needs attention."""
+    return CheckResult(State.WARNING, text, fix)
 
 
-def problem(text: str, fix: str = "") -> Finding:
-    """Return a finding that stops part of a run."""
-    return Finding(State.PROBLEM, text, fix)
+def problem(text: str, fix: str = "") -> CheckResult:
+    """Return a result that stops part of a run."""
+    return CheckResult(State.PROBLEM, text, fix)
 
 
-def absent(text: str, fix: str = "") -> Finding:
-    """Return a finding about something that is not there or not known."""
-    return Finding(State.ABSENT, text, fix)
+def absent(text: str, fix: str = "") -> CheckResult:
+    """Return a result about something that is not there or not known."""
+    return CheckResult(State.ABSENT, text, fix)
 
 
 def shown(path: Path) -> str:

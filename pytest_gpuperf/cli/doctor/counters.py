@@ -13,7 +13,7 @@ from pytest_gpuperf.measure.ncu.report_reader import NVIDIA_PACKAGES, ncu_python
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
     from pytest_gpuperf.cli.doctor.machine import Machine
 
 CAP_SYS_ADMIN = 21
@@ -41,7 +41,7 @@ OTHER_PROFILERS = {
 """Profilers by the name of their process, as the kernel shortens it."""
 
 
-def permission(machine: Machine) -> Finding:
+def permission(machine: Machine) -> CheckResult:
     """Check that the driver lets this process read the counters."""
     setting = _line(machine.system / "proc/driver/nvidia/params", "RmProfilingAdminOnly")
     if not setting:
@@ -59,7 +59,7 @@ def permission(machine: Machine) -> Finding:
     return problem("only administrators may read them: a run times and checks, without counters", ALLOW)
 
 
-def ncu(machine: Machine) -> Finding:
+def ncu(machine: Machine) -> CheckResult:
     """Find the ncu of a run, and check that driver and GPU fit it."""
     found = machine.ncu
     if found is None:
@@ -81,7 +81,7 @@ def ncu(machine: Machine) -> Finding:
     return ok(text)
 
 
-def _no_ncu(machine: Machine) -> Finding:
+def _no_ncu(machine: Machine) -> CheckResult:
     packages = machine.system / NVIDIA_PACKAGES.relative_to("/")
     installed = sorted(packages.glob("*/ncu"), key=lambda path: _two(path.parent.name) or (0, 0))
     if installed:
@@ -97,7 +97,7 @@ def _no_ncu(machine: Machine) -> Finding:
     )
 
 
-def reader(machine: Machine) -> Finding:
+def reader(machine: Machine) -> CheckResult:
     """Find the reader for ncu reports."""
     if found := machine.version("ncu-report"):
         return ok(f"ncu-report {found}")
@@ -110,7 +110,7 @@ def reader(machine: Machine) -> Finding:
     )
 
 
-def cupti(machine: Machine) -> Finding:
+def cupti(machine: Machine) -> CheckResult:
     """Find NVIDIA's profiling library, for counters and kernel times in the process itself."""
     wheels = [machine.torch.folder.parent / "nvidia"] if machine.torch else []
     for source, path in copies_in(wheels, machine.toolkits, package_folders("triton")):
@@ -122,7 +122,7 @@ def cupti(machine: Machine) -> Finding:
     )
 
 
-def profilers(machine: Machine) -> Finding:
+def profilers(machine: Machine) -> CheckResult:
     """Find other profilers that may hold the counters, and settings that make CUPTI hang."""
     if "TEARDOWN_CUPTI" in machine.environ:
         return warning(

@@ -12,7 +12,7 @@ from pytest_gpuperf.measure.device.conditions import THROTTLE_REASONS
 from pytest_gpuperf.measure.device.lock import GpuLock
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
     from pytest_gpuperf.cli.doctor.machine import Machine
     from pytest_gpuperf.cli.doctor.nvml import GpuState
 
@@ -20,7 +20,7 @@ WITHOUT_GPU = "a run replays the newest recording; static checks, reports and ba
 NEAR_SLOWDOWN_C = 5
 
 
-def gpu(machine: Machine) -> Finding:
+def gpu(machine: Machine) -> CheckResult:
     """Check that a run can measure, and name its GPU."""
     driver = machine.driver
     if info := machine.gpu:
@@ -45,7 +45,7 @@ def gpu(machine: Machine) -> Finding:
     )
 
 
-def driver(machine: Machine) -> Finding:
+def driver(machine: Machine) -> CheckResult:
     """Check that the driver runs the CUDA that torch was built for."""
     found = machine.driver
     if found.error:
@@ -69,7 +69,7 @@ def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def persistence(state: GpuState) -> Finding:
+def persistence(state: GpuState) -> CheckResult:
     """Check that the driver stays loaded between two runs."""
     if state.persistence is None:
         return absent("the driver does not say")
@@ -81,7 +81,7 @@ def persistence(state: GpuState) -> Finding:
     )
 
 
-def clocks(state: GpuState) -> Finding:
+def clocks(state: GpuState) -> CheckResult:
     """Show the clocks, and check that no setting holds them."""
     if state.sm_mhz is None:
         return absent("the driver does not say")
@@ -101,7 +101,7 @@ def clocks(state: GpuState) -> Finding:
     )
 
 
-def throttling(state: GpuState) -> Finding:
+def throttling(state: GpuState) -> CheckResult:
     """Check that nothing throttles the clocks now."""
     if state.event_bits is None:
         return absent("the driver does not say")
@@ -114,7 +114,7 @@ def throttling(state: GpuState) -> Finding:
     )
 
 
-def power(state: GpuState) -> Finding:
+def power(state: GpuState) -> CheckResult:
     """Compare temperature and power with their limits."""
     parts = []
     if state.temperature_c is not None:
@@ -134,7 +134,7 @@ def power(state: GpuState) -> Finding:
     return ok(text) if text else absent("the driver does not say")
 
 
-def ecc(state: GpuState) -> Finding:
+def ecc(state: GpuState) -> CheckResult:
     """Show error correction, which costs some GPUs memory bandwidth."""
     if state.ecc is None:
         return absent("this GPU has none")
@@ -145,7 +145,7 @@ def ecc(state: GpuState) -> Finding:
     return ok(f"{words[now]}; compare only with baselines taken so")
 
 
-def mig(state: GpuState) -> Finding:
+def mig(state: GpuState) -> CheckResult:
     """Check whether the GPU is cut into slices, and which counters of one ncu can read."""
     if state.mig is None:
         return absent("this GPU has none")
@@ -169,7 +169,7 @@ def mig(state: GpuState) -> Finding:
     )
 
 
-def processes(state: GpuState) -> Finding:
+def processes(state: GpuState) -> CheckResult:
     """Find other processes that compute on the GPU."""
     if state.pids is None:
         return absent("the driver does not say")
@@ -182,7 +182,7 @@ def processes(state: GpuState) -> Finding:
     )
 
 
-def lock(machine: Machine) -> Finding:
+def lock(machine: Machine) -> CheckResult:
     """Check that no other run has locked the GPU."""
     if machine.gpu is None:
         return absent("no GPU")

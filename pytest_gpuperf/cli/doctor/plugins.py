@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.cli.doctor.check import Finding, State, absent, ok
+from pytest_gpuperf.cli.doctor.check import CheckResult, State, absent, ok
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ DISTURBERS = (
 )
 
 
-def plugins(machine: Machine) -> Finding:
+def plugins(machine: Machine) -> CheckResult:
     """Find installed plugins that would disturb a run, without running pytest."""
     installed = {entry.name for entry in entry_points(group="pytest11")}
     if machine.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
@@ -105,7 +105,7 @@ def plugins(machine: Machine) -> Finding:
         return ok(f"none of the {len(installed)} installed would disturb a run")
     text = "; ".join(f"{disturber.name} {disturber.why}" for disturber in found)
     state = State.PROBLEM if any(disturber.refused for disturber in found) else State.WARNING
-    return Finding(state, text, f"pytest --gpuperf {' '.join(disturber.fix for disturber in found)}")
+    return CheckResult(state, text, f"pytest --gpuperf {' '.join(disturber.fix for disturber in found)}")
 
 
 def _is_active(disturber: Disturber, arguments: Sequence[str], ini: Mapping[str, str]) -> bool:

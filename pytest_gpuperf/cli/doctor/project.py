@@ -17,7 +17,7 @@ from pytest_gpuperf.records.runs import STATE_FOLDER, newest_recordings
 from pytest_gpuperf.report.show import count, show_size
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
     from pytest_gpuperf.cli.doctor.machine import Machine
     from pytest_gpuperf.records.baseline import Baseline
 
@@ -28,7 +28,7 @@ TOO_LOW_BYTES = 100 * 2**20
 """An ncu report of one run takes tens of megabytes."""
 
 
-def triton_cache(machine: Machine) -> Finding:
+def triton_cache(machine: Machine) -> CheckResult:
     """Check Triton's cache of compiled kernels."""
     if folder := machine.environ.get("TRITON_CACHE_DIR"):
         return _cache(Path(folder), "TRITON_CACHE_DIR")
@@ -36,7 +36,7 @@ def triton_cache(machine: Machine) -> Finding:
     return _cache(Path(above) / ".triton" / "cache", "TRITON_CACHE_DIR")
 
 
-def inductor_cache(machine: Machine) -> Finding:
+def inductor_cache(machine: Machine) -> CheckResult:
     """Check the cache of torch.compile."""
     if folder := machine.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return _cache(Path(folder), "TORCHINDUCTOR_CACHE_DIR")
@@ -49,7 +49,7 @@ def inductor_cache(machine: Machine) -> Finding:
     return _cache(Path(tempfile.gettempdir()) / f"torchinductor_{name}", "TORCHINDUCTOR_CACHE_DIR")
 
 
-def _cache(folder: Path, variable: str) -> Finding:
+def _cache(folder: Path, variable: str) -> CheckResult:
     if not _writable(folder):
         return problem(
             "its folder cannot be written: each run compiles its kernels again, or fails",
@@ -68,7 +68,7 @@ def _cache(folder: Path, variable: str) -> Finding:
     return ok(show_size(size))
 
 
-def disk(machine: Machine) -> Finding:
+def disk(machine: Machine) -> CheckResult:
     """Check the free space for run files and ncu reports."""
     state = machine.project.root / STATE_FOLDER
     if not _writable(state):
@@ -84,7 +84,7 @@ def disk(machine: Machine) -> Finding:
     return warning(text, fix) if free < LOW_BYTES else ok(text)
 
 
-def baselines(machine: Machine) -> Finding:
+def baselines(machine: Machine) -> CheckResult:
     """Count the baselines for this GPU."""
     store = machine.project.store
     slugs = store.slugs()
@@ -114,7 +114,7 @@ def _counts(found: list[Baseline]) -> str:
     return f"{text}, {'' if few == many else f'{few} to '}{count(many, 'session')} for each time"
 
 
-def recordings(machine: Machine) -> Finding:
+def recordings(machine: Machine) -> CheckResult:
     """Find the recordings that a machine without a GPU replays."""
     runs = newest_recordings(machine.project.baselines)
     if runs:

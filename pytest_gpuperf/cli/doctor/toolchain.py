@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.cli.doctor.check import absent, ok, problem, shown, warning
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
     from pytest_gpuperf.cli.doctor.machine import Machine
 
 
-def torch(machine: Machine) -> Finding:
+def torch(machine: Machine) -> CheckResult:
     """Find the torch of a run."""
     found = machine.torch
     if found is None:
@@ -22,13 +22,13 @@ def torch(machine: Machine) -> Finding:
     return ok(f"{found.version}, built {f'for CUDA {found.cuda}' if found.cuda else 'without CUDA'}")
 
 
-def triton(machine: Machine) -> Finding:
+def triton(machine: Machine) -> CheckResult:
     """Find the Triton that tests of Triton kernels need."""
     found = machine.version("triton", "pytorch-triton")
     return ok(found) if found else absent("not installed; needed only by tests that use it")
 
 
-def nvcc(machine: Machine) -> Finding:
+def nvcc(machine: Machine) -> CheckResult:
     """Find the compiler for CUDA C++ in tests (`load_inline`)."""
     path = machine.tool("nvcc")
     if path is None:
@@ -46,7 +46,7 @@ def nvcc(machine: Machine) -> Finding:
     return ok(text)
 
 
-def sanitizer(machine: Machine) -> Finding:
+def sanitizer(machine: Machine) -> CheckResult:
     """Find the tool that detects wrong accesses and races."""
     path = machine.tool("compute-sanitizer")
     if path is None:
