@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import pytest_gpuperf
+from forked import fork_children, run_forked
 from pytest_gpuperf.against.against_pass import AgainstPass
 from pytest_gpuperf.against.git import Repository
 from pytest_gpuperf.records import AgainstTiming, Run
@@ -40,6 +41,8 @@ class Project:
         """First folders of PYTHONPATH, before the fake GPU and the plugin."""
         self.restarts = ""
         """Number of restarts of each comparison; empty for as many as it takes to decide."""
+        self.forks = False
+        """Fork each run and its side processes, which spares them their imports."""
         self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *arguments: str) -> str:
@@ -78,14 +81,20 @@ class Project:
         self, *arguments: str, cwd: Path | None = None, program: tuple[str, ...] = ("-m", "pytest")
     ) -> subprocess.CompletedProcess[str]:
         """Run pytest in a separate process."""
-        return subprocess.run(
-            [sys.executable, *program, *ARGUMENTS, *arguments],
-            cwd=cwd or self.root,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
+        if not self.forks:
+            return subprocess.run(
+                [sys.executable, *program, *ARGUMENTS, *arguments],
+                cwd=cwd or self.root,
+                env=self.environment(),
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+        out, errors = (self.root.parent / name for name in ("stdout", "stderr"))
+        status = run_forked(
+            (*ARGUMENTS, *arguments), self.environment(), (out, errors), 120, cwd or self.root
         )
+        return subprocess.CompletedProcess([], status, out.read_text(), errors.read_text())
 
     def compared(self) -> dict[str, AgainstTiming]:
         """Return the comparisons in the newest run file, by `test` or `test label`."""
@@ -120,7 +129,7 @@ class Project:
             ref: The old code.
             arguments: More of the command line.
             looks: Numbers of restarts to decide after.
-            patience_s: Seconds that a worker may be silent.
+            patience_s: Seconds that a side process may be silent.
             say: Shows the progress.
             seed: `on` if tests are seeded by their ids.
         """
@@ -138,6 +147,7 @@ class Project:
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.chdir(self.root)
             monkeypatch.setattr("tempfile.tempdir", str(self.temporary))
+            fork_children(monkeypatch.setattr)
             for name, value in self.environment().items():
                 monkeypatch.setenv(name, value)
             paired.run(selected, invocation, lambda _title: nullcontext(say))

@@ -1,1 +1,1 @@
-"""Time old and new code in turn on one GPU: a worktree, two worker processes, several restarts."""
+"""Time old and new code in turn on one GPU: a worktree, two side processes, several restarts."""

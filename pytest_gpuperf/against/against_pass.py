@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
 from pytest_gpuperf.against.messages import Collected, Compare, Started
+from pytest_gpuperf.against.side_process import PATIENCE_S, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.against.turns import Turns
-from pytest_gpuperf.against.worker import PATIENCE_S, LostError, Worker
 from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import ended_in_order, signals_held_off
 from pytest_gpuperf.records.change import printable
@@ -43,10 +43,10 @@ class AgainstPass:
     Args:
         repository: The checkout of the tests.
         commit: The old code.
-        logs: Folder for the output of the workers.
+        logs: Folder for the output of the side processes.
         budget_s: Seconds for the blocks of one call in one restart.
         thresholds: The size of a change, and the numbers of restarts to decide after.
-        patience_s: Seconds that a worker may be silent.
+        patience_s: Seconds that a side process may be silent.
     """
 
     def __init__(
@@ -144,16 +144,16 @@ class AgainstPass:
         order: tuple[Side, Side],
         tick: Callable[[], None],
     ) -> None:
-        """Run both sides in new processes; after a lost worker, once more for the remaining tests."""
+        """Run both sides in new processes; after a lost process, once more for the remaining tests."""
         seed = self._rng.getrandbits(32)
         while undecided:
-            with self._workers(sides, undecided, order, seed, tick) as workers:
+            with self._processes(sides, undecided, order, seed, tick) as processes:
                 try:
-                    playing = self._agree(sides, workers, undecided)
+                    playing = self._agree(sides, processes, undecided)
                 except LostError as lost:
                     self._give_up(lost, undecided)
                     return
-                turns = Turns(workers, self._rng, self._budget_s)
+                turns = Turns(processes, self._rng, self._budget_s)
                 undecided = []
                 for at, test in enumerate(playing):
                     try:
@@ -167,38 +167,38 @@ class AgainstPass:
                     test.take(taken, self.commit)
 
     @contextmanager
-    def _workers(
+    def _processes(
         self,
         sides: Sides,
         tests: Sequence[Candidate],
         order: tuple[Side, Side],
         seed: int,
         tick: Callable[[], None],
-    ) -> Iterator[dict[Side, Worker]]:
-        workers: dict[Side, Worker] = {}
+    ) -> Iterator[dict[Side, SideProcess]]:
+        processes: dict[Side, SideProcess] = {}
         try:
             for side in order:
                 plan = sides.plan(side, tests, seed)
                 log = self._logs / LOGS[side]
-                workers[side] = Worker(side, sides, plan, log, tick, self._patience_s)
-            yield workers
-            for worker in workers.values():
-                worker.let_go()
-            for worker in workers.values():
-                worker.stop()
+                processes[side] = SideProcess(side, sides, plan, log, tick, self._patience_s)
+            yield processes
+            for process in processes.values():
+                process.let_go()
+            for process in processes.values():
+                process.stop()
         except BaseException:
             with signals_held_off():
-                for worker in workers.values():
-                    worker.stop(grace_s=0)
+                for process in processes.values():
+                    process.stop(grace_s=0)
             raise
 
     def _agree(
-        self, sides: Sides, workers: Mapping[Side, Worker], tests: Sequence[Candidate]
+        self, sides: Sides, processes: Mapping[Side, SideProcess], tests: Sequence[Candidate]
     ) -> list[Candidate]:
         """Return the tests that both sides have; give up the others."""
         collected: dict[Side, Collected] = {}
-        for side, worker in workers.items():
-            answer = worker.answer()
+        for side, process in processes.items():
+            answer = process.answer()
             assert isinstance(answer, Collected)
             if answer.misplaced:
                 raise LostError(side, f"cannot be used: {answer.misplaced}")
@@ -208,8 +208,8 @@ class AgainstPass:
             if test.nodeid not in both:
                 test.give_up(sides.plain(self._missing(test.nodeid, collected)))
         playing = [test for test in tests if test.nodeid in both]
-        for worker in workers.values():
-            assert isinstance(worker.ask(Compare([test.nodeid for test in playing])), Started)
+        for process in processes.values():
+            assert isinstance(process.ask(Compare([test.nodeid for test in playing])), Started)
         return playing
 
     def _missing(self, nodeid: str, collected: Mapping[Side, Collected]) -> str:
@@ -224,9 +224,9 @@ class AgainstPass:
     def _give_up(self, lost: LostError, tests: Sequence[Candidate], where: str = "") -> None:
         whose = f"code of {self.commit}" if lost.side == "A" else "present code"
         for test in tests:
-            test.give_up(f"the worker with the {whose} {lost.how}", broken=True)
+            test.give_up(f"the process with the {whose} {lost.how}", broken=True)
         log = show_path(self._logs / LOGS[lost.side])
-        said = [f"error: the worker with the {whose} {lost.how}{where}; see {log}", *lost.output]
+        said = [f"error: the process with the {whose} {lost.how}{where}; see {log}", *lost.output]
         self.notices.append("\n    ".join(map(printable, said)))
 
 

@@ -1,7 +1,7 @@
-"""Messages between a run and its two workers: first a plan, then commands and answers over a socket.
+"""Messages between a run and its two side processes: first a plan, then commands and answers over a socket.
 
-A worker does nothing by itself: it reports its state, and waits. So only one of the two has work on the GPU
-at any time, and neither compiles, autotunes or warms up while the other is measured.
+A side process does nothing by itself: it reports its state, and waits. So only one of the two has work on the
+GPU at any time, and neither compiles, autotunes or warms up while the other is measured.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a worker; `start.py` reads `checkout`, `tree` and `first` by these names."""
+class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan of a side process; `start.py` reads `checkout`, `tree` and `first` by these names."""
 
     channel: int
-    """Descriptor of the worker's end of the socket."""
+    """Descriptor of the side's end of the socket."""
     checkout: str
     """Top folder of the checkout."""
     tree: str
-    """Top folder of the code that this worker runs."""
+    """Top folder of the code of this side."""
     other: str
-    """Top folder of the code that the other worker runs."""
+    """Top folder of the code of the other side."""
     first: str
     """The first import folder of the run if it is in the checkout; else empty."""
     files: list[str]
-    """Files of the tests, in the worker's tree; existing ones are collected."""
+    """Files of the tests, in the side's tree; existing ones are collected."""
     nodeids: list[str]
     """The tests, in the order of the run."""
     settled: dict[str, list[str]]
@@ -41,52 +41,52 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Seed before each test with `--gpuperf-seed=off`: both sides of a restart use the same data."""
 
     @classmethod
-    def read(cls, path: Path) -> Plan:
-        """Read the plan; for the worker."""
+    def read(cls, path: Path) -> SidePlan:
+        """Read the plan; for the side process."""
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
 class Compare(msgspec.Struct, tag=True, frozen=True):
-    """To a worker: the tests that both sides have, in order."""
+    """To a side: the tests that both sides have, in order."""
 
     nodeids: list[str]
 
 
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """To a worker: run the next test, up to a call of `time` or to its end."""
+    """To a side: run the next test, up to a call of `time` or to its end."""
 
 
 class RunBlock(msgspec.Struct, tag=True, frozen=True):
-    """To a worker that is ready: time one block."""
+    """To a side that is ready: time one block."""
 
 
 class GoOn(msgspec.Struct, tag=True, frozen=True):
-    """To a worker that is ready: return from `time`, and run to the next such call or the test's end."""
+    """To a side that is ready: return from `time`, and run to the next such call or the test's end."""
 
 
 class Collected(msgspec.Struct, tag=True, frozen=True):
-    """From a worker: collection has ended, and the worker waits for `Compare`."""
+    """From a side: collection has ended, and the side waits for `Compare`."""
 
     nodeids: list[str]
     broken: dict[str, str]
     """Why a file or class could not be collected, by node id."""
     misplaced: str = ""
-    """Why an imported module is not of the worker's tree; empty if all are."""
+    """Why an imported module is not of the side's tree; empty if all are."""
 
 
 class Started(msgspec.Struct, tag=True, frozen=True):
-    """From a worker, after `Compare`: tests can run, and the worker waits for `Begin`."""
+    """From a side, after `Compare`: tests can run, and the side waits for `Begin`."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """From a worker: a call is compiled, warm and ready to be timed."""
+    """From a side: a call is compiled, warm and ready to be timed."""
 
     label: str
     mode: TimingMode
 
 
 class Timed(msgspec.Struct, tag=True, frozen=True):
-    """From a worker: one block."""
+    """From a side: one block."""
 
     time_us: float
     """Microseconds per call."""
@@ -95,7 +95,7 @@ class Timed(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ended(msgspec.Struct, tag=True, frozen=True):
-    """From a worker: the test has ended."""
+    """From a side: the test has ended."""
 
     failure: str = ""
     """How set-up, call or teardown ended early; empty if the test ran to its end."""
@@ -116,7 +116,7 @@ class ParentEnd:
     """The parent's end of a socket.
 
     Raises:
-        OSError, EOFError: Its methods, if the worker has ended.
+        OSError, EOFError: Its methods, if the side has ended.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -127,7 +127,7 @@ class ParentEnd:
         self._connection.send_bytes(msgspec.json.encode(command))
 
     def has_answer(self, wait_s: float) -> bool:
-        """Return True if the worker answers, or ends, within some seconds."""
+        """Return True if the side answers, or ends, within some seconds."""
         return self._connection.poll(wait_s)
 
     def answer(self) -> Answer:
@@ -135,12 +135,12 @@ class ParentEnd:
         return _ANSWERS.decode(self._connection.recv_bytes())
 
     def close(self) -> None:
-        """Tell the worker that no command follows."""
+        """Tell the side that no command follows."""
         self._connection.close()
 
 
-class WorkerEnd:
-    """The worker's end of a socket.
+class SideEnd:
+    """The side's end of a socket.
 
     Raises:
         OSError, EOFError: Its methods, if the parent has ended.

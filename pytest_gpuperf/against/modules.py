@@ -1,4 +1,4 @@
-"""Check that a worker imports modules from its own tree."""
+"""Check that a side process imports modules from its own tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Modules:
     Args:
         checkout: Top folder of the checkout.
         tree: Top folder of the code that this process runs.
-        other: Top folder of the code that the other worker runs.
+        other: Top folder of the code of the other side.
     """
 
     def __init__(self, checkout: str, tree: str, other: str) -> None:

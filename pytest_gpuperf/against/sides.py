@@ -1,4 +1,4 @@
-"""The two sides of a comparison: one worker in the checkout, one in the old tree, otherwise alike."""
+"""The two sides of a comparison: one process in the checkout, one in the old tree, otherwise alike."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against import start
-from pytest_gpuperf.against.messages import Plan
+from pytest_gpuperf.against.messages import SidePlan
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.settings.settings import WORKER_ENV
+from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ _FOLDERS = re.compile(r"(?<![\w./])(/[^/\s'\"()]+)+/")
 
 
 class Sides:
-    """Command, working directory and environment of the workers.
+    """Command, working directory and environment of the side processes.
 
     Args:
         checkout: Top folder of the checkout, without symbolic links.
@@ -63,9 +63,9 @@ class Sides:
             return path
         return self._old.root / path.relative_to(self._checkout)
 
-    def plan(self, side: Side, tests: Iterable[Candidate], seed: int) -> Plan:
-        """Return the plan of a side's worker, without its end of the socket."""
-        return Plan(
+    def plan(self, side: Side, tests: Iterable[Candidate], seed: int) -> SidePlan:
+        """Return the plan of a side's process, without its end of the socket."""
+        return SidePlan(
             channel=-1,
             checkout=str(self._checkout),
             tree=str(self._tree(side)),
@@ -88,7 +88,7 @@ class Sides:
         return self._old.folder / f"{side}.json"
 
     def cwd(self, side: Side) -> Path:
-        """Return a worker's working directory; make it if the old code lacks it."""
+        """Return a side's working directory; make it if the old code lacks it."""
         place = self._place(self._invocation.cwd, side)
         place.mkdir(parents=True, exist_ok=True)
         return place
@@ -106,15 +106,15 @@ class Sides:
         ]
 
     def environment(self, side: Side, plan: Path) -> dict[str, str]:
-        """Return the environment of a side's worker."""
+        """Return the environment of a side's process."""
         environment = dict(os.environ)
         if side == "A":
-            # For programs that tests start; the worker corrects its own path when it starts.
+            # For programs that tests start; the process corrects its own path when it starts.
             environment |= {name: self._moved(value) for name, value in os.environ.items() if name != "HOME"}
             environment["PYTEST_ADDOPTS"] = self._in_text(os.environ.get("PYTEST_ADDOPTS", ""), side)
             # torch rebuilds an inline extension each time the other side has built one with its name.
             environment["TORCH_EXTENSIONS_DIR"] = str(self._old.folder / "torch_extensions")
-        return {**environment, WORKER_ENV: str(plan)}
+        return {**environment, SIDE_ENV: str(plan)}
 
     def _moved(self, value: str) -> str:
         """Replace the paths in a variable by those of the old code."""

@@ -1,6 +1,6 @@
-"""The start of a worker: the checkout's folders on the import path become those of the worker's own tree.
+"""The start of a side process: the checkout's folders on the import path become those of its own tree.
 
-A copy of this file is the `__main__` of a folder that also holds the package, so that both workers measure
+A copy of this file is the `__main__` of a folder that also holds the package, so that both sides measure
 with the same code, whatever their trees hold. It does not import the package: pytest must be the first to do
 that.
 """
@@ -40,7 +40,7 @@ def redirect(checkout: str, tree: str) -> None:
 
 def main() -> None:
     """Run pytest with the arguments of the command line."""
-    plan = json.loads(Path(os.environ["GPUPERF_WORKER"]).read_bytes())
+    plan = json.loads(Path(os.environ["GPUPERF_SIDE"]).read_bytes())
     if plan["first"]:
         sys.path.insert(1, plan["first"])
     redirect(plan["checkout"], plan["tree"])

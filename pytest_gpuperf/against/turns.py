@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Player(Protocol):
-    """A worker: it follows commands and reports its state."""
+    """A side process: it follows commands and reports its state."""
 
     def ask(self, command: Command) -> Answer:
         """Send a command and wait for the answer."""
@@ -68,7 +68,7 @@ class Turns:
     """Plays the tests of one restart.
 
     Args:
-        players: The workers; the first one goes first.
+        players: The side processes; the first one goes first.
         rng: Chooses the order of the blocks.
         budget_s: Seconds for the blocks of one label; see `in_turn`.
     """
@@ -82,7 +82,7 @@ class Turns:
         """Run the next test of both sides, one side at a time.
 
         Raises:
-            LostError: A worker has ended, or hangs.
+            LostError: A side process has ended, or hangs.
         """
         taken = Taken(new_first=next(iter(self._players)) == "B")
         at = {side: self._move(side, Begin(), taken) for side in self._players}

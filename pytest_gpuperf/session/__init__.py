@@ -32,10 +32,10 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
         from pytest_gpuperf.session.sanitizing import SanitizingRunner
 
         return SanitizingRunner(settings, settings.sanitizing_pass)
-    if settings.worker is not None:
-        from pytest_gpuperf.session.worker import WorkerRunner
+    if settings.side is not None:
+        from pytest_gpuperf.session.side import SideRunner
 
-        return WorkerRunner(settings, settings.worker)
+        return SideRunner(settings, settings.side)
     reason = ""
     if settings.replay in ("auto", "never"):
         from pytest_gpuperf.session.live import LiveRunner, why_not_live

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import (
         Correctness,
         Environment,
+        Fuzzing,
         Profile,
         Run,
         SanitizerResult,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         Trace,
         WarmUp,
     )
-    from pytest_gpuperf.records.call import Call, CheckedCall
+    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.rows import Summary
@@ -59,6 +60,9 @@ class Source(Protocol):
 
     def check(self, call: CheckedCall) -> Correctness:
         """Compare the call's output with its reference."""
+
+    def fuzz(self, call: FuzzCall) -> Fuzzing:
+        """Compare the function with its reference on generated arguments."""
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
@@ -244,6 +248,7 @@ class Runner:
                 self.tolerance_pct(state),
                 self._hints(state.nodeid),
                 self.expected.file(state.nodeid),
+                self.environment.gpu,
             ),
             compiled=self._expected_of_compiled(state.nodeid),
             errors=[*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-import zlib
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,42 +21,33 @@ from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
-from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.session.keeping import KeepingRunner, timestamp
+from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Progress, StatusLine, WaitingLine
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_gpuperf.against.against_pass import AgainstPass
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
-    from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         Conditions,
-        Correctness,
         Environment,
         GpuInfo,
-        Profile,
         Timing,
-        Trace,
-        WarmUp,
     )
-    from pytest_gpuperf.records.call import Call, CheckedCall
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, Pass
-    from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
-LOOKS = 3
-"""Times of a call if the first differs from its baseline: by then a disturbance is gone, a change is not."""
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 INSTALL_NCU = (
     "install Nsight Compute or name it with --gpuperf-ncu, read counters without it by "
@@ -67,96 +56,6 @@ INSTALL_NCU = (
 INSTALL_EITHER = (
     "install one of them, name ncu with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
 )
-
-
-class LiveSource:
-    """Measures in this process; a profiling pass may have read the counters before.
-
-    Args:
-        counters: Has the counters of each call.
-        tests: The selected tests, by node id.
-        timer: Times on the current device.
-        doubt: Returns why a time should be measured again; empty if it should not.
-        progress: Shows the present measurement; an empty text ends it.
-        traces: Folder for Chrome traces; need not exist.
-    """
-
-    def __init__(
-        self,
-        counters: ProfilingPass | CuptiCounters,
-        tests: Mapping[str, SelectedTest],
-        timer: Timer,
-        doubt: Callable[[Call, Timing], str],
-        progress: Callable[[str], None],
-        traces: Path,
-    ) -> None:
-        self._counters = counters
-        self._tests = tests
-        self._timer = timer
-        self._doubt = doubt
-        self._progress = progress
-        self._traces = traces
-
-    def check(self, call: CheckedCall) -> Correctness:
-        """Run the call on poisoned memory and compare."""
-        from pytest_gpuperf.measure import correctness
-
-        reference = call.reference
-        return correctness.check(
-            call.fn,
-            call.args,
-            dict(call.kwargs),
-            expected=reference.expected,
-            rtol=reference.rtol,
-            atol=reference.atol,
-            equal_nan=reference.equal_nan,
-            mutates=reference.mutates,
-        )
-
-    def warm_up(self, call: Call) -> WarmUp:
-        """Run the call until its time is steady."""
-        return self._timer.warm_up(call)
-
-    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
-        """Time the call; if the time differs from its baseline, return the median of three."""
-
-        def progress(text: str) -> None:
-            self._progress(f"{call.nodeid}: {text}")
-
-        try:
-            first = self._timer.time(call, mode=mode, bytes=bytes, flops=flops, progress=progress)
-            doubt = self._doubt(call, first)
-            if not doubt:
-                return first
-            again = (
-                self._timer.time(call, mode=mode, bytes=bytes, flops=flops, progress=progress)
-                for _ in range(LOOKS - 1)
-            )
-            timings = sorted((first, *again), key=lambda timing: timing.time_us)
-        finally:
-            self._progress("")
-        median = timings[len(timings) // 2]
-        return replace(median, measured_again=(*median.measured_again, doubt))
-
-    def profile(self, call: Call, kernels: Selection) -> Profile:
-        """Profile the call, or look it up in the report of the profiling pass."""
-        if kernels.regex is not None:
-            check_regex(kernels.regex, f"for {call}")
-        try:
-            return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)
-        finally:
-            # The next call may be timed, or need another profiler.
-            self._counters.let_go()
-
-    def trace(self, call: Call) -> Trace:
-        """Record the call, and keep torch.profiler's trace."""
-        from pytest_gpuperf.measure.trace.capture import capture
-
-        self._progress(f"{call.nodeid}: traced")
-        try:
-            return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
-        finally:
-            self._progress("")
 
 
 class LiveRunner(KeepingRunner):
@@ -168,6 +67,7 @@ class LiveRunner(KeepingRunner):
         from pytest_gpuperf.measure.device.conditions import Nvml
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
+        from pytest_gpuperf.measure.device.kept import Originals
         from pytest_gpuperf.measure.device.lock import GpuLock
         from pytest_gpuperf.measure.timing.timer import Timer
 
@@ -181,6 +81,7 @@ class LiveRunner(KeepingRunner):
         with self.guarded("clock reading"):
             nvml = Nvml(gpu.uuid)
             max_mhz = nvml.max_sm_clock_mhz
+            gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
         self._nvml = nvml
         where = environment(gpu, settings.root, ncu.version if ncu else "")
         self._profiling: ProfilingPass | None = None
@@ -198,7 +99,7 @@ class LiveRunner(KeepingRunner):
             counters = self._profiling = self._profiling_pass(settings, ncu, chip, kept)
         self._counters = counters
         self._tests: dict[str, SelectedTest] = {}
-        timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_sm_clock_mhz=max_mhz)
+        timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_mhz, Originals("pytest_gpuperf"))
         source = LiveSource(
             counters, self._tests, timer, self._doubt, self._show_progress, self._folder / "traces"
         )
@@ -431,12 +332,6 @@ def _in_process(gpu: GpuInfo, chip: str, *, insists: bool) -> CuptiCounters:
     if counters.unavailable and not insists:
         counters.unavailable = f"{NO_NCU}, and {counters.unavailable}; {INSTALL_EITHER}"
     return counters
-
-
-def trace_file_name(nodeid: str, label: str) -> str:
-    """Return a readable name that no other call has: `test_gemm-torch-1a2b3c4d.json.gz`."""
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{nodeid.rpartition('::')[2]}-{label}")[:60].strip("-")
-    return f"{readable}-{zlib.crc32(f'{nodeid}#{label}'.encode()):08x}.json.gz"
 
 
 def why_not_live() -> str:

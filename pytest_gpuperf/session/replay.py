@@ -13,7 +13,7 @@ from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.static.kernel import kernels_of
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.metrics.combine import combine
-from pytest_gpuperf.records import Correctness, Profile, Timing, Trace, WarmUp
+from pytest_gpuperf.records import Correctness, Fuzzing, Profile, Timing, Trace, WarmUp
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
 from pytest_gpuperf.records.selection import check_regex
@@ -54,6 +54,10 @@ class RecordedSource:
     def check(self, call: Call) -> Correctness:
         """Return the recorded comparison."""
         return self._recorded(call, "correctness", Correctness)
+
+    def fuzz(self, call: Call) -> Fuzzing:
+        """Return the recorded search."""
+        return self._recorded(call, "fuzz", Fuzzing)
 
     def warm_up(self, call: Call) -> WarmUp:
         """Return the recorded warm-up."""

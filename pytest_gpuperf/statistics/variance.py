@@ -56,8 +56,14 @@ def pool(estimates: Iterable[Variance]) -> Variance:
 def within(groups: Iterable[Sequence[float]]) -> Variance:
     """Estimate one variance from groups of replicates with means of their own; 0 df if none has two."""
     several = [group for group in groups if len(group) > 1]
-    replicated = [Variance(statistics.variance(group), len(group) - 1) for group in several]
+    replicated = [Variance(_sample_variance(group), len(group) - 1) for group in several]
     return pool(replicated) if replicated else Variance(0.0, 0.0)
+
+
+def _sample_variance(values: Sequence[float]) -> float:
+    """Return the sample variance, as `statistics.variance`, whose exact fractions take 20 times as long."""
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def shrink(own: Variance, towards: Iterable[Variance]) -> Variance:

@@ -1,4 +1,4 @@
-"""`--gpuperf-against` from the command line: runs in separate processes with a fake GPU."""
+"""`--gpuperf-against` from the command line, with a fake GPU: forked runs, and a few in new processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_project import ARGUMENTS, Project
-from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, WORKER_ENV, Settings
+from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SIDE_ENV, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +34,12 @@ def project(tmp_path: Path) -> Project:
     made = Project(tmp_path / "repo")
     made.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
     made.write({"kernels.py": "def kernel(): return 12.0\n"})
+    made.forks = True
     return made
 
 
 def test_run_names_the_commit_and_keeps_the_comparison(project: Project) -> None:
+    project.forks = False
     commit = project.git("rev-parse", "HEAD")
     done = project.session("--gpuperf-against=main")
     assert done.returncode == 1, done.stdout
@@ -135,7 +137,7 @@ def test_without_a_gpu_there_is_nothing_to_compare(pytester: pytest.Pytester) ->
     result.stderr.fnmatch_lines(["ERROR: gpuperf: *--gpuperf-replay=never forbids a replay; expected *GPU*"])
 
 
-@pytest.mark.parametrize("name", [PROFILING_PASS_ENV, WORKER_ENV])
+@pytest.mark.parametrize("name", [PROFILING_PASS_ENV, SIDE_ENV])
 def test_a_child_compares_nothing_itself(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -150,19 +152,19 @@ def test_tests_that_measure_nothing_need_no_worktree(project: Project) -> None:
     assert done.returncode == 0
 
 
-def test_lost_worker_is_reported_once_and_tests_still_run(project: Project) -> None:
+def test_lost_side_is_reported_once_and_tests_still_run(project: Project) -> None:
     dying = "import os\nprint('::error::no such driver', flush=True)\nos._exit(3)\n"
     project.commit({"conftest.py": dying})
     project.write({"conftest.py": ""})
     done = project.session("--gpuperf-against=main", "-s")
     assert "1 failed" in done.stdout
-    assert done.stdout.count("gpuperf: error: the worker with the code of main (") == 1
+    assert done.stdout.count("gpuperf: error: the process with the code of main (") == 1
     assert "    : :error::no such driver\n" in done.stdout  # GitHub would read a separate line as a command
     assert project.compared()["test_k"].broken
 
 
 def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
-    """Return a run whose worker has begun a test, and the id of the worker's process."""
+    """Return a run whose side process has begun a test, and its id."""
     pid_file = project.root.parent / "pid"
     note = f"open({str(pid_file)!r}, 'w').write(str(__import__('os').getpid()) + '.')"
     project.commit({"test_k.py": f"def test_k(gpuperf):\n    {note}\n    {test}\n"})
@@ -195,28 +197,28 @@ def has_gone(pid: int, within_s: float) -> bool:
 
 
 def test_ctrl_c_ends_as_pytest_does_and_leaves_nothing_behind(project: Project) -> None:
-    process, worker = begun(project, "__import__('time').sleep(60)")
+    process, child = begun(project, "__import__('time').sleep(60)")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert "): stopped after " in output
     assert "KeyboardInterrupt" in output
-    assert has_gone(worker, within_s=0.1)
+    assert has_gone(child, within_s=0.1)
     assert project.leftovers() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_terminated_run_leaves_nothing_behind(project: Project, number: signal.Signals) -> None:
-    process, worker = begun(project, "__import__('time').sleep(60)")
+    process, child = begun(project, "__import__('time').sleep(60)")
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == -number
-    assert has_gone(worker, within_s=0.1)
+    assert has_gone(child, within_s=0.1)
     assert project.leftovers() == []
 
 
-def test_worker_ends_when_its_parent_is_killed(project: Project) -> None:
-    process, worker = begun(project, "gpuperf.time(lambda: __import__('time').sleep(0.2) or 10.0)")
+def test_side_ends_when_its_parent_is_killed(project: Project) -> None:
+    process, child = begun(project, "gpuperf.time(lambda: __import__('time').sleep(0.2) or 10.0)")
     process.kill()
     process.communicate(timeout=30)
-    assert has_gone(worker, within_s=20)
+    assert has_gone(child, within_s=20)

@@ -1,9 +1,10 @@
-"""Workers of `--gpuperf-against` that crash, hang, cannot start or are interrupted."""
+"""Side processes of `--gpuperf-against` that crash, hang, cannot start or are interrupted."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ def project(tmp_path: Path) -> Project:
     return ten_microseconds(tmp_path / "repo")
 
 
-def test_crashed_worker_affects_one_test_only(project: Project) -> None:
+def test_crashed_side_affects_one_test_only(project: Project) -> None:
     dying = TEST + "def test_dies(gpuperf): __import__('os').abort()\n"
     project.commit({"test_k.py": "", "test_a.py": TEST, "test_b.py": dying, "test_c.py": TEST})
     nodeids = ("test_a.py::test_k", "test_b.py::test_dies", "test_c.py::test_k")
@@ -45,14 +46,14 @@ def test_broken_gpu_affects_one_test_only(project: Project) -> None:
     assert "the GPU is broken: CUDA error: illegal" in "".join(paired.notices)
 
 
-def test_a_worker_that_hangs_is_given_up(project: Project) -> None:
+def test_a_side_that_hangs_is_given_up(project: Project) -> None:
     project.commit({"test_more.py": TEST})
     project.write({"test_more.py": "import time\ndef test_k(gpuperf): time.sleep(60)\n"})
     begin = time.monotonic()
     paired = project.compare("test_more.py::test_k", K, looks=(1,), patience_s=4.0)
     assert time.monotonic() - begin < 30
     assert found(paired, "test_more.py::test_k").record.reason == (
-        "the worker with the present code has not answered for 4 s"
+        "the process with the present code has not answered for 4 s"
     )
     assert found(paired).decision is not None
 
@@ -64,7 +65,7 @@ def test_side_that_cannot_start_is_reported_once(project: Project) -> None:
     for nodeid in (K, "test_more.py::test_k"):
         record = found(paired, nodeid).record
         assert record.broken
-        assert record.reason == f"the worker with the code of {paired.commit} ended with exit status 4"
+        assert record.reason == f"the process with the code of {paired.commit} ended with exit status 4"
     assert len(paired.notices) == 1
     assert "no such driver" in paired.notices[0]
 
@@ -83,14 +84,16 @@ def test_side_that_ends_after_collection_is_not_restarted(project: Project) -> N
 
 
 def test_program_left_running_does_not_block_the_run(project: Project) -> None:
+    left = project.root.parent / "left"
     project.commit(
         {
-            "test_k.py": """
-            import os
+            "test_k.py": f"""
+            import os, pathlib
 
             def test_k(gpuperf):
-                if os.fork() == 0:
+                if (child := os.fork()) == 0:
                     __import__("time").sleep(60)
+                pathlib.Path({str(left)!r}).write_text(str(child))
                 os._exit(3)
             """
         }
@@ -98,9 +101,10 @@ def test_program_left_running_does_not_block_the_run(project: Project) -> None:
     begin = time.monotonic()
     assert "exit status 3" in found(project.compare(K, looks=(1,))).record.reason
     assert time.monotonic() - begin < 20
+    os.kill(int(left.read_text()), signal.SIGKILL)
 
 
-def test_ctrl_c_leaves_no_worker_and_no_worktree(project: Project) -> None:
+def test_ctrl_c_leaves_no_side_and_no_worktree(project: Project) -> None:
     pids = project.root.parent / "pids"
     project.commit(
         {

@@ -40,7 +40,7 @@ def of_one_restart(root: Path) -> Project:
 
 @pytest.fixture
 def site(project: Project) -> Path:
-    """Create a folder whose .pth files Python reads at the start of runs and their workers."""
+    """Create a folder whose .pth files Python reads at the start of runs and their side processes."""
     site = project.root.parent / "site"
     site.mkdir()
     custom = project.root.parent / "custom"

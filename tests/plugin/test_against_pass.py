@@ -1,4 +1,4 @@
-"""Old and new code in turn, with real git, real worker processes and a fake GPU."""
+"""Old and new code in turn, with real git, real side processes and a fake GPU."""
 
 from __future__ import annotations
 
@@ -261,14 +261,14 @@ def test_inline_extensions_are_built_separately(project: Project) -> None:
     assert (record.old_us, record.new_us) == (11.0, 10.0)
 
 
-def test_nested_pytest_is_not_a_worker(project: Project) -> None:
+def test_nested_pytest_is_not_a_side_process(project: Project) -> None:
     project.commit(
         {
             "test_k.py": """
             import os
 
             def test_k(gpuperf):
-                assert "GPUPERF_WORKER" not in os.environ
+                assert "GPUPERF_SIDE" not in os.environ
                 gpuperf.time(lambda: 10.0)
             """
         }

@@ -212,3 +212,15 @@ def test_a_slowdown_surely_within_the_tolerance_ends_the_comparison() -> None:
     ratios = [0.02, 0.021, 0.019, 0.02]
     assert decide_restarts(ratios, T, tolerance_pct=5.0).outcome is Outcome.PASS
     assert decide_restarts(ratios, T, tolerance_pct=2.1).outcome is Outcome.INCONCLUSIVE
+
+
+def test_nothing_is_tolerated_unless_asked() -> None:
+    ratios = [math.log1p(0.0028 + 1e-7 * at) for at in range(10)]
+    found = decide_restarts(ratios, replace(T, restart_sd_pct=1e-4), final=True)
+    assert found.outcome is Outcome.REGRESSED
+
+
+def test_disagreement_of_the_times_as_measured_asks_for_more_restarts_up_to_the_last_look() -> None:
+    raw = [0.02 + 0.05 * (-1) ** (at // 2) for at in range(12)]
+    found = [decide_restarts([0.0] * number, T, raw=raw[:number]).outcome for number in (4, 6, 10)]
+    assert found == [Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, Outcome.PASS]

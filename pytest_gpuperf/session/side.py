@@ -1,4 +1,4 @@
-"""The worker: a child pytest that is timed in turn with another one, of older or newer code."""
+"""The side process: a child pytest that is timed in turn with another one, of older or newer code."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pytest_gpuperf.against.messages import (
     Collected,
     Compare,
     Ended,
-    Plan,
     Ready,
     RunBlock,
+    SideEnd,
+    SidePlan,
     Started,
     Timed,
-    WorkerEnd,
 )
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
 from pytest_gpuperf.session.seeds import seed
-from pytest_gpuperf.settings.settings import WORKER_ENV
+from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Mapping
@@ -36,41 +36,41 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.settings.settings import Settings
 
-OPTIONS_OF_A_WORKER: Mapping[str, object] = {
+OPTIONS_OF_A_SIDE: Mapping[str, object] = {
     **OPTIONS_OF_A_CHILD,
     # One file that cannot be collected must not keep the others from being compared.
     "continue_on_collection_errors": True,
     # The plan names files by their paths.
     "pyargs": False,
-    # The other worker and the parent would have the same folder, and each empties it.
+    # The other side and the parent would have the same folder, and each empties it.
     "basetemp": None,
     # pytest-timeout: a test waits here for its turn.
     "timeout": 0,
 }
-"""Options that a worker does not take from the parent's command line, by pytest's `dest`."""
+"""Options that a side process does not take from the parent's command line, by pytest's `dest`."""
 
 
-def prepare_worker(config: pytest.Config, path: Path) -> None:
-    """Make this pytest a worker, before other plugins read their options.
+def prepare_side(config: pytest.Config, path: Path) -> None:
+    """Make this pytest a side process, before other plugins read their options.
 
     Args:
         config: pytest's.
         path: The file of its plan.
     """
-    # A pytest that a test starts must not become a worker.
-    os.environ.pop(WORKER_ENV, None)
+    # A pytest that a test starts must not become one.
+    os.environ.pop(SIDE_ENV, None)
     conversation = conversation_of(path)
-    vars(config.option).update(OPTIONS_OF_A_WORKER)
+    vars(config.option).update(OPTIONS_OF_A_SIDE)
     # The old code may lack files, folders and tests that the command line names.
     config.args = [file for file in conversation.plan.files if Path(file).exists()]
-    config.pluginmanager.register(conversation, "gpuperf-worker")
+    config.pluginmanager.register(conversation, "gpuperf-side")
 
 
 @cache
 def conversation_of(path: Path) -> Conversation:
     """Return the one conversation that belongs to a plan."""
-    plan = Plan.read(path)
-    return Conversation(plan, WorkerEnd(plan.channel))
+    plan = SidePlan.read(path)
+    return Conversation(plan, SideEnd(plan.channel))
 
 
 class Conversation:
@@ -78,10 +78,10 @@ class Conversation:
 
     Args:
         plan: The tests, and the code of this side.
-        parent: The worker's end of the socket.
+        parent: The side's end of the socket.
     """
 
-    def __init__(self, plan: Plan, parent: WorkerEnd) -> None:
+    def __init__(self, plan: SidePlan, parent: SideEnd) -> None:
         self.plan = plan
         self._parent = parent
         self._modules = Modules(plan.checkout, plan.tree, plan.other)
@@ -120,7 +120,7 @@ class Conversation:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Agree with the parent, and so with the other worker, on the tests and their order."""
+        """Agree with the parent, and so with the other side, on the tests and their order."""
         found = {item.nodeid: item for item in session.items}
         nodeids = [nodeid for nodeid in self.plan.nodeids if nodeid in found]
         misplaced = ""
@@ -146,7 +146,7 @@ class Conversation:
         seed(self.plan.seed)
         outcome = yield
         if broken := why_broken():
-            # The parent takes this for the end of this test, and runs the others in new workers.
+            # The parent takes this for the end of this test, and runs the others in new processes.
             self._log.write(f"the GPU is broken: {broken}\n")
             self._log.flush()
             os._exit(1)
@@ -208,7 +208,7 @@ class Parent(Protocol):
         """Wait for its next command."""
 
 
-class WorkerSource(ChildSource):
+class SideSource(ChildSource):
     """Times blocks of each call for the parent, as many as it asks for.
 
     Args:
@@ -234,7 +234,7 @@ class WorkerSource(ChildSource):
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
 
-class WorkerRunner(ChildRunner):
+class SideRunner(ChildRunner):
     """Times the calls that the other side times too."""
 
     def __init__(self, settings: Settings, path: Path) -> None:
@@ -243,4 +243,4 @@ class WorkerRunner(ChildRunner):
 
         parent = conversation_of(path)
         timer = cast("Preparer", Timer(gpu_info().l2_bytes, settings.budget_s, lambda: None))
-        super().__init__(settings, WorkerSource(parent, timer, parent.plan.settled))
+        super().__init__(settings, SideSource(parent, timer, parent.plan.settled))

@@ -1,4 +1,4 @@
-"""A worker process, as its parent sees it."""
+"""A side process, as its parent sees it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.against.messages import Answer, Command, Plan
+    from pytest_gpuperf.against.messages import Answer, Command, SidePlan
     from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.statistics.sequential import Side
 
 PATIENCE_S = 900.0
-"""A worker that is silent for so long hangs; a call that autotunes a large model can take minutes."""
+"""A side process that is silent for so long hangs; a call that autotunes a large model can take minutes."""
 GOING_S = 20.0
-"""Seconds for a worker's last teardowns."""
+"""Seconds for its last teardowns."""
 LAST_LINES = 5
 POLL_S = 0.1
 
 
 class LostError(Exception):
-    """A worker has ended, or hangs.
+    """A side process has ended, or hangs.
 
     Args:
-        side: The side of the worker.
-        how: What happened, a sentence that begins after the worker's name.
-        output: The last lines that the worker wrote.
+        side: The side of the process.
+        how: What happened, a sentence that begins after its name.
+        output: The last lines that it wrote.
     """
 
     def __init__(self, side: Side, how: str, output: Sequence[str] = ()) -> None:
@@ -46,7 +46,7 @@ class LostError(Exception):
         self.output = output
 
 
-class Worker:
+class SideProcess:
     """A child pytest in one of the two trees.
 
     Args:
@@ -62,7 +62,7 @@ class Worker:
         self,
         side: Side,
         sides: Sides,
-        plan: Plan,
+        plan: SidePlan,
         log: Path,
         tick: Callable[[], None],
         patience_s: float = PATIENCE_S,
@@ -92,10 +92,10 @@ class Worker:
         """Send a command and wait for the answer.
 
         Raises:
-            LostError: The worker has ended, or does not answer.
+            LostError: The process has ended, or does not answer.
         """
         with suppress(OSError):
-            # If the worker has ended, the missing answer shows that.
+            # If the process has ended, the missing answer shows that.
             self._end.tell(command)
         return self.answer()
 
@@ -103,7 +103,7 @@ class Worker:
         """Wait for the next answer.
 
         Raises:
-            LostError: The worker has ended, or is silent.
+            LostError: The process has ended, or is silent.
         """
         end = time.monotonic() + self._patience_s
         try:
@@ -122,11 +122,11 @@ class Worker:
             raise self._lost(f"ended with {_status(self._process.returncode)}") from None
 
     def let_go(self) -> None:
-        """Tell the worker that no command follows: it ends by itself."""
+        """Tell the process that no command follows: it ends by itself."""
         self._end.close()
 
     def stop(self, grace_s: float = GOING_S) -> None:
-        """Make sure that the worker has ended.
+        """Make sure that the process has ended.
 
         Args:
             grace_s: Seconds for it to end by itself.

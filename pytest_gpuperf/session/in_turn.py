@@ -1,0 +1,165 @@
+"""Time two callables in turn in this process: each round on other inputs, its outputs checked after it."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.against.blocks import SideBlock, in_turn
+from pytest_gpuperf.against.git import Commit
+from pytest_gpuperf.against.series import Series
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
+from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.problems.problem import cloned, refill, tensors_in
+from pytest_gpuperf.records.trial import CaseTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.measure.problems.problem import Problem
+    from pytest_gpuperf.session.side import Prepared, Preparer
+    from pytest_gpuperf.statistics.sequential import Side
+
+NO_COMMIT = Commit("reference", "")
+STALE = 0.25
+"""Value that outputs are filled with before the timed calls are checked."""
+
+
+class WrongWhileTimedError(Exception):
+    """The timed calls of the solution did not write the outputs of their inputs."""
+
+
+@dataclass
+class _TimedCall:
+    """A call that keeps its last output, which a graph writes again at each replay."""
+
+    fn: Any
+    args: tuple[Any, ...]
+    output: Any = None
+
+    def __call__(self) -> None:
+        """Call it."""
+        self.output = self.fn(*self.args)
+
+
+class InTurn:
+    """Rounds of reference and solution.
+
+    Args:
+        problem: The callables.
+        preparer: Makes calls ready to be timed.
+        mode: Timing mode, or `auto`; both sides have the same one.
+        budget_s: Seconds for the blocks of all rounds.
+        tolerance: Tolerance of the outputs.
+    """
+
+    def __init__(
+        self, problem: Problem, preparer: Preparer, mode: str, budget_s: float, tolerance: Tolerance
+    ) -> None:
+        self._problem = problem
+        self._preparer = preparer
+        self._mode = mode
+        self._budget_s = budget_s
+        self._tolerance = tolerance
+        self._rng = Random(0)  # noqa: S311 - the order of blocks
+
+    def run(self, seeds: Sequence[int]) -> CaseTimes:
+        """Run a round for each seed.
+
+        Raises:
+            GpuperfError: A side cannot be timed.
+            WrongWhileTimedError: The solution was wrong in the timed calls.
+        """
+        series = Series()
+        for number, seed in enumerate(seeds):
+            self._round(series, number, seed, self._budget_s / len(seeds))
+            # The graphs of a round hold gigabytes.
+            gc.collect()
+        rounds = [restart.blocks for restart in series.restarts]
+        return CaseTimes(
+            in_turn=series.result(NO_COMMIT, 1).record,
+            reference_rounds_us=tuple(_mean_us(blocks, "A") for blocks in rounds),
+            solution_rounds_us=tuple(_mean_us(blocks, "B") for blocks in rounds),
+        )
+
+    def _round(self, series: Series, number: int, seed: int, budget_s: float) -> None:
+        args = self._problem.arguments(seed)
+        calls: dict[Side, _TimedCall] = {
+            "A": _TimedCall(self._problem.reference, cloned(args)),
+            "B": _TimedCall(self._problem.solution, args),
+        }
+        new_first = bool(number % 2)
+        prepared = self._prepared(calls, ("B", "A") if new_first else ("A", "B"))
+        if number == 0:
+            for one in prepared.values():
+                one.warm_up()
+
+        def block(side: Side) -> SideBlock:
+            timed = prepared[side].block()
+            return SideBlock(side, timed.time_us, timed.sm_clock_mhz)
+
+        begin = time.monotonic()
+        blocks = in_turn(block, self._rng, budget_s)
+        seconds = time.monotonic() - begin
+        series.add(blocks, prepared["A"].mode, seconds, new_first=new_first)
+        self._check(calls["B"], prepared["B"], seed)
+
+    def _prepared(
+        self, calls: Mapping[Side, _TimedCall], order: tuple[Side, Side]
+    ) -> Mapping[Side, Prepared]:
+        """Prepare both sides in one mode; if one side does not allow it, by their kernels, or by the host.
+
+        Raises:
+            GpuperfError: Both have no mode in common.
+        """
+        refused: GpuperfError | None = None
+        for mode in (self._mode, "kernels", "host"):
+            try:
+                prepared = {side: self._preparer.prepare(calls[side], mode) for side in order}
+            except GpuperfError as error:
+                refused = error
+                continue
+            if prepared["A"].mode == prepared["B"].mode:
+                self._mode = mode
+                return prepared
+        raise refused or GpuperfError("reference and solution have no timing mode in common")
+
+    def _check(self, call: _TimedCall, prepared: Prepared, seed: int) -> None:
+        """Run the timed calls once more, on other values at the same addresses, and compare the last output.
+
+        The reference runs after them: nobody can find its output in memory before.
+        """
+        fresh = self._problem.arguments(seed ^ 0x5EED)
+        kept = cloned(fresh)
+        refill(call.args, fresh)
+        del fresh
+        outputs = list(tensors_in(call.output))
+        inputs = {tensor.untyped_storage().data_ptr() for tensor in tensors_in(call.args)}
+        # A solution may return tensors of inference mode, which nothing else may write.
+        with torch.inference_mode():
+            for output in outputs:
+                if output.untyped_storage().data_ptr() not in inputs:
+                    output.fill_(STALE)
+        prepared.block()
+        finish()
+        outputs = list(tensors_in(call.output))
+        expected = list(tensors_in(self._problem.reference(*kept)))
+        for at, (output, target) in enumerate(zip(outputs, expected, strict=False)):
+            result = compare(output, target, self._tolerance, f"output {at} of the timed calls")
+            if not result.passed:
+                raise WrongWhileTimedError(result.failure)
+
+
+def _mean_us(blocks: Sequence[SideBlock], side: Side) -> float:
+    logs = [math.log(block.time_us) for block in blocks if block.side == side and block.time_us > 0]
+    if not logs:
+        raise GpuperfError("a block took no time at all", next_step="use --mode kernels")
+    return round(math.exp(fmean(logs)), 6)

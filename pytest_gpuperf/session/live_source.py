@@ -1,0 +1,146 @@
+"""The source of measurements on the GPU of this machine."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.records.selection import check_regex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
+    from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+    from pytest_gpuperf.measure.timing.timer import Timer
+    from pytest_gpuperf.records import Correctness, Fuzzing, Profile, Timing, Trace, WarmUp
+    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
+    from pytest_gpuperf.records.passes import SelectedTest
+    from pytest_gpuperf.records.selection import Selection
+
+LOOKS = 3
+"""Times of a call if the first differs from its baseline: by then a disturbance is gone, a change is not."""
+
+
+class LiveSource:
+    """Measures in this process; a profiling pass may have read the counters before.
+
+    Args:
+        counters: Has the counters of each call.
+        tests: The selected tests, by node id.
+        timer: Times on the current device.
+        doubt: Returns why a time should be measured again; empty if it should not.
+        progress: Shows the present measurement; an empty text ends it.
+        traces: Folder for Chrome traces; need not exist.
+    """
+
+    def __init__(
+        self,
+        counters: ProfilingPass | CuptiCounters,
+        tests: Mapping[str, SelectedTest],
+        timer: Timer,
+        doubt: Callable[[Call, Timing], str],
+        progress: Callable[[str], None],
+        traces: Path,
+    ) -> None:
+        self._counters = counters
+        self._tests = tests
+        self._timer = timer
+        self._doubt = doubt
+        self._progress = progress
+        self._traces = traces
+
+    def check(self, call: CheckedCall) -> Correctness:
+        """Run the call on poisoned memory and compare."""
+        from pytest_gpuperf.measure import correctness
+
+        reference = call.reference
+        return correctness.check(
+            call.fn,
+            call.args,
+            dict(call.kwargs),
+            expected=reference.expected,
+            rtol=reference.rtol,
+            atol=reference.atol,
+            equal_nan=reference.equal_nan,
+            mutates=reference.mutates,
+        )
+
+    def fuzz(self, call: FuzzCall) -> Fuzzing:
+        """Search for a case in which the function differs from its reference."""
+        import torch
+
+        from pytest_gpuperf.measure.fuzz import fuzz
+
+        def progress(text: str) -> None:
+            self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
+
+        return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """Run the call until its time is steady."""
+        return self._timer.warm_up(call)
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Time the call, and note the size of its arguments."""
+        from pytest_gpuperf.measure.correctness.footprint import argument_bytes
+
+        timing = self._time(call, mode=mode, bytes=bytes, flops=flops)
+        return replace(timing, argument_bytes=argument_bytes(call.args, call.kwargs))
+
+    def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Time the call; if the time differs from its baseline, return the median of three."""
+
+        def progress(text: str) -> None:
+            self._progress(f"{call.nodeid}: {text}")
+
+        from pytest_gpuperf.measure.verification.verify import Verifier
+
+        verifier = Verifier(call)
+
+        def time_once() -> Timing:
+            return self._timer.time(
+                call, mode=mode, bytes=bytes, flops=flops, progress=progress, verify=verifier
+            )
+
+        try:
+            median = time_once()
+            if doubt := self._doubt(call, median):
+                timings = sorted(
+                    (median, *(time_once() for _ in range(LOOKS - 1))), key=lambda timing: timing.time_us
+                )
+                median = timings[len(timings) // 2]
+                median = replace(median, measured_again=(*median.measured_again, doubt))
+        finally:
+            self._progress("")
+        return replace(median, verification=verifier.of(median))
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Profile the call, or look it up in the report of the profiling pass."""
+        if kernels.regex is not None:
+            check_regex(kernels.regex, f"for {call}")
+        try:
+            return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)
+        finally:
+            # The next call may be timed, or need another profiler.
+            self._counters.let_go()
+
+    def trace(self, call: Call) -> Trace:
+        """Record the call, and keep torch.profiler's trace."""
+        from pytest_gpuperf.measure.trace.capture import capture
+
+        self._progress(f"{call.nodeid}: traced")
+        try:
+            return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
+        finally:
+            self._progress("")
+
+
+def trace_file_name(nodeid: str, label: str) -> str:
+    """Return a readable name that no other call has: `test_gemm-torch-1a2b3c4d.json.gz`."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{nodeid.rpartition('::')[2]}-{label}")[:60].strip("-")
+    return f"{readable}-{zlib.crc32(f'{nodeid}#{label}'.encode()):08x}.json.gz"

@@ -1,0 +1,129 @@
+"""Reference and solution timed in turn, on the CPU with made-up times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.comparison import Tolerance
+from pytest_gpuperf.session.in_turn import InTurn, WrongWhileTimedError
+from trial_on_cpu import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class Doubling:
+    """A problem: twice its input."""
+
+    solve: Callable[[torch.Tensor], Any]
+    mutates = False
+    seeds: list[int] = field(default_factory=list)
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        self.seeds.append(seed)
+        return (torch.randn(9, generator=torch.Generator().manual_seed(seed)),)
+
+    def reference(self, *args: Any) -> Any:
+        return args[0] * 2
+
+    def solution(self, *args: Any) -> Any:
+        return self.solve(args[0])
+
+    def objection(self, args: tuple[Any, ...], output: Any) -> str:
+        return ""
+
+    def tolerance(self, output: Any) -> float:
+        return 0.0
+
+
+@dataclass
+class Preparer:
+    """Times calls: those of the reference take 20 µs, those of the solution 10 µs."""
+
+    captured: tuple[bool, bool] = (True, True)
+    asked: list[str] = field(default_factory=list)
+
+    def prepare(self, fn: Callable[[], Any], mode: str) -> Any:
+        of_solution = getattr(fn, "fn").__name__ == "solution"  # noqa: B009
+        self.asked.append(mode)
+        hot = mode in ("auto", "hot") and self.captured[of_solution]
+        if mode == "hot" and not hot:
+            raise GpuperfError("it cannot be captured")
+        return Prepared(fn, "hot" if hot else "kernels", 10.0 if of_solution else 20.0)
+
+
+@dataclass
+class Prepared:
+    fn: Callable[[], Any]
+    mode: str
+    time_us: float
+
+    def __post_init__(self) -> None:
+        self.fn()
+
+    def warm_up(self) -> None:
+        self.fn()
+
+    def block(self) -> Block:
+        self.fn()
+        return Block(self.time_us, 0.0)
+
+
+def rounds(problem: Doubling, preparer: Preparer | None = None, mode: str = "auto") -> InTurn:
+    return InTurn(problem, preparer or Preparer(), mode, 0.0, Tolerance(0.0, 0.0))
+
+
+def test_each_round_has_its_own_inputs_and_order() -> None:
+    problem = Doubling(lambda x: x + x)
+    found = rounds(problem).run([1, 2])
+    assert len(set(problem.seeds)) == 4
+    assert found.in_turn.new_first == (False, True)
+    assert found.reference_rounds_us == pytest.approx((20.0, 20.0))
+    assert found.solution_rounds_us == pytest.approx((10.0, 10.0))
+
+
+def test_output_of_inference_mode_is_checked() -> None:
+    rounds(Doubling(torch.inference_mode()(lambda x: x + x))).run([1])
+
+
+def test_kept_output_is_noticed() -> None:
+    kept: dict[int, torch.Tensor] = {}
+    problem = Doubling(lambda x: kept.setdefault(x.data_ptr(), x * 2))
+    with pytest.raises(WrongWhileTimedError, match="output 0 of the timed calls differs from the reference"):
+        rounds(problem).run([1])
+
+
+def test_output_that_is_no_longer_written_is_noticed() -> None:
+    out, calls = torch.empty(9), iter(range(10**9))
+
+    def solve(x: torch.Tensor) -> torch.Tensor:
+        return torch.mul(x, 2, out=out) if next(calls) < 5 else out
+
+    with pytest.raises(WrongWhileTimedError):
+        rounds(Doubling(solve)).run([1])
+
+
+@pytest.mark.parametrize("mode", ["auto", "hot"])
+@pytest.mark.parametrize("captured", [(True, False), (False, True), (False, False)])
+def test_side_that_cannot_be_captured_is_timed_by_kernels(captured: tuple[bool, bool], mode: str) -> None:
+    preparer = Preparer(captured)
+    found = rounds(Doubling(lambda x: x + x), preparer, mode).run([1, 2])
+    assert found.in_turn.mode == "kernels"
+    both = captured == (False, False)
+    assert preparer.asked[-2:] == ["auto" if both and mode == "auto" else "kernels"] * 2
+
+
+def test_sides_without_a_common_mode_are_refused() -> None:
+    class Unlike(Preparer):
+        def prepare(self, fn: Callable[[], Any], mode: str) -> Any:
+            self.asked.append(mode)
+            return Prepared(fn, f"{mode} {len(self.asked)}", 1.0)
+
+    with pytest.raises(GpuperfError, match="no timing mode in common"):
+        rounds(Doubling(lambda x: x + x), Unlike()).run([1])

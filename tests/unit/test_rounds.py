@@ -1,0 +1,39 @@
+"""Intervals of times and ratios over the rounds of a trial."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics.rounds import Bounds, mean_bounds, time_bounds
+
+TIMES = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=8)
+
+
+@settings(deadline=None)  # the first example imports scipy
+@given(TIMES)
+def test_time_lies_between_its_bounds(rounds: list[float]) -> None:
+    found = time_bounds(rounds, Thresholds())
+    assert found.low < found.value < found.high
+    assert min(rounds) * (1 - 1e-9) <= found.value <= max(rounds) * (1 + 1e-9)
+
+
+def test_more_rounds_narrow_the_interval() -> None:
+    few, many = (time_bounds([10.0, 10.1] * count, Thresholds()) for count in (1, 8))
+    assert many.high - many.low < few.high - few.low
+
+
+def test_equal_rounds_keep_the_guessed_spread() -> None:
+    found = time_bounds([10.0] * 4, Thresholds())
+    assert 0.05 < 100 * (found.high / found.value - 1) < 0.5
+
+
+def test_mean_of_independent_ratios_is_narrower() -> None:
+    one = Bounds(2.0, 1.9, 2.0**2 / 1.9)
+    found = mean_bounds([one, one])
+    assert found.value == pytest.approx(2.0)
+    assert math.log(found.high / found.low) == pytest.approx(math.log(one.high / one.low) / math.sqrt(2))
