@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from pytest_gpuperf.compare.break_even import BreakEven, break_even
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.measure.device.occupancy import Occupancy, occupancy
+    from pytest_gpuperf.measure.fuzz.case import FuzzCase
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
     from pytest_gpuperf.metrics.combine import combine
     from pytest_gpuperf.plugin.facade import Gpuperf
     from pytest_gpuperf.records import (
+        Accuracy,
         Correctness,
+        Fuzzing,
         Measurement,
         Profile,
         Run,
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.frame import to_frame
 
 __all__ = [
+    "Accuracy",
     "BreakEven",
     "Correctness",
+    "FuzzCase",
+    "Fuzzing",
     "Gpuperf",
     "GpuperfError",
     "Measurement",
@@ -54,6 +60,7 @@ __all__ = [
 
 _HOMES = {
     "BreakEven": "compare.break_even",
+    "FuzzCase": "measure.fuzz.case",
     "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
     "Occupancy": "measure.device.occupancy",

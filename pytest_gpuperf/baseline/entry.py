@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from pytest_gpuperf.judge.accuracy import is_comparable, worse_figures
 from pytest_gpuperf.judge.counters import chosen_otherwise, is_exact
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.change import show_pair, show_signed, show_value
@@ -60,16 +61,19 @@ def make_entry(
         sessions: The change of the sessions.
     """
     if known is None or comparison is None:
-        what = _new_time(taken) or ("counters" if taken.has_counters else "trace")
+        rest = "trace" if taken.trace is not None else "accuracy"
+        what = _new_time(taken) or ("counters" if taken.has_counters else rest)
         return Entry(nodeid, label, "new", (what,))
     lines = [*_time_lines(taken, known), *filter(None, [sessions]), *map(str, comparison.counters.changes)]
     counters = comparison.counters
     lines += filter(None, (counters.kernels, counters.chosen_otherwise, counters.read_otherwise))
+    accuracy, accuracy_moved = _accuracy_change(taken, known)
+    lines += filter(None, [accuracy])
     added = _added(taken, known)
     if added:
         lines.append(f"new: {', '.join(added)}")
     kind: Literal["new", "changed", "refreshed"] = "changed" if added else "refreshed"
-    if comparison.moved:
+    if comparison.moved or accuracy_moved:
         kind = "changed"
     elif only_new(taken, known).has_values:
         kind = "new"
@@ -85,6 +89,7 @@ def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
         times=() if judged else taken.times,
         profile=None if known.counters and not _of_other_launches(taken, known) else taken.profile,
         trace=None if known.trace else taken.trace,
+        accuracy=None if known.accuracy else taken.accuracy,
     )
 
 
@@ -110,11 +115,29 @@ def other_code(comparison: BaselineComparison) -> str:
 def _added(taken: Taken, known: MeasurementBaseline) -> list[str]:
     added = ["time"] if taken.times and known.time is None else []
     added += ["trace"] if taken.trace is not None and not known.trace else []
+    added += ["accuracy"] if taken.accuracy is not None and known.accuracy is None else []
     if taken.profile is None or not taken.has_counters:
         return added
     if not known.counters:
         return [*added, "counters"]
     return [*added, *sorted(taken.profile.combined.keys() - known.counters.keys())]
+
+
+def _accuracy_change(taken: Taken, known: MeasurementBaseline) -> tuple[str, bool]:
+    """Return the change of the errors, and True if one moved beyond its tolerance; empty if none changed."""
+    now, before = taken.accuracy, known.accuracy
+    if now is None or before is None:
+        return "", False
+    if not is_comparable(now, before):
+        return ("the accuracy is of other types", True) if now.kind != before.kind else ("", False)
+    pairs = [(name, show_value(old), now.values.get(name)) for name, old in before.values.items()]
+    changed = [
+        f"{name} {old} -> {show_value(new)}"
+        for name, old, new in pairs
+        if new is not None and show_value(new) != old
+    ]
+    moved = bool(worse_figures(now, before) or worse_figures(before, now))
+    return ", ".join(changed), moved
 
 
 def _new_time(taken: Taken) -> str:

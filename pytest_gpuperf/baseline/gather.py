@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.readings import read_alike
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.judge.floor import impossible_time
+from pytest_gpuperf.records import Correctness, Measurement
 from pytest_gpuperf.records.baseline import same_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import Profile, Run, TestRecord, Timing, TimingSource, Trace
+    from pytest_gpuperf.records import (
+        Accuracy,
+        Profile,
+        Run,
+        TestRecord,
+        Timing,
+        TimingSource,
+        Trace,
+    )
 
 
 @dataclass(frozen=True)
@@ -29,14 +38,17 @@ class Taken:
     """Id and counters of each run that has read them in the same way, including the newest."""
     trace: Trace | None = None
     """Trace of the newest run that has one."""
+    accuracy: Accuracy | None = None
+    """Accuracy of the newest run that has one."""
     kept: bool = False
     """True if `profile` is None because all counters had been kept from an earlier run."""
 
     @property
     def measurement(self) -> Measurement:
-        """Measurement to compare with the baseline: the first time, the counters and the trace."""
+        """Measurement to compare with the baseline: the first time, the counters, trace and accuracy."""
         time = self.times[0][1] if self.times else None
-        return Measurement(timing=time, profile=self.profile, trace=self.trace)
+        checked = Correctness(passed=True, accuracy=self.accuracy) if self.accuracy is not None else None
+        return Measurement(correctness=checked, timing=time, profile=self.profile, trace=self.trace)
 
     def by(self, source: TimingSource) -> Taken:
         """Return the values with the times of another source, if all runs have them."""
@@ -52,7 +64,8 @@ class Taken:
     @property
     def has_values(self) -> bool:
         """True if there is a value to compare with later."""
-        return bool(self.times) or self.has_counters or self.trace is not None
+        parts = (self.trace, self.accuracy)
+        return bool(self.times) or self.has_counters or any(part is not None for part in parts)
 
 
 @dataclass(frozen=True)
@@ -109,17 +122,18 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
     if wrong:
         return Gathered(nodeid, (("", f"the output is wrong{_share(wrong, records)}"),))
     failed = [test for _, test in records if _has_failed(test)]
-    refused: list[tuple[str, str]] = []
+    refused = [("", why) for why in dict.fromkeys(map(_impossible, records)) if why]
     kept = False
     if failed:
         why = f"the test failed: {failed[0].failure}" if failed[0].failure else "nothing was measured"
         refused.append(("", f"{why}{_share(failed, records)}"))
-    good = [(run, test) for run, test in records if not _has_failed(test)]
+    good = [(run, test) for run, test in records if not (_has_failed(test) or _impossible((run, test)))]
     by_label: dict[str, list[tuple[Run, Measurement]]] = {}
     for run, test in good:
         for label, measurement in test.measurements.items():
-            # A call that was only checked or warmed up has nothing to compare later.
-            if any(part is not None for part in (measurement.timing, measurement.profile, measurement.trace)):
+            # A call that was only warmed up has nothing to compare later.
+            parts = (_accuracy(measurement), measurement.timing, measurement.profile, measurement.trace)
+            if any(part is not None for part in parts):
                 by_label.setdefault(label, []).append((run, measurement))
     labels = {}
     for label, measurements in by_label.items():
@@ -154,7 +168,9 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     traces = [found.trace for _, found in measurements if found.trace is not None]
     kept = bool(profiles) and not profiled and any(profile.combined for _, profile in profiles)
     trace = traces[-1] if traces else None
-    taken = Taken(tuple(same), profile, run.id if run else "", readings, trace, kept)
+    accuracies = [found for _, measurement in measurements if (found := _accuracy(measurement)) is not None]
+    accuracy = accuracies[-1] if accuracies else None
+    taken = Taken(tuple(same), profile, run.id if run else "", readings, trace, accuracy, kept)
     if not taken.has_values:
         return taken, "neither a time nor counters were measured" + (", but counters kept" if kept else "")
     if others and first is not None:
@@ -167,9 +183,20 @@ def _has_failed(test: TestRecord) -> bool:
     return bool(test.failure) or not test.measurements
 
 
+def _accuracy(measurement: Measurement) -> Accuracy | None:
+    correctness = measurement.correctness
+    return correctness.accuracy if correctness is not None else None
+
+
+def _impossible(record: tuple[Run, TestRecord]) -> str:
+    """Return why a time of a test is impossible; empty if none is."""
+    run, test = record
+    findings = (impossible_time(measured, run.environment.gpu) for measured in test.measurements.values())
+    return next((finding.line for finding in findings if finding is not None), "")
+
+
 def _is_wrong(test: TestRecord) -> bool:
-    measured = test.measurements.values()
-    return any(m.correctness is not None and not m.correctness.passed for m in measured)
+    return any(measured.is_wrong for measured in test.measurements.values())
 
 
 def _share(some: Sequence[object], of_all: Sequence[object]) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpdatePlan:
     """Plan of an update."""
 
     files: Mapping[Path, dict[str, Any]]
@@ -48,7 +48,7 @@ def plan(
     tolerance_pct: float,
     *,
     sessions: Rule = "auto",
-) -> Plan:
+) -> UpdatePlan:
     """Plan the changes from accepting runs; writes nothing.
 
     Each time becomes a session of its baseline. A test that failed by itself, a wrong output, and a label
@@ -73,12 +73,12 @@ def plan(
     plans = [_plan(group, store, which, tolerance_pct, sessions) for group in (of_gpus, compiled) if group]
     files = {path: content for part in plans for path, content in part.files.items()}
     entries = tuple(entry for part in plans for entry in part.entries)
-    return Plan(files, entries, tuple(nodeid for part in plans for nodeid in part.kept))
+    return UpdatePlan(files, entries, tuple(nodeid for part in plans for nodeid in part.kept))
 
 
 def _plan(
     runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float, sessions: Rule
-) -> Plan:
+) -> UpdatePlan:
     """Plan the changes from runs of one GPU, or of none."""
     runs = in_order(runs)
     slug = runs[0].environment.gpu.slug
@@ -110,7 +110,7 @@ def _plan(
                 entries += [] if entry is None else [entry]
     contents = {path: file.changed() for path, file in files.items()}
     kept = tuple(test.nodeid for test in tests if test.kept)
-    return Plan({path: content for path, content in contents.items() if content}, tuple(entries), kept)
+    return UpdatePlan({path: content for path, content in contents.items() if content}, tuple(entries), kept)
 
 
 def accept(
@@ -122,7 +122,7 @@ def accept(
     sessions: Rule = "auto",
     incomplete: bool = False,
     environ: Mapping[str, str] = os.environ,
-) -> Plan:
+) -> UpdatePlan:
     """Make runs the baseline, all of them or none, and return the changes.
 
     Args:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytest_gpuperf import metrics as catalogue
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import MetricValue
+    from typing import Any
+
+    from pytest_gpuperf.records import Accuracy, MetricValue
 
 TIME_DIGITS = 5
 """Digits of a time: sessions of one code agree to some 0.02 %, and four digits would be as coarse."""
+_ACCURACY_DIGITS = 4
 _RAW_DIGITS = 4
 _STATE_DIGITS = 3
 _COUNT_DIGITS = 6
@@ -23,6 +28,15 @@ def round_to_digits(value: float, digits: int) -> float | int:
         return 0
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
     return int(rounded) if rounded == int(rounded) else rounded
+
+
+def stored_accuracy(accuracy: Accuracy) -> dict[str, Any]:
+    """Return the JSON object of an accuracy with rounded errors."""
+    stored: dict[str, Any] = msgspec.to_builtins(accuracy)
+    return {
+        name: round_to_digits(value, _ACCURACY_DIGITS) if isinstance(value, float) else value
+        for name, value in stored.items()
+    }
 
 
 def round_counter(name: str, value: MetricValue) -> MetricValue | int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
-from pytest_gpuperf.baseline.rounding import round_counter
+from pytest_gpuperf.baseline.rounding import round_counter, stored_accuracy
 from pytest_gpuperf.baseline.sessions import merged_time, told
 from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
 from pytest_gpuperf.judge.times import compare_time
@@ -93,6 +93,8 @@ class Update:
         part = self._counters(comparison)
         if self.taken.trace is not None:
             part["trace"] = self.taken.trace.exact
+        if self.taken.accuracy is not None:
+            part["accuracy"] = stored_accuracy(self.taken.accuracy)
         line = ""
         if self.taken.times:
             before = file.known_time(self.nodeid, self.label)

@@ -66,10 +66,10 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         limit_child(config, slower * settings.timeout_s)
         if settings.profiling_pass:
             end_after_broken_test(config)
-    if settings.worker is not None:
-        from pytest_gpuperf.session.worker import prepare_worker
+    if settings.side is not None:
+        from pytest_gpuperf.session.side import prepare_side
 
-        prepare_worker(config, settings.worker)
+        prepare_side(config, settings.side)
     config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
     if settings.seed == "on":
         from pytest_gpuperf.session.seeds import Seeding

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.settings.options import OPTIONS
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS
 
 MODES = next(option.choices for option in OPTIONS if option.name == "mode")
 LONGEST_LABEL = 200
@@ -72,6 +72,33 @@ def check_flag(name: str, value: object) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):
         raise GpuperfError(f"{name}={show_repr(value)}", expected="True or False")
     return bool(value)
+
+
+def check_callable(name: str, value: Any) -> Callable[..., Any]:
+    """Return a callable."""
+    if not callable(value):
+        raise GpuperfError(
+            f"{name}={show_repr(value)}", expected="a callable: each case has arguments of its own"
+        )
+    function: Callable[..., Any] = value
+    return function
+
+
+def check_exceptions(value: object) -> tuple[type[Exception], ...]:
+    """Return classes of exceptions."""
+    some = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(one, type) and issubclass(one, Exception) for one in some):
+        raise GpuperfError(f"refuses={show_repr(value)}", expected="an exception, or a tuple of them")
+    return some
+
+
+def check_seconds(value: object, default: float) -> float:
+    """Return a number of seconds; the default for None."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_TIMEOUT_S:
+        raise GpuperfError(f"seconds={show_repr(value)}", expected="a number of seconds above 0")
+    return float(value)
 
 
 def check_mutates(mutates: object) -> bool | Collection[int | str]:

@@ -7,7 +7,7 @@ benchmark=True)` sets this timer for one test, with rounds that suit it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,6 @@ from pytest_gpuperf.settings.options import is_enabled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import torch
 
 BLOCK_US = 1000.0
 """Time that the GPU is blocked after each reading, in microseconds."""
@@ -57,27 +55,28 @@ def gpu_clock() -> float:
 class _Clock:
     def __init__(self) -> None:
         self._seconds = 0.0
-        self._start: torch.cuda.Event | None = None
+        self._start: Any = None
 
     def read(self) -> float:
         import torch
 
-        from pytest_gpuperf.measure.timing.graph import block_gpu, elapsed_us, event
+        from pytest_gpuperf.measure.device import kept
+        from pytest_gpuperf.measure.timing.graph import block_gpu
 
         if self._start is None and not torch.cuda.is_available():
             raise GpuperfError(
                 "gpu_clock times with CUDA events, and torch sees no CUDA GPU",
                 next_step="mark the test with @pytest.mark.gpuperf(benchmark=True), which skips it here",
             )
-        end = event()
-        end.record()
-        torch.cuda.synchronize()
+        end = kept.event()
+        kept.record(end)
+        kept.synchronize()
         if self._start is not None and self._start.device == end.device:
             # Only since the last reading: an event's time is a float of 32 bits, too coarse for long times.
-            self._seconds += elapsed_us(self._start, end) / 1e6
+            self._seconds += kept.elapsed_us(self._start, end) / 1e6
         block_gpu(BLOCK_US)
-        self._start = event()
-        self._start.record()
+        self._start = kept.event()
+        kept.record(self._start)
         return self._seconds
 
 

@@ -4,63 +4,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
-import msgspec
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError, NoGpuError
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.static.compile import compile_static
 from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
 from pytest_gpuperf.plugin.arguments import (
     check_count,
     check_flag,
-    check_label,
     check_mode,
     check_mutates,
     check_static,
     check_tolerance,
 )
+from pytest_gpuperf.plugin.fuzz_method import Fuzzes
 from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
-from pytest_gpuperf.session.seeds import seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     import torch
 
+    from pytest_gpuperf.plugin.inputs import Factory
     from pytest_gpuperf.records import Correctness, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.selection import Launches
-    from pytest_gpuperf.session.base import Runner, Source
-    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.base import Source
 
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]
     Ncu: TypeAlias = Callable[..., Profile]
 
 
-class Gpuperf:
+class Gpuperf(Fuzzes):
     """Checks, times, profiles and traces callables, and keeps the measurements for the verdict.
 
     Every method takes a plain callable with its arguments; keyword arguments that the method does
     not know go to the callable. `label` names a measurement if a test measures several callables.
     """
 
-    def __init__(self, state: ItemState, runner: Runner) -> None:
-        self._state = state
-        self._runner = runner
-
     @property
     def device(self) -> torch.device:
         """The device for the test's tensors: the GPU, or `meta` when a recording is replayed."""
         return self._runner.device
-
-    @property
-    def seed(self) -> int:
-        """The seed of this test, for generators of its own: `numpy.random.default_rng(gpuperf.seed)`."""
-        return seed_of(self._state.nodeid)
 
     def __call__(
         self,
@@ -68,6 +57,7 @@ class Gpuperf:
         /,
         *args: Any,
         expected: Any,
+        inputs: Factory | None = None,
         bytes: int = 0,
         flops: int = 0,
         rtol: float | None = None,
@@ -92,6 +82,7 @@ class Gpuperf:
             fn,
             *args,
             expected=expected,
+            inputs=inputs,
             rtol=rtol,
             atol=atol,
             equal_nan=equal_nan,
@@ -99,8 +90,8 @@ class Gpuperf:
             label=label,
             **kwargs,
         )
-        self.time(fn, *args, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs)
-        self.profile(fn, *args, kernels=kernels, launches=launches, label=label, **kwargs)
+        self.time(fn, *args, inputs=inputs, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs)
+        self.profile(fn, *args, inputs=inputs, kernels=kernels, launches=launches, label=label, **kwargs)
         return self._state.measurements[label]
 
     def check(
@@ -109,6 +100,7 @@ class Gpuperf:
         /,
         *args: Any,
         expected: Any,
+        inputs: Factory | None = None,
         rtol: float | None = None,
         atol: float | None = None,
         equal_nan: bool = False,
@@ -126,6 +118,9 @@ class Gpuperf:
             args: Its arguments.
             expected: A reference callable that takes the same arguments, or the expected tensors. Arrays of
                 JAX, CuPy, numba-cuda and NumPy count as tensors.
+            inputs: In place of arguments, a callable that makes them: `inputs(seed)` returns a tuple of
+                positional arguments, a dict of keyword arguments, or a tuple of both. `time` takes others
+                than `check`.
             rtol: Relative tolerance; by default by dtype, as in `torch.testing.assert_close`.
             atol: Absolute tolerance; give both or neither.
             equal_nan: Whether NaN equals NaN; otherwise NaN in the output fails.
@@ -137,7 +132,7 @@ class Gpuperf:
             The largest differences and their places.
         """
         __tracebackhide__ = True
-        source, call = self._begin("correctness", label, fn, args, kwargs)
+        source, given, call = self._begin("correctness", label, fn, args, kwargs, inputs)
         try:
             reference = Reference(
                 expected,
@@ -146,6 +141,7 @@ class Gpuperf:
                 equal_nan=check_flag("equal_nan", equal_nan),
                 mutates=check_mutates(mutates),
             )
+            self._checked.add(label, given, reference)
             result = source.check(CheckedCall(**vars(call), reference=reference))
         except GpuperfError as error:
             self._fail(error)
@@ -161,7 +157,7 @@ class Gpuperf:
             Seconds and launches of the warm-up, and whether the time became steady before the cap.
         """
         __tracebackhide__ = True
-        source, call = self._begin("warm_up", label, fn, args, kwargs)
+        source, _, call = self._begin("warm_up", label, fn, args, kwargs)
         try:
             result = source.warm_up(call)
         except GpuperfError as error:
@@ -174,6 +170,7 @@ class Gpuperf:
         fn: Callable[..., Any],
         /,
         *args: Any,
+        inputs: Factory | None = None,
         bytes: int = 0,
         flops: int = 0,
         mode: str | None = None,
@@ -182,9 +179,12 @@ class Gpuperf:
     ) -> Timing:
         """Time one call of `fn` on the GPU, after a warm-up, with CUDA events.
 
+        Then run some of the timed calls again on other values, and fail the test if their outputs are wrong.
+
         Args:
             fn: The callable to time; it is called many times with the same arguments.
             args: Its arguments.
+            inputs: Makes the arguments, as in `check`.
             bytes: Bytes that one call has to move, for GB/s.
             flops: Floating-point operations of one call, for TFLOP/s.
             mode: `auto`, `hot`, `cold`, `queued`, `kernels` or `host`; by default that of `--gpuperf-mode`.
@@ -195,10 +195,10 @@ class Gpuperf:
             Time in microseconds per call, its spread, and its timing mode.
         """
         __tracebackhide__ = True
-        source, call = self._begin("timing", label, fn, args, kwargs)
+        source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
             result = source.time(
-                call,
+                self._checked.with_reference(call, given),
                 mode=check_mode(mode, self._runner.settings.mode),
                 bytes=check_count("bytes", bytes),
                 flops=check_count("flops", flops),
@@ -206,6 +206,8 @@ class Gpuperf:
         except GpuperfError as error:
             self._fail(error)
         self._keep(label, timing=result)
+        if result.refused:
+            pytest.fail(f"gpuperf: {result.refused}")
         return result
 
     def profile(
@@ -213,6 +215,7 @@ class Gpuperf:
         fn: Callable[..., Any],
         /,
         *args: Any,
+        inputs: Factory | None = None,
         kernels: str | Sequence[str] | None = None,
         launches: Launches | None = None,
         label: str = "main",
@@ -226,6 +229,7 @@ class Gpuperf:
         Args:
             fn: The callable to profile.
             args: Its arguments.
+            inputs: Makes the arguments, as in `check`.
             kernels: Regex over the function name or the demangled name, found anywhere in it, or a list of
                 them; by default the marker's. The kernels that match are kept one by one and combined
                 into one row.
@@ -238,7 +242,7 @@ class Gpuperf:
             Metrics by short name, in percent, µs, bytes or counts.
         """
         __tracebackhide__ = True
-        source, call = self._begin("profile", label, fn, args, kwargs)
+        source, _, call = self._begin("profile", label, fn, args, kwargs, inputs)
         regex = self._state.marker.regex
         try:
             regex = check_kernels(kernels, f"for {call}") or regex
@@ -267,7 +271,7 @@ class Gpuperf:
             The kernel table of one call, in microseconds and percent.
         """
         __tracebackhide__ = True
-        source, call = self._begin("trace", label, fn, args, kwargs)
+        source, _, call = self._begin("trace", label, fn, args, kwargs)
         try:
             with self._runner.guarded("trace"):
                 result = source.trace(call)
@@ -335,25 +339,6 @@ class Gpuperf:
         except GpuperfError as error:
             self._fail(error)
 
-    def _begin(
-        self, part: str, label: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Source, Call]:
-        __tracebackhide__ = True
-        self._check_label(label)
-        if not callable(fn):
-            self._fail(
-                GpuperfError(
-                    f"the first argument is a {type(fn).__name__}",
-                    expected="a callable, followed by its arguments",
-                    next_step="write gpuperf.time(kernel, x), not gpuperf.time(kernel(x))",
-                )
-            )
-        self._refuse_second(part, label)
-        source = self._runner.source
-        if isinstance(source, NoGpuError):
-            self._fail(source)
-        return source, Call(self._state.nodeid, label, fn, args, kwargs)
-
     def _profile(self, source: Source, call: Call, selection: Selection) -> Profile:
         with self._runner.guarded("counters"):
             return source.profile(call, selection)
@@ -362,35 +347,6 @@ class Gpuperf:
         if insists:
             self._state.errors.append(why)
         return Profile(regex=selection.regex or "", unavailable=why.partition(";")[0], tolerated=not insists)
-
-    def _check_label(self, label: object) -> None:
-        __tracebackhide__ = True
-        try:
-            check_label(label)
-        except GpuperfError as error:
-            self._fail(error)
-
-    def _refuse_second(self, part: str, label: str) -> None:
-        __tracebackhide__ = True
-        measured = self._state.measurements.get(label)
-        if measured is not None and getattr(measured, part) is not None:
-            self._fail(
-                GpuperfError(
-                    f"this test has measured {part.replace('_', '-')} under the label {label!r} already",
-                    next_step="give the second one a name of its own: label='…'",
-                )
-            )
-
-    def _keep(self, label: str, **part: Any) -> None:
-        measured = self._state.measurements.get(label, Measurement())
-        self._state.measurements[label] = msgspec.structs.replace(measured, **part)
-
-    def _fail(self, error: GpuperfError) -> NoReturn:
-        __tracebackhide__ = True
-        self._state.errors.append(str(error))
-        # Without a GPU every test fails, and the line of the call tells nothing.
-        pytrace = not isinstance(error, NoGpuError)
-        raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None
 
 
 class _NoTrace:

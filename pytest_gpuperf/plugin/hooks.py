@@ -123,7 +123,7 @@ class Hooks:
     def _read_other_markers(self, items: list[pytest.Item]) -> None:
         """Refuse mistakes in markers of tests that do not measure, and warn of markers without an effect."""
         settings = self._settings
-        if settings.profiling_pass or settings.sanitizing_pass or settings.worker:
+        if settings.profiling_pass or settings.sanitizing_pass or settings.side:
             return
         for item in items:
             if item.get_closest_marker("gpuperf") is None:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.device.presence import may_measure
-from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SANITIZING_PASS_ENV, WORKER_ENV
+from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -49,7 +49,7 @@ def is_isolated(config: pytest.Config, options: Namespace) -> bool:
         options: The values of the command line.
     """
     if not config.pluginmanager.hasplugin("xdist") or any(
-        os.environ.get(name) for name in (PROFILING_PASS_ENV, SANITIZING_PASS_ENV, WORKER_ENV)
+        os.environ.get(name) for name in (PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV)
     ):
         return False
     alone = options.capture == "no" or any(getattr(options, name, False) for name in ONE_PROCESS)

@@ -5,9 +5,10 @@
 """
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.correctness import Correctness, SanitizerHit, SanitizerResult
+from pytest_gpuperf.records.correctness import Accuracy, Correctness, SanitizerHit, SanitizerResult
 from pytest_gpuperf.records.counters import KernelProfile, MetricValue, Profile, StaticKernel
 from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Toolchain
+from pytest_gpuperf.records.fuzzing import Fuzzing
 from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
 from pytest_gpuperf.records.timing import (
     HELD_BACK,
@@ -17,6 +18,7 @@ from pytest_gpuperf.records.timing import (
     Timing,
     TimingMode,
     TimingSource,
+    Verification,
     WarmUp,
 )
 from pytest_gpuperf.records.trace import (
@@ -33,6 +35,7 @@ __all__ = [
     "HELD_BACK",
     "NO_GPU",
     "RUN_SCHEMA",
+    "Accuracy",
     "AgainstTiming",
     "ClockModel",
     "Communication",
@@ -40,6 +43,7 @@ __all__ = [
     "Correctness",
     "Environment",
     "FusionCandidate",
+    "Fuzzing",
     "GpuInfo",
     "Idle",
     "KernelClass",
@@ -60,5 +64,6 @@ __all__ = [
     "Toolchain",
     "Trace",
     "TracedKernel",
+    "Verification",
     "WarmUp",
 ]

@@ -21,6 +21,7 @@ from pytest_gpuperf.records import (
     TimingSource,
     Toolchain,
 )
+from pytest_gpuperf.records.correctness import Accuracy
 from pytest_gpuperf.records.quantities import (
     Clock,
     Count,
@@ -129,6 +130,8 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     """Launches that were read: `all`, `first`, `last` or an index; empty for compiled kernels."""
     regex: str = ""
     """Regex of the kernels that were read; empty for all of a call, and if `launches` is empty."""
+    accuracy: Accuracy | None = None
+    """Error of the output, and its unit."""
     trace: dict[str, Count] = {}
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 

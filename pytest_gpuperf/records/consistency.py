@@ -93,6 +93,8 @@ def _date(text: str, place: Place, *, empty: bool = False) -> Found:
 def _measurement(measured: Measurement, place: Place) -> Found:
     if measured.correctness is not None:
         yield from _correctness(measured.correctness, (*place, "correctness"))
+    if measured.fuzz is not None and measured.fuzz.passed != (not measured.fuzz.found_after):
+        yield Misfit(measured.fuzz.found_after, (*place, "fuzz", "found_after"), "0 if and only if it passed")
     if measured.timing is not None:
         yield from _timing(measured.timing, (*place, "timing"))
     if measured.profile is not None:

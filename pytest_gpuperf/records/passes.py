@@ -78,7 +78,7 @@ class Pass(Protocol):
         """
 
 
-class Plan(msgspec.Struct, frozen=True):
+class PassPlan(msgspec.Struct, frozen=True):
     """The tests that the child runs."""
 
     nodeids: list[str]
@@ -119,14 +119,14 @@ class PassFolder:
         parts = self.child_log.parts
         return "/".join(parts[parts.index(STATE_FOLDER) :] if STATE_FOLDER in parts else parts[-2:])
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: PassPlan) -> None:
         """Tell the child which tests to run."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._plan.write_bytes(msgspec.json.encode(plan))
 
-    def read_plan(self) -> Plan:
+    def read_plan(self) -> PassPlan:
         """Return the tests to run; for the child."""
-        return msgspec.json.decode(self._plan.read_bytes(), type=Plan)
+        return msgspec.json.decode(self._plan.read_bytes(), type=PassPlan)
 
     def tell(self, event: Event) -> None:
         """Append an event; for the child."""

@@ -6,6 +6,7 @@ from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
+from pytest_gpuperf.records.fuzzing import Fuzzing
 from pytest_gpuperf.records.quantities import Schema, ToleranceOrZero
 from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
@@ -18,12 +19,19 @@ class Measurement(Record, frozen=True, kw_only=True):
     """Measurements of one test under one label."""
 
     correctness: Correctness | None = None
+    fuzz: Fuzzing | None = None
     warm_up: WarmUp | None = None
     timing: Timing | None = None
     profile: Profile | None = None
     trace: Trace | None = None
     against: AgainstTiming | None = None
     """Only with `--gpuperf-against`."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if an output differed from its reference."""
+        results = (self.correctness, self.fuzz)
+        return any(result is not None and not result.passed for result in results)
 
     @property
     def is_static(self) -> bool:

@@ -79,6 +79,12 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option(
+        "fuzz-seconds",
+        "5",
+        "seconds that one fuzz() call may search; a failure is made smaller for at most as long again",
+        metavar="SECONDS",
+    ),
+    Option(
         "timeout",
         "600",
         "seconds that one test may take, with its fixtures, before its process is ended and the other tests "

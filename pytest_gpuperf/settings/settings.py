@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
 """Variable of the child pytest under ncu: the folder of its plan."""
-WORKER_ENV = "GPUPERF_WORKER"
-"""Variable of the workers of `--gpuperf-against`: the file of their plan."""
+SIDE_ENV = "GPUPERF_SIDE"
+"""Variable of the side processes of `--gpuperf-against`: the file of their plan."""
 SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
 """Variable of the child pytest under compute-sanitizer: the folder of its plan."""
 
@@ -38,6 +38,8 @@ class Settings:
     """`auto`, `hot`, `cold`, `queued`, `kernels` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
+    fuzz_s: float
+    """Seconds that one `fuzz()` call may search."""
     keep: int
     """Number of runs to keep; 0 for all."""
     timeout_s: float
@@ -72,8 +74,8 @@ class Settings:
     """The first import folder before pytest added those of tests; the working directory under `python -m`."""
     profiling_pass: Path | None
     """The folder of the plan, in the child under ncu."""
-    worker: Path | None
-    """The file of the plan, in a worker of `--gpuperf-against`."""
+    side: Path | None
+    """The file of the plan, in a side process of `--gpuperf-against`."""
     sanitizing_pass: Path | None
     """The folder of the plan, in the child under compute-sanitizer."""
     command_line: Mapping[str, object]
@@ -105,7 +107,7 @@ class Settings:
                 )
             values[option.name] = value
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
-        worker = os.environ.get(WORKER_ENV)
+        side = os.environ.get(SIDE_ENV)
         sanitizing_pass = os.environ.get(SANITIZING_PASS_ENV)
         markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
         return cls(
@@ -113,6 +115,7 @@ class Settings:
             counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("budget", values["budget"], above_0=True),
+            fuzz_s=_number("fuzz-seconds", values["fuzz-seconds"], above_0=True),
             keep=_keep(values["keep"]),
             timeout_s=_number("timeout", values["timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
@@ -121,7 +124,7 @@ class Settings:
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
-            against="" if profiling_pass or worker or sanitizing_pass else values["against"],
+            against="" if profiling_pass or side or sanitizing_pass else values["against"],
             sanitize=values["sanitize"],
             counter_cache=_counter_cache(values["counter-cache"], values["update"]),
             ncu=values["ncu"],
@@ -131,7 +134,7 @@ class Settings:
             root=config.rootpath,
             first_on_path=first_on_path,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
-            worker=Path(worker) if worker else None,
+            side=Path(side) if side else None,
             sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
             command_line=vars(config.option),
         )

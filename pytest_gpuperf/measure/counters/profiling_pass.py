@@ -18,13 +18,13 @@ from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
-from pytest_gpuperf.measure.ncu.messages import explain
+from pytest_gpuperf.measure.ncu.ncu_failures import explain
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, Ncu
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import Profile
-from pytest_gpuperf.records.passes import PassFolder, Plan
+from pytest_gpuperf.records.passes import PassFolder, PassPlan
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class ProfilingPass:
     ) -> set[str]:
         """Run tests in one process, and return those that need no other one."""
         self._folder = folder
-        folder.write_plan(Plan([test.nodeid for test in wanted], first_range=len(self._ranges) + 1))
+        folder.write_plan(PassPlan([test.nodeid for test in wanted], first_range=len(self._ranges) + 1))
         metrics = names_to_read((name for test in wanted for name in test.metrics), self._chip)
         command = [
             *ncu.command(folder.report, metrics, [test.regex for test in wanted]),

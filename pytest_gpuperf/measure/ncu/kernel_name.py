@@ -39,8 +39,6 @@ def function_name(demangled: str) -> str:
             if _PAIRS[character] in opened and (character != ">" or opened[-1] == "<"):
                 while opened.pop() != _PAIRS[character]:
                     pass
-            elif not opened:
-                kept.clear()  # the rest of a namespace whose start is missing
         elif not opened:
             kept.append(character)
     return "".join(kept).strip().rpartition("::")[2].rpartition(" ")[2] or demangled

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.messages import explain
+from pytest_gpuperf.measure.ncu.ncu_failures import explain
 
 if TYPE_CHECKING:
     from pathlib import Path

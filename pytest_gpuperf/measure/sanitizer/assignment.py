@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.sanitizer.log_reader import Report, Said
+from pytest_gpuperf.measure.sanitizer.log_reader import LoggedError, Said
 from pytest_gpuperf.measure.sanitizer.markers import is_marker
 from pytest_gpuperf.records import SanitizerHit
 
@@ -24,10 +24,10 @@ class Hits:
 
     def __init__(self) -> None:
         self.count = 0
-        self._reports: dict[Hashable, tuple[str, Report]] = {}
+        self._reports: dict[Hashable, tuple[str, LoggedError]] = {}
         self._counts: dict[Hashable, int] = {}
 
-    def add(self, label: str, report: Report) -> None:
+    def add(self, label: str, report: LoggedError) -> None:
         """Count a report of a call, or of work outside all calls."""
         # The text of a copy's error contains its address, the text of a race does not.
         key = (label, _ADDRESS.sub("", report.kind), report.kernel, report.places)
@@ -67,7 +67,7 @@ class Assigned:
     """Messages of the tool about itself."""
 
 
-def assign(marks: Sequence[Event], entries: Iterable[Report | Said]) -> Assigned:
+def assign(marks: Sequence[Event], entries: Iterable[LoggedError | Said]) -> Assigned:
     """Give each report to the test of the last mark before it.
 
     If marks that were set are missing in the log, the reports between their neighbours belong to no test
@@ -80,7 +80,7 @@ def assign(marks: Sequence[Event], entries: Iterable[Report | Said]) -> Assigned
     """
     positions = {mark.range: position for position, mark in enumerate(marks)}
     seen = [-1]
-    reports: list[tuple[int, Report]] = []
+    reports: list[tuple[int, LoggedError]] = []
     words: list[str] = []
     for entry in entries:
         if isinstance(entry, Said):

@@ -54,7 +54,7 @@ _UNTRACKED = re.compile(r"Internal Sanitizer (?:Error|Warning)|Host API memory a
 
 
 @dataclass(frozen=True)
-class Report:
+class LoggedError:
     """One error."""
 
     kind: str
@@ -79,7 +79,7 @@ class Said:
     text: str
 
 
-def read_log(lines: Iterable[str]) -> Iterator[Report | Said]:
+def read_log(lines: Iterable[str]) -> Iterator[LoggedError | Said]:
     """Yield errors and messages in the order of the log.
 
     Lines without the tool's prefix and errors of CUDA's API are left out.
@@ -98,7 +98,7 @@ def read_log(lines: Iterable[str]) -> Iterator[Report | Said]:
     yield from _entry(block)
 
 
-def _entry(block: list[str]) -> Iterator[Report | Said]:
+def _entry(block: list[str]) -> Iterator[LoggedError | Said]:
     if not block:
         return
     head, *body = block
@@ -115,7 +115,7 @@ def _entry(block: list[str]) -> Iterator[Report | Said]:
         yield Said(" ".join(block))
 
 
-def _error(head: str, body: list[str]) -> Report:
+def _error(head: str, body: list[str]) -> LoggedError:
     kernel = address = ""
     places: tuple[str, ...] = ()
     threads: tuple[Index, ...] = ()
@@ -139,10 +139,10 @@ def _error(head: str, body: list[str]) -> Report:
             kernel = _function(called) if called else kernel
         else:
             details.append(line)
-    return Report(head.rstrip(". :"), kernel, places, block, threads, address, " ".join(details))
+    return LoggedError(head.rstrip(". :"), kernel, places, block, threads, address, " ".join(details))
 
 
-def _race(hazard: re.Match[str], body: list[str]) -> Report:
+def _race(hazard: re.Match[str], body: list[str]) -> LoggedError:
     kernel = ""
     places: list[str] = []
     threads: list[Index] = []
@@ -158,7 +158,7 @@ def _race(hazard: re.Match[str], body: list[str]) -> Report:
         places.append(place)
         threads.append(_index(racer, 1))
     warning = " (warning)" if (hazard["level"] or "").lower() == "warning" else ""
-    return Report(
+    return LoggedError(
         kind=f"{hazard['kind']} in {hazard['space']} memory{warning}",
         kernel=kernel,
         places=tuple(places),

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
-from pytest_gpuperf.measure.sanitizer.messages import explain
+from pytest_gpuperf.measure.sanitizer.sanitizer_failures import explain
 from pytest_gpuperf.measure.sanitizer.tool import environment
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import SanitizerResult
-from pytest_gpuperf.records.passes import PassFolder, Plan
+from pytest_gpuperf.records.passes import PassFolder, PassPlan
 from pytest_gpuperf.settings.settings import SANITIZING_PASS_ENV
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class SanitizingPass:
         invocation: Invocation,
         told: Callable[[int], None],
     ) -> _Process:
-        folder.write_plan(Plan(list(group)))
+        folder.write_plan(PassPlan(list(group)))
         log = folder.path / "sanitizer.log"
         command = [
             *self._sanitizer.command(self._tool, log),
