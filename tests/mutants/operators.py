@@ -43,6 +43,8 @@ class Mutant:
 
     line: int
     """Line of the change in the original file."""
+    at_import: bool
+    """No function has the line: it runs when the module is imported."""
     before: str
     """The original statement, on one line."""
     after: str
@@ -65,10 +67,18 @@ def mutant(source: str, number: int) -> Mutant:
     tree = ast.parse(source)
     change = next(change for index, change in enumerate(_changes(tree)) if index == number)
     statement = _smallest_statement(tree, change.line)
-    before = _flat(ast.unparse(statement))
+    before, at_import = _flat(ast.unparse(statement)), not _in_function(tree, change.line)
     change.apply()
     after = "pass" if change.deletes else _flat(ast.unparse(statement))
-    return Mutant(change.line, before, after, ast.unparse(tree))
+    return Mutant(change.line, at_import, before, after, ast.unparse(tree))
+
+
+def _in_function(tree: ast.Module, line: int) -> bool:
+    return any(
+        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.body[0].lineno <= line <= (node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+    )
 
 
 class _Change:
@@ -88,7 +98,7 @@ class _Change:
 
 
 def _changes(tree: ast.Module) -> Iterator[_Change]:
-    for node in _code(tree):
+    for node in (tree, *_code(tree)):
         if isinstance(node, ast.Compare):
             for index, relation in enumerate(node.ops):
                 yield _Change(node.lineno, node.ops, index, RELATIONS[type(relation)]())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,10 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST_S = 60.0
-"""Seconds of tests to run for one mutant: the shortest ones, as many as fit."""
-PLUGIN = """
+UNIT, PLUGIN = "tests/unit", "tests/plugin"
+MOST_S = 20.0
+"""Seconds of tests of a folder to run for one mutant: the likeliest and shortest ones, as many as fit."""
+DURATIONS = """
 import os, pathlib
 
 def pytest_runtest_logreport(report):
@@ -27,62 +29,122 @@ def pytest_runtest_logreport(report):
 """
 
 
-class Reach(msgspec.Struct, frozen=True):
-    """The lines that each test reaches in its own process, and how long it takes."""
+class TestFile(msgspec.Struct, frozen=True):
+    """What the tests of a file reach in their own process."""
 
-    lines: dict[str, dict[int, list[int]]]
-    """Numbers of tests by file and line."""
+    __test__ = False
+
+    digests: dict[str, str]
+    """Of the test file and the files that it reaches, at the time of the run."""
     names: list[str]
     """Node ids of the tests."""
     seconds: list[float]
     """Duration of each test."""
+    lines: dict[str, dict[int, list[int]]]
+    """Numbers of tests by file and line."""
+
+
+class Reach:
+    """The tests to run for a mutant, those first that are likely to notice it."""
+
+    def __init__(self, files: dict[str, TestFile]) -> None:
+        self._files = files
+        self._seconds = {
+            name: seconds
+            for one in files.values()
+            for name, seconds in zip(one.names, one.seconds, strict=True)
+        }
+        self._kills: Counter[tuple[str, str]] = Counter()
 
     @classmethod
-    def measured(cls, root: Path, kept: Path) -> Reach:
-        """Run all tests under coverage, or read an earlier result.
+    def measured(cls, root: Path, kept: Path, jobs: int) -> Reach:
+        """Run the tests under coverage, but read the results of test files for which nothing changed.
 
         Args:
             root: The project.
-            kept: File of the result.
+            kept: File of the results.
+            jobs: Number of processes.
         """
-        if not kept.exists():
+        files = msgspec.json.decode(kept.read_bytes(), type=dict[str, TestFile]) if kept.exists() else {}
+        paths = [path for folder in (UNIT, PLUGIN) for path in sorted(root.glob(f"{folder}/test_*.py"))]
+        present = [path.relative_to(root).as_posix() for path in paths]
+        files = {name: files[name] for name in present if name in files and _unchanged(root, files[name])}
+        if missing := [name for name in present if name not in files]:
             with tempfile.TemporaryDirectory() as temporary:
-                kept.write_bytes(msgspec.json.encode(_run(root, Path(temporary))))
-        return msgspec.json.decode(kept.read_bytes(), type=cls)
+                files |= _run(root, missing, Path(temporary), jobs)
+            kept.write_bytes(msgspec.json.encode(files))
+        return cls(files)
 
-    def tests(self, file: str, line: int) -> tuple[list[str], list[str]]:
-        """Return the tests of a line: first those of tests/unit, which start quickly, then the others.
+    @property
+    def files(self) -> list[str]:
+        """Files with tests that reach the package."""
+        return [name for name, tests in self._files.items() if tests.lines]
 
-        A line that runs at import belongs to every test of its file, or of its folder if nothing else of the
-        file runs in a test.
+    def remember(self, file: str, test: str) -> None:
+        """Let a test that noticed a mutant of a file run first for the next ones."""
+        self._kills[file, test] += 1
+        self._kills[file, _file(test)] += 1
+
+    def reaches(self, file: str, line: int) -> bool:
+        """Return True if a test runs a line, so that it does not only run at import."""
+        return bool(self._reaching(lambda other: other == file, line))
+
+    def stages(self, file: str, line: int, *, at_import: bool) -> list[dict[str, float]]:
+        """Return tests and their seconds: of the likeliest file, other unit tests, and the rest.
+
+        A line that runs at import belongs to every test of its file, then to every test of its folder.
         """
-        numbers = (
-            self.lines.get(file, {}).get(line)
-            or self._tests_of(lambda other: other == file)
-            or self._tests_of(lambda other: Path(other).parent == Path(file).parent)
-        )
-        chosen: tuple[list[str], list[str]] = ([], [])
-        for place in (0, 1):
-            total = 0.0
-            for number in sorted(numbers, key=lambda number: self.seconds[number]):
-                if self.names[number].startswith("tests/unit/") is not (place == 0):
-                    continue
-                total += self.seconds[number]
-                if total > MOST_S:
-                    break
-                chosen[place].append(self.names[number])
-        return chosen
+        own = self._reaching(lambda other: other == file, None if at_import else line)
+        near = self._reaching(lambda other: Path(other).parent == Path(file).parent) if at_import else set()
+        left = {UNIT: MOST_S, PLUGIN: MOST_S}
+        chosen: dict[str, dict[str, float]] = defaultdict(dict)
+        for test in sorted(
+            own | near, key=lambda test: (-self._kills[file, test], test not in own, self._seconds[test])
+        ):
+            folder = UNIT if test.startswith(UNIT) else PLUGIN
+            left[folder] -= self._seconds[test]
+            if left[folder] > 0:
+                chosen[_file(test)][test] = self._seconds[test]
+        order = sorted(chosen, key=lambda name: (-self._kills[file, name], -self._share(name, file)))
+        unit = [name for name in order if name.startswith(UNIT)]
+        stages = (unit[:1], unit[1:], [name for name in order if name not in unit])
+        return [{test: s for name in stage for test, s in chosen[name].items()} for stage in stages if stage]
 
-    def _tests_of(self, chosen: Callable[[str], bool]) -> list[int]:
-        found = (tests for file, lines in self.lines.items() if chosen(file) for tests in lines.values())
-        return sorted({number for tests in found for number in tests})
+    def _reaching(self, chosen: Callable[[str], bool], line: int | None = None) -> set[str]:
+        return {
+            one.names[number]
+            for one in self._files.values()
+            for reached, lines in one.lines.items()
+            if chosen(reached)
+            for at, numbers in lines.items()
+            if line in (None, at)
+            for number in numbers
+        }
+
+    def _share(self, name: str, file: str) -> float:
+        """Return how much of what a test file reaches is in a file of the package."""
+        lines = {reached: sum(map(len, lines.values())) for reached, lines in self._files[name].lines.items()}
+        return lines.get(file, 0) / (sum(lines.values()) or 1)
 
 
-def _run(root: Path, folder: Path) -> Reach:
-    (folder / "durations_plugin.py").write_text(PLUGIN)
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+
+
+def _unchanged(root: Path, tests: TestFile) -> bool:
+    return all(_digest(root / name) == digest for name, digest in tests.digests.items())
+
+
+def _run(root: Path, files: list[str], folder: Path, jobs: int) -> dict[str, TestFile]:
+    (folder / "durations_plugin.py").write_text(DURATIONS)
     durations = folder / "durations"
+    durations.touch()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "durations_plugin", "-p", "no:cacheprovider"]
-    parallel = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
+    parallel = ["-n", str(jobs), "--dist", "loadfile"]
     cover = ["--cov=pytest_gpuperf", "--cov-context=test", "--cov-report="]
     environment = {
         **os.environ,
@@ -91,30 +153,44 @@ def _run(root: Path, folder: Path) -> Reach:
         "DURATIONS": str(durations),
     }
     # Coverage makes code slow, so some tests of speed fail: the mutants are judged without them.
-    done = subprocess.run(
-        [*command, *parallel, *cover, "tests/unit", "tests/plugin"], cwd=root, env=environment, check=False
-    )
+    done = subprocess.run([*command, *parallel, *cover, *files], cwd=root, env=environment, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(f"mutants: pytest ended with exit status {done.returncode}; type `tox -e tests`")
-    seconds: dict[str, float] = {}
+    seconds: dict[str, dict[str, float]] = {name: {} for name in files}
     for text in durations.read_text().splitlines():
         duration, _, nodeid = text.partition(" ")
-        seconds[nodeid.partition("@")[0]] = float(duration)
-    names = sorted(seconds)
-    numbers = {name: number for number, name in enumerate(names)}
-    return Reach(_lines(folder / "coverage", root, numbers), names, [seconds[name] for name in names])
+        seconds[_file(nodeid)][nodeid.partition("@")[0]] = float(duration)
+    lines = _lines(folder / "coverage", root)
+    return {name: _test_file(root, name, seconds[name], lines[name]) for name in files}
 
 
-def _lines(data_file: Path, root: Path, numbers: dict[str, int]) -> dict[str, dict[int, list[int]]]:
+def _test_file(
+    root: Path, name: str, seconds: dict[str, float], reached: dict[str, dict[int, list[str]]]
+) -> TestFile:
+    names = list(seconds)
+    numbers = {test: number for number, test in enumerate(names)}
+    lines = {
+        file: {line: [numbers[test] for test in tests if test in numbers] for line, tests in found.items()}
+        for file, found in reached.items()
+    }
+    digests = {file: _digest(root / file) for file in (name, *reached)}
+    return TestFile(digests, names, list(seconds.values()), lines)
+
+
+def _lines(data_file: Path, root: Path) -> dict[str, dict[str, dict[int, list[str]]]]:
+    """Return the tests by test file, file and line."""
     from coverage import CoverageData
 
     data = CoverageData(str(data_file))
     data.read()
-    lines: dict[str, dict[int, list[int]]] = {}
+    lines: dict[str, dict[str, dict[int, list[str]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for path in data.measured_files():
-        found: dict[int, list[int]] = defaultdict(list)
+        file = Path(path).relative_to(root).as_posix()
         for line, contexts in data.contexts_by_lineno(path).items():
-            tests = {context.rpartition("|")[0].partition("@")[0] for context in contexts if context}
-            found[line] = sorted(numbers[test] for test in tests if test in numbers)
-        lines[Path(path).relative_to(root).as_posix()] = dict(found)
+            for test in sorted(
+                {context.rpartition("|")[0].partition("@")[0] for context in contexts if context}
+            ):
+                lines[_file(test)][file][line].append(test)
     return lines

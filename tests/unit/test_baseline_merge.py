@@ -11,7 +11,7 @@ from pytest_gpuperf.baseline.gather import Gathered, Taken
 from pytest_gpuperf.baseline.merge import accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Measurement, Run, TestRecord
+from pytest_gpuperf.records import Accuracy, Correctness, Measurement, Run, TestRecord
 from run_builders import NODEID, measured, one_test, profile, queued, record, run
 
 if TYPE_CHECKING:
@@ -407,3 +407,51 @@ def test_values_of_no_run_are_empty() -> None:
         False,
         0,
     )
+
+
+def checked(rms_ulp: float, id: str = "20261120-173012-3f9a", **other: Any) -> Run:
+    error = Accuracy(reference="float64", dtype="float32", elements=10**6, rms_ulp=rms_ulp, **other)
+    correctness = Correctness(passed=True, accuracy=error)
+    return run(record(main=Measurement(correctness=correctness)), id=id)
+
+
+def stored_accuracy(content: dict[str, Any]) -> Any:
+    return content["tests"][NODEID]["measurements"]["main"]["accuracy"]
+
+
+def test_error_of_a_call_that_was_only_checked_is_kept(store: BaselineStore) -> None:
+    assert stored_accuracy(accepted(store, checked(0.288675, max_ulp=0.5, note="a reason"))) == {
+        "reference": "float64",
+        "dtype": "float32",
+        "elements": 1_000_000,
+        "rms_ulp": 0.2887,
+        "max_ulp": 0.5,
+        "note": "a reason",
+    }
+
+
+@pytest.mark.parametrize(
+    ("rms_ulp", "dtype", "kind", "line"),
+    [
+        (0.29, "float32", "refreshed", ""),
+        (0.30, "float32", "refreshed", "rms_ulp 0.289 -> 0.300"),
+        (9.0, "float32", "changed", "rms_ulp 0.289 -> 9"),
+        (0.01, "float32", "changed", "rms_ulp 0.289 -> 0.0100"),
+        (0.01, "float16", "changed", "the accuracy is of other types"),
+    ],
+)
+def test_changed_error_is_accepted_beyond_its_tolerance(
+    store: BaselineStore, rms_ulp: float, dtype: str, kind: str, line: str
+) -> None:
+    accepted(store, checked(0.2887))
+    error = Accuracy(reference="float64", dtype=dtype, elements=10**6, rms_ulp=rms_ulp)
+    again = run(record(main=Measurement(correctness=Correctness(passed=True, accuracy=error))), id="2")
+    (entry,) = plan(again, store, "all", 5.0).entries
+    assert entry.kind == kind
+    assert line in entry.lines or not line
+
+
+def test_error_joins_a_baseline_without_one(store: BaselineStore) -> None:
+    accepted(store, one_test(time_us=5.3))
+    (entry,) = plan(checked(0.3, id="2"), store, "new", 5.0).entries
+    assert (entry.kind, entry.lines) == ("new", ("new: accuracy",))

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.entry import Entry, make_entry, only_new, other_code
 from pytest_gpuperf.baseline.gather import Taken
 from pytest_gpuperf.baseline.readings import sessions_and_range
+from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.times import BaselineComparison
-from pytest_gpuperf.records import Trace
+from pytest_gpuperf.records import ClockModel, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
 from pytest_gpuperf.records.change import Change
 from run_builders import profile, run, timing
@@ -141,3 +142,35 @@ def test_evidence_of_other_code_is_named() -> None:
     for name, said in (("registers_per_thread", "registers_per_thread changed"), ("instructions", "")):
         changes = (Change(name, 1, 2, 100.0, worse=True),)
         assert other_code(BaselineComparison(CounterComparison(changes=changes))) == said
+
+
+def test_twenty_newest_sessions_stay() -> None:
+    runs = [run(id=f"{day:02}") for day in range(1, 22)]
+    dates = {one.id: f"2026-11-{one.id}" for one in runs}
+    merged = merged_time({}, [(one, timing()) for one in runs], replace=False, dates=dates)
+    assert [session["run"] for session in merged["sessions"]] == [f"{day:02}" for day in range(2, 22)]
+
+
+def test_session_has_the_clock_model_rounded() -> None:
+    model = ClockModel(cycles=10000.4321, fixed_us=1.23456789, reference_mhz=1980.0, share_error=0.01234)
+    mhz = (1980.0, 1970.0, 1990.0)
+    blocks = tuple(1.23456789 + 10000.4321 / clock for clock in mhz)
+    timed = replace(timing(blocks[0]), blocks_us=blocks, blocks_mhz=mhz, clock_model=model, host_us=12.3456)
+    merged = merged_time({}, [(run(id="r"), timed)], replace=False, dates={})
+    (session,) = merged["sessions"]
+    assert merged["reference_mhz"] == 1980.0
+    assert session["clock_model"] == {
+        "cycles": 10000,
+        "fixed_us": 1.2346,
+        "reference_mhz": 1980.0,
+        "share_error": 0.012,
+    }
+    assert (session["host_us"], session["sm_clock_mhz"]) == (12.3, 1980.0)
+    assert session["normalised_us"] == pytest.approx(blocks[0], rel=1e-4)
+
+
+def test_session_of_the_same_run_keeps_only_what_a_person_added() -> None:
+    known = {"sessions": [{"run": "r", "time_us": 4.0, "host_us": 12.0, "checked_by": "me"}]}
+    merged = merged_time(known, [(run(id="r"), timing(5.0))], replace=False, dates={})
+    assert merged["sessions"] == [{"run": "r", "time_us": 5.0, "spread_pct": 0.1, "checked_by": "me"}]
+    assert "reference_mhz" not in merged

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from inline_snapshot import snapshot
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.judge.explain import diagnose_call, explain_lines
@@ -158,11 +159,21 @@ def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, 
 
 
 def test_explain_names_the_bound_of_each_traced_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = explained(tmp_path, monkeypatch)
-    assert lines[1:3] == ["", "t/test_a.py::test_eager"]
-    assert lines[3] == "  the call, 1.50 ms on the GPU"
-    assert lines[4].startswith("    launch-bound: the GPU is busy 30 % of the call")
-    assert lines[-2:] == ["  the call, 1.50 ms on the GPU", "    the GPU is busy 93 % of it"]
+    assert "\n".join(explained(tmp_path, monkeypatch)) == snapshot("""\
+NVIDIA H200, triton 3.6, commit c0ffee1
+
+  kernel       time
+-------------------
+t/test_a.py::test_eager
+  the call  1.50 ms
+      launch-bound: the GPU is busy 30 % of the call: 150 launches of 3.0 µs on average, with 7.0 µs
+        from one to the next
+        next: one CUDA graph (torch.cuda.graph), fewer kernels (torch.compile, fusion), or more work
+        for each
+t/test_a.py::test_graph
+  the call  1.50 ms
+      the GPU is busy 93 % of it\
+""")
 
 
 def test_explain_chooses_calls_by_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,10 +125,53 @@ def test_duration_is_in_microseconds_for_every_unit(value: float, unit: str) -> 
         (1.96, "Ghz", (1.96e9, "hz")),
         (77.0, "%", (77.0, "%")),
         (5.0, "%/Kbyte", (5.0, "%/Kbyte")),
+        (2.0, "us", (2e3, "ns")),
+        (2.0, "msecond", (2e6, "ns")),
+        (1.5, "cycle/nsecond", (1.5e9, "cycle/second")),
+        (2.0, "inst/usecond", (2e6, "inst/second")),
+        (4.0, "Kbyte/msecond", (4e6, "byte/second")),
     ],
 )
 def test_scaled_values_return_to_the_base_unit(value: float, unit: str, expected: tuple[float, str]) -> None:
     assert to_base(value, unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "letter", "operations"), [("fp16", "h", 422), ("fp32", "f", 211), ("fp64", "d", 211)]
+)
+def test_multiply_add_is_two_operations_and_half_precision_does_two_of_each(
+    kind: str, letter: str, operations: int
+) -> None:
+    counts = {
+        f"smsp__sass_thread_inst_executed_op_{letter}{op}_pred_on.sum": count
+        for op, count in {"add": 1.0, "mul": 10.0, "fma": 100.0}.items()
+    }
+    assert short_metrics(counts, {})[f"flops.{kind}"] == operations
+    rates = {f"{name}.per_cycle_elapsed": count / 50 for name, count in counts.items()}
+    found = short_metrics({**rates, "smsp__cycles_elapsed.avg": 50.0}, {})[f"flops.{kind}"]
+    assert found == pytest.approx(operations)
+
+
+def test_clock_is_cycles_over_time_if_ncu_has_no_rate() -> None:
+    time = {"gpu__time_duration.sum": 2000.0}
+    assert short_metrics({**time, "gpc__cycles_elapsed.max": 3000.0}, {})["sm_clock_mhz"] == 1500
+    assert short_metrics({**time, "sm__cycles_elapsed.max": 3000.0}, {})["sm_clock_mhz"] == 1500
+    assert "sm_clock_mhz" not in short_metrics(
+        {"gpu__time_duration.sum": 0.0, "sm__cycles_elapsed.max": 3000.0}, {}
+    )
+
+
+def test_rate_of_dram_is_asked_for_as_such() -> None:
+    """Reports have its parts, which give the same."""
+    assert ncu_metric_names(["dram_gb_per_s"]) == ("dram__bytes.sum.per_second",)
+    halves = {"dram__bytes_read.sum": 100.0, "dram__bytes_write.sum": 28.0, "gpu__time_duration.sum": 64.0}
+    assert short_metrics(halves, {})["dram_gb_per_s"] == 2
+
+
+def test_pipe_of_half_precision_ends_with_ga100() -> None:
+    pipe = get("pipe.fp16")
+    assert pipe is not None
+    assert pipe.chips == {"gv100", "tu102", "ga100"}
 
 
 def test_dram_bytes_are_the_sum_of_reads_and_writes() -> None:

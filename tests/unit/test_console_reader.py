@@ -91,6 +91,20 @@ def test_table_without_a_launch_gets_the_profiled_name() -> None:
     assert [kernel.name for kernel in read_console(text)] == ["gemm"]
 
 
+def test_tables_get_the_profiled_names_in_their_order() -> None:
+    names = [f'==PROF== Profiling "{name}" - 0: 0%....100% - 3 passes\n' for name in ("gemm", "sum")]
+    found = read_console("".join(names) + 3 * SPEED_OF_LIGHT)
+    assert [kernel.name for kernel in found] == ["gemm", "sum", "unnamed"]
+    found = read_console(names[0] + 2 * SPEED_OF_LIGHT)
+    assert [kernel.name for kernel in found] == ["gemm", "gemm"]
+
+
+def test_digits_that_are_not_a_number_are_an_error_with_their_line() -> None:
+    text = section("Launch Statistics", ("Registers Per Thread", "register/thread", "1.2.3"))
+    with pytest.raises(GpuperfError, match=r"line 5 .*'1\.2\.3' is not a number"):
+        read_console(text)
+
+
 def test_repeated_section_begins_a_launch() -> None:
     assert len(read_console(SPEED_OF_LIGHT + SPEED_OF_LIGHT)) == 2
 
@@ -112,6 +126,42 @@ def test_advice_of_a_rule_is_no_metric() -> None:
     assert kernel.metrics["gpu__time_duration.sum"] == pytest.approx(117980)
     assert kernel.metrics["launch__registers_per_thread"] == 255
     assert notes == []
+
+
+def test_ranges_above_the_sections_belong_to_the_launch() -> None:
+    (kernel,) = read_console(f"  k {LAUNCH}\n  <0,forward>\n  <1,layer 3>\n{SPEED_OF_LIGHT}  <2,later>\n")
+    assert kernel.ranges == ("forward", "layer 3")
+
+
+def test_table_ends_the_paragraph_of_a_rule() -> None:
+    table = SPEED_OF_LIGHT.partition("\n")[2]
+    (kernel,) = read_console(f"  k {LAUNCH}\n    Section: Occupancy\n    OPT   Too few warps.\n{table}")
+    assert [rule.message for rule in kernel.rules] == ["Too few warps."]
+
+
+def test_next_launch_ends_the_paragraph_of_a_rule() -> None:
+    rule = "    OPT   Too few warps.\n"
+    kernels = read_console(f"  k {LAUNCH}\n{SPEED_OF_LIGHT}{rule}  k {LAUNCH}\n{SPEED_OF_LIGHT}")
+    assert [len(kernel.rules) for kernel in kernels] == [1, 0]
+
+
+def test_missing_values_are_read_by_words_too() -> None:
+    rows = (("a__b.sum", "byte", "no data"), ("c__d.sum", "", "(!) n/a"), ("e__f.sum", "inst", "3"))
+    text = f"  k {LAUNCH}\n" + section("Command line profiler metrics", *rows)
+    notes: list[str] = []
+    (kernel,) = read_console("\n".join(" ".join(line.split()) for line in text.splitlines()), notes)
+    assert (kernel.metrics, notes) == ({"e__f.sum": 3.0}, [])
+
+
+def test_unit_of_a_row_is_found_by_its_column() -> None:
+    text = f"  k {LAUNCH}\n" + section("Command line profiler metrics", ("a__b.sum", "furlong", "3"))
+    (kernel,) = read_console(text)
+    assert (kernel.metrics, kernel.units) == ({"a__b.sum": 3.0}, {"a__b.sum": "furlong"})
+
+
+def test_launch_whose_own_line_is_missing_has_no_extents() -> None:
+    (kernel,) = read_console(SPEED_OF_LIGHT)
+    assert (kernel.grid, kernel.block) == ((0, 0, 0), (0, 0, 0))
 
 
 def test_name_on_a_line_of_its_own_belongs_to_the_launch() -> None:
@@ -167,6 +217,8 @@ def test_text_without_a_value_is_an_error() -> None:
 
 def test_prose_is_not_console_text() -> None:
     assert not is_console_text("In this Section: we read\nContext 1\n```\n---- ----\n```\n")
+    assert not is_console_text("Table Name: fruit\nSection 3\n")
+    assert is_console_text("    Section: Occupancy\n")
 
 
 LINES = [*NEW.splitlines(), *OLD.splitlines(), *FAILED.splitlines()]

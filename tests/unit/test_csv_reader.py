@@ -138,6 +138,17 @@ def test_rules_of_the_details_page_come_with_their_kernel() -> None:
     assert scopes == {"local", "global", ""}
 
 
+def test_rules_of_the_details_page_are_no_metrics() -> None:
+    assert not any("" in kernel.metrics for kernel in read_csv(capture("torch_mixed_details_long")))
+
+
+@pytest.mark.parametrize("cells", ['"0","k"', '"0","k","1","2"'])
+def test_wide_row_of_another_length_is_refused_with_its_line(cells: str) -> None:
+    text = f'"ID","Kernel Name","a__b.sum"\n"","","byte"\n"0","k","1"\n{cells}\n'
+    with pytest.raises(GpuperfError, match=r"line 4 .*: \d fields, the header has 3"):
+        read_csv(text)
+
+
 def test_raw_page_holds_no_rules() -> None:
     assert all(kernel.rules == () for kernel in read_csv(capture("torch_mixed_raw_wide")))
 
@@ -310,6 +321,13 @@ def test_word_that_begins_with_a_digit_stays_a_word(word: str) -> None:
     assert kernel.metrics == {"some__metric.sum": word}
 
 
+def test_list_of_numbers_is_a_word_only_if_ncu_prints_one() -> None:
+    (kernel,) = read_csv(long(long_row("1,2,3", name="launch__tpc_enabled")))
+    assert kernel.metrics == {"launch__tpc_enabled": "1,2,3"}
+    with pytest.raises(GpuperfError, match=r"line 2 .*'1,2,3' is not a number"):
+        read_csv(long(long_row("1,2,3")))
+
+
 @pytest.mark.parametrize("fields", range(1, 8))
 def test_row_cut_before_its_value_is_refused_with_its_line(fields: int) -> None:
     row = ['"0"', '"kernel"', '"1"', '"1"', '"Section"', '"some__metric.sum"', '""', "1"][:fields]
@@ -322,3 +340,47 @@ def test_extent_of_a_block_has_three_numbers(extent: str) -> None:
     row = long_row("1").replace("(32, 1, 1)", extent)
     with pytest.raises(GpuperfError, match="is not an extent like"):
         read_csv(long(row))
+
+
+def summary(*cells: str) -> str:
+    columns = ("Kernel Name", "Invocations", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average")
+    return "\n".join(",".join(f'"{cell}"' for cell in row) for row in (columns, cells)) + "\n"
+
+
+@pytest.mark.parametrize(("cell", "count"), [("14", 14), ("1,024", 1024), ("", 1), ("1" * 12, 111_111_111)])
+def test_invocations_of_a_summary_are_a_count_in_bounds(cell: str, count: int) -> None:
+    (kernel,) = read_csv(summary("k", cell, "a__b.sum", "", "1.00", "3.00", "2.00"))
+    assert kernel.invocations == count
+
+
+@pytest.mark.parametrize("least", ["n/a", "none"])
+def test_extremes_of_a_summary_are_both_numbers_or_absent(least: str) -> None:
+    (kernel,) = read_csv(summary("k", "2", "a__b.sum", "", least, "3.00", "2.00"))
+    assert (kernel.metrics, kernel.extremes) == ({"a__b.sum": 2.0}, {})
+
+
+@pytest.mark.parametrize(
+    ("parts", "capability"), [({"major": "9", "minor": "0"}, "9.0"), ({"major": "9"}, "")]
+)
+def test_capability_is_that_of_the_device_attributes(parts: dict[str, str], capability: str) -> None:
+    names = (f"device__attribute_compute_capability_{name}" for name in parts)
+    rows = (("ID", "Kernel Name", *names), ("", "", *[""] * len(parts)), ("0", "k", *parts.values()))
+    (kernel,) = read_csv("\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\n")
+    assert kernel.compute_capability == capability
+
+
+def test_metrics_of_a_summary_belong_to_their_kernel() -> None:
+    rows = [("k", "2", name, "", "1.00", "3.00", "2.00") for name in ("a__b.sum", "c__d.sum")]
+    text = summary(*rows[0]) + summary(*rows[1]).partition("\n")[2]
+    (kernel,) = read_csv(text + summary("other", *rows[0][1:]).partition("\n")[2])[:1]
+    assert kernel.metrics == {"a__b.sum": 2.0, "c__d.sum": 2.0}
+
+
+def test_header_without_a_metric_is_one() -> None:
+    assert read_csv('"ID","Kernel Name"\n') == []
+
+
+def test_summary_of_all_kernels_needs_no_other_column() -> None:
+    text = '"Metric Name","Metric Unit","Minimum","Maximum","Average"\n"a__b.sum","","1.00","3.00","2.00"\n'
+    (kernel,) = read_csv(text)
+    assert (kernel.metrics, kernel.extremes) == ({"a__b.sum": 2.0}, {"a__b.sum": (1.0, 3.0)})

@@ -210,3 +210,23 @@ def test_waiting_counts_in_long_kernels_without_a_busy_unit(code: str, reason: s
     for change in ({f"stall.{reason}": least - 0.1}, {"duration_us": 4.9}, {"memory_throughput": 80.0}):
         assert line(code, {**waits, **change}) == ""
     assert line(code, {**waits, "memory_throughput": 79.9})
+
+
+def test_three_quarters_of_a_sector_are_no_loss() -> None:
+    assert line("uncoalesced", {**LOW, "global_load_bytes_per_sector": 24.0}) == ""
+    assert line("uncoalesced", {**LOW, "global_load_bytes_per_sector": 23.9})
+
+
+@pytest.mark.parametrize(
+    ("chip", "ways"),
+    [
+        ("", "copies some stages ahead (cp.async since Ampere, TMA since Hopper)"),
+        ("gv100", "loads into registers a step ahead"),
+        ("ga100", "copies some stages ahead (cp.async)"),
+        ("gh100", "copies some stages ahead (cp.async, TMA)"),
+    ],
+)
+def test_advice_for_latency_fits_the_chip(chip: str, ways: str) -> None:
+    waits = {**LOW, "stall.long_scoreboard": 40.0, "duration_us": 50.0}
+    found = next(one for one in diagnose(waits, chip=chip) if one.code == "memory-latency")
+    assert found.next_step == f"more loads in flight: wider or unrolled loads, {ways}"

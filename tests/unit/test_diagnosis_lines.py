@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.judge.explain import explain_lines
+from pytest_gpuperf.judge.explain.explain import Turned, shares_of_time, turned
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from run_builders import BUSY
 
@@ -75,3 +76,28 @@ def test_limited_time_shows_the_clock_of_its_blocks() -> None:
 def test_names_of_kernels_cannot_control_the_terminal() -> None:
     bad = kernel("\x1b[2Jk", **BUSY)
     assert all(text.isprintable() for text in explain_lines(measured(bad, bad)))
+
+
+def test_kernel_of_a_fifth_of_the_time_is_worth_showing() -> None:
+    busy = {"sm_throughput": 20.0, "memory_throughput": 85.0}
+    lines = explain_lines(
+        measured(
+            kernel("long", **busy, duration_us=60.0),
+            kernel("fifth", **busy, duration_us=20.0),
+            kernel("less", **busy, duration_us=19.9),
+        )
+    )
+    shown = [text.partition(",")[0] for text in lines if text.endswith("% of the time:")]
+    assert shown == ["long", "fifth"]
+
+
+def test_kernels_without_a_time_have_equal_shares() -> None:
+    assert shares_of_time([kernel("a", duration_us=0.0), kernel("b")]) == [0.5, 0.5]
+
+
+def test_diagnoses_turn_only_for_a_single_kernel() -> None:
+    low = {"sm_throughput": 20.0, "memory_throughput": 40.0, "waves": 8.0}
+    one = kernel("k", sm_throughput=20.0, memory_throughput=85.0, waves=8.0)
+    assert turned(measured(one), {**low}) == Turned(("memory-bound",), ("latency-bound",))
+    assert turned(measured(one, one), {**low}) == Turned()
+    assert turned(Measurement(), {**low}) == Turned()

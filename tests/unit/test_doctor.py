@@ -24,7 +24,7 @@ from run_builders import one_test
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def only(monkeypatch: pytest.MonkeyPatch, **findings: Finding) -> None:
+def only(monkeypatch: pytest.MonkeyPatch, **findings: CheckResult) -> None:
     """Replace all checks."""
     probes = {name: lambda _, found=found: found for name, found in findings.items()}
     monkeypatch.setattr(doctor, "PROBES", {"theme": probes})
@@ -117,8 +117,8 @@ def test_every_line_is_explained() -> None:
     assert explained == [name for probes in doctor.PROBES.values() for name in probes]
 
 
-def raises(error: Exception) -> Callable[[Machine], Finding]:
-    def probe(_: Machine) -> Finding:
+def raises(error: Exception) -> Callable[[Machine], CheckResult]:
+    def probe(_: Machine) -> CheckResult:
         raise error
 
     return probe

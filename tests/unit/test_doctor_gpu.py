@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
 
 SLICE = replace(STATE, uuid="MIG-c4101d6e", mig=True, slices=(2, 2))
 NOTHING = GpuState(uuid=UUID)
@@ -250,7 +250,7 @@ RESET = "sudo nvidia-smi --reset-gpu-clocks; sudo nvidia-smi --reset-application
     ],
 )
 def test_state_of_the_gpu_is_judged(
-    check: Callable[[GpuState], Finding], changed: dict[str, Any], expected: tuple[str, str, str]
+    check: Callable[[GpuState], CheckResult], changed: dict[str, Any], expected: tuple[str, str, str]
 ) -> None:
     assert said(check(replace(STATE, **changed))) == expected
 
@@ -286,7 +286,7 @@ def test_counters_of_a_slice_depend_on_its_size(
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_unknown_state_is_absent(check: Callable[[GpuState], Finding]) -> None:
+def test_unknown_state_is_absent(check: Callable[[GpuState], CheckResult]) -> None:
     found = check(NOTHING)
     assert found.state.value == "absent"
     assert found.text in ("the driver does not say", "this GPU has none")

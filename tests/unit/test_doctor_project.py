@@ -20,7 +20,7 @@ from run_builders import one_test
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
     from pytest_gpuperf.cli.doctor.machine import Machine
 
 Usage = namedtuple("Usage", "total used free")
@@ -38,7 +38,7 @@ def here(tmp_path: Path) -> Path:
     [(project.triton_cache, "TRITON_CACHE_DIR"), (project.inductor_cache, "TORCHINDUCTOR_CACHE_DIR")],
 )
 def test_cache_is_sized_empty_or_unwritable(
-    here: Path, monkeypatch: pytest.MonkeyPatch, probe: Callable[[Machine], Finding], variable: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, probe: Callable[[Machine], CheckResult], variable: str
 ) -> None:
     cache = here / "cache" / "new"
     there = machine(here, environ={variable: str(cache)})

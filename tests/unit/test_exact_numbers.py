@@ -9,7 +9,7 @@ import pytest
 
 from pytest_gpuperf.statistics import clock_model, variance
 from pytest_gpuperf.statistics.clock_model import fit
-from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.statistics.decision import Decision, Estimate, Outcome, Thresholds, decide
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 from pytest_gpuperf.statistics.one_session import decide_session
 from pytest_gpuperf.statistics.sequential import change_pct
@@ -155,3 +155,57 @@ def test_prior_needs_two_variances() -> None:
 def test_nothing_is_tolerated_unless_asked() -> None:
     found = decide_session(session(100.05), [session(100)], Variance(0.05**2, 1e9), Thresholds(), 1)
     assert found.outcome is Outcome.INCONCLUSIVE
+
+
+def test_change_of_the_indifference_zone_is_as_likely_noise_as_not() -> None:
+    """With hardly any error, the smallest change that is found is that of the zone too."""
+    thresholds = Thresholds(indifference_pct=20.0)
+    slower, faster = (Estimate(sign * math.log(1.2), 1e-9, 8.0, 4) for sign in (1, -1))
+    assert slower.p_slower(thresholds) == pytest.approx(0.5)
+    assert faster.p_faster(thresholds) == pytest.approx(0.5)
+    found = decide(slower, thresholds, slower=False, faster=False, alpha=0.05)
+    assert found.detectable_pct == pytest.approx(20.0)
+
+
+def test_change_of_the_tolerance_is_tolerated() -> None:
+    estimate = Estimate(math.log(1.05), 1e-3, 8.0, 4)
+    exact, less = (
+        decide(estimate, Thresholds(), slower=True, faster=False, alpha=0.05, tolerance_pct=tolerance)
+        for tolerance in (100 * math.expm1(estimate.log_ratio), 4.99)
+    )
+    assert (exact.outcome, less.outcome) == (Outcome.PASS, Outcome.REGRESSED)
+
+
+def test_small_tolerance_is_one_too() -> None:
+    estimate = Estimate(math.log(1.007), 1e-4, 8.0, 4)
+    found = decide(estimate, Thresholds(), slower=True, faster=False, alpha=0.05, tolerance_pct=0.8)
+    assert found.outcome is Outcome.PASS
+
+
+def test_two_cards_show_their_spread() -> None:
+    alike, apart = (
+        decided(session(100, card="C"), session(100), session(other, card="B")) for other in (100, 130)
+    )
+    assert apart.high_pct > 2 * alike.high_pct
+
+
+def test_noisy_sessions_never_narrow_the_bounds_of_a_new_card() -> None:
+    known = [*[session(98.5)] * 4, *[session(101.5, card="B")] * 4]
+    noisy, quiet = (decided(session(100, card="C"), *known, sd=sd) for sd in (0.01, 1e-6))
+    assert noisy.high_pct > quiet.high_pct
+
+
+def test_spread_between_cards_is_known_as_well_as_from_five() -> None:
+    """With no other error, the margin of a new card is that of t with four degrees of freedom."""
+    found = decide_session(session(100, card="C"), [session(100)], Variance(1e-12, 1e9), Thresholds(), 1)
+    margin = math.sqrt(2) * 0.01 * 2.1318468  # the 95 % quantile of t
+    assert math.log1p(found.high_pct / 100) == pytest.approx(margin, rel=1e-4)
+
+
+def test_error_of_a_share_has_the_noise_of_its_blocks() -> None:
+    """Twice the blocks halve the squares of errors, and two of them are spent on the line."""
+    noisy = [time * (1 + 0.02 * sign) for sign in (1, -1) for time in LINE]
+    six, twelve = (fit(noisy * times, MHZ * 2 * times) for times in (1, 2))
+    assert six is not None
+    assert twelve is not None
+    assert six.share_error / twelve.share_error == pytest.approx(math.sqrt(2 * (6 / 4) / (12 / 10)), rel=0.03)

@@ -65,6 +65,8 @@ def test_printed_numbers_return_in_each_locale(hundredths: list[int], marks: tup
         ("void Foo::operator()<int>(int)", "operator()"),
         ("copy_blocked[v1,cw51cXT](Array<long long, 1, C, mutable, aligned>, long long)", "copy_blocked"),
         ("_ZN3foo6kernelEPf", "_ZN3foo6kernelEPf"),
+        ("Foo<int>::k(float)", "k"),
+        ("void k(int) const [clone .0]", "k"),
         ("(((", "((("),
         ("", ""),
     ],

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from pytest_gpuperf.measure.cupti.activity import Activity, busy_us
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing import batch
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Block]]:
 
         monkeypatch.setattr(batch, "recorded", recorded)
         monkeypatch.setattr(batch, "block_gpu", lambda us: None)
-        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(kept, "synchronize", lambda: None)
         return batch._recorded(lambda: None, blocks, CALLS, stamps, flushed=flushed)
 
     return timed

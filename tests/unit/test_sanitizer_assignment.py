@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
-from pytest_gpuperf.measure.sanitizer.log_reader import Report, Said
+from pytest_gpuperf.measure.sanitizer.log_reader import LoggedError, Said
 from pytest_gpuperf.measure.sanitizer.markers import marker_name
 from pytest_gpuperf.records.passes import Event
 
@@ -19,10 +19,10 @@ def marks(*nodeids: str) -> list[Event]:
     return [Event(nodeid, "", marker_name(n)) for n, nodeid in enumerate([*owners, ""], start=1)]
 
 
-def log(*entries: int | str) -> list[Report | Said]:
+def log(*entries: int | str) -> list[LoggedError | Said]:
     """Return a log: a number stands for a mark, a text for the kernel of an error."""
     names = (marker_name(entry) if isinstance(entry, int) else entry for entry in entries)
-    return [Report("error", kernel=name) for name in names]
+    return [LoggedError("error", kernel=name) for name in names]
 
 
 def kernels(assigned: Assigned) -> dict[str, list[str]]:
@@ -78,7 +78,7 @@ def test_without_any_mark_the_tool_is_blind() -> None:
 
 
 def test_equal_errors_at_other_addresses_are_counted() -> None:
-    same = [Report(f"copy from 0x{n:x}", kernel="k", threads=((n, 0, 0),)) for n in range(3)]
+    same = [LoggedError(f"copy from 0x{n:x}", kernel="k", threads=((n, 0, 0),)) for n in range(3)]
     hits = assign(marks(A), [*log(1), *same, *log(2, 3)]).hits[A]
     (hit,) = hits.first(9)
     assert (hit.count, hit.kind, hits.count) == (3, "copy from 0x0", 3)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.sanitizer.log_reader import Report, Said, read_log
+from pytest_gpuperf.measure.sanitizer.log_reader import LoggedError, Said, read_log
 
 OUT_OF_BOUNDS = """
 ========= COMPUTE-SANITIZER
@@ -27,18 +27,18 @@ RACE = """
 """
 
 
-def entries(log: str) -> list[Report | Said]:
+def entries(log: str) -> list[LoggedError | Said]:
     return list(read_log(log.splitlines()))
 
 
-def report(log: str) -> Report:
+def report(log: str) -> LoggedError:
     (found,) = entries(log)
-    assert isinstance(found, Report)
+    assert isinstance(found, LoggedError)
     return found
 
 
 def test_an_access_out_of_bounds_has_kernel_thread_and_address() -> None:
-    assert report(OUT_OF_BOUNDS) == Report(
+    assert report(OUT_OF_BOUNDS) == LoggedError(
         kind="Invalid __global__ read of size 16 bytes",
         kernel="matmul_kernel",
         places=("matmul.py:43",),
@@ -92,7 +92,7 @@ def test_kernel_is_the_outermost_function(frame: str) -> None:
 
 
 def test_a_race_has_both_threads_and_the_offset() -> None:
-    assert report(RACE) == Report(
+    assert report(RACE) == LoggedError(
         kind="Potential WAW hazard in __shared__ memory",
         kernel="sum(int *, int *)",
         places=("sum.cu:44", "sum.cu:56"),
@@ -174,7 +174,7 @@ hello from the program
 @given(st.integers(0, len(OUT_OF_BOUNDS)))
 def test_a_log_that_was_cut_off_can_be_read(length: int) -> None:
     for found in entries(OUT_OF_BOUNDS[:length]):
-        assert isinstance(found, Report | Said)
+        assert isinstance(found, LoggedError | Said)
 
 
 @given(st.text(alphabet="= \n()0x9af,:+abyitnWrTehd./<>", max_size=300))

@@ -10,7 +10,7 @@ import pytest
 import fake_sanitizer
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.sanitizer.markers import BODIES, is_marker, marker_name, marker_ptx
-from pytest_gpuperf.measure.sanitizer.messages import explain
+from pytest_gpuperf.measure.sanitizer.sanitizer_failures import explain
 from pytest_gpuperf.measure.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
 
 LOG = Path("/tmp/50%/sanitizer.log")

@@ -15,7 +15,7 @@ from pytest_gpuperf.measure.trace import capture, chrome
 from pytest_gpuperf.measure.trace.capture import CALLS, Span, median_call, with_shortest
 from pytest_gpuperf.measure.trace.summary import summarise
 from pytest_gpuperf.measure.trace.triton_code import TritonCode
-from pytest_gpuperf.session.live import trace_file_name
+from pytest_gpuperf.session.live_source import trace_file_name
 from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.measure.ncu.messages import explain
+from pytest_gpuperf.measure.ncu.ncu_failures import explain
 
 
 @pytest.mark.parametrize(
