@@ -22,8 +22,8 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give tests the same environment in CI and outside it."""
-    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_SHA"):
+    """Give tests the same environment in CI and outside it; pytest-xdist sets COLUMNS."""
+    for name in ("CI", "COLUMNS", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_SHA"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -14,7 +14,7 @@ from pytest_gpuperf.records import GpuInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.cli.doctor.check import Finding
+    from pytest_gpuperf.cli.doctor.check import CheckResult
 
 UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
 H200 = GpuInfo(
@@ -95,7 +95,7 @@ def system_file(folder: Path, path: str, text: str = "") -> Path:
     return made
 
 
-def said(finding: Finding) -> tuple[str, str, str]:
+def said(finding: CheckResult) -> tuple[str, str, str]:
     """Return state, text and fix, to compare."""
     return finding.state.value, finding.text, finding.fix
 

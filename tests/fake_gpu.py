@@ -1,6 +1,6 @@
 """A fake GPU, as a pytest plugin (`-p fake_gpu`): a call takes as many microseconds as it returns.
 
-The run and its workers are real pytest processes with the real plugin, except for torch and CUDA.
+The run and its side processes are real pytest processes with the real plugin, except for torch and CUDA.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def pytest_configure() -> None:
     pytest_gpuperf.session.live.why_not_live = lambda: ""
     stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: H200)
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)
+    stand_in("pytest_gpuperf.measure.device.kept", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):

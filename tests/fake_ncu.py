@@ -21,7 +21,7 @@ Behaviour = Literal[
 ]
 
 SCRIPT = """#!{python}
-import gzip, json, os, pathlib, shutil, subprocess, sys, time
+import gzip, json, os, pathlib, shutil, sys, time
 arguments = sys.argv[1:]
 capture = pathlib.Path({capture!r})
 if arguments == ["--version"]:
@@ -44,7 +44,9 @@ else:
     if behaviour == "profiles the program":
         report.write_bytes(b"what the test says is in it")
     if behaviour in ("runs the program", "profiles the program"):
-        sys.exit(subprocess.call(arguments[arguments.index(sys.executable):]))
+        sys.path.append({tests!r})
+        import forked
+        sys.exit(forked.call(arguments[arguments.index(sys.executable):]))
     if behaviour == "crashes":
         os.kill(os.getpid(), 11)
     events = (capture / "events.jsonl").read_text()
@@ -62,7 +64,10 @@ else:
 def install(folder: Path, behaviour: Behaviour = "records") -> Path:
     """Write the fake program into a folder and return its path."""
     path = folder / "ncu"
-    path.write_text(SCRIPT.format(python=sys.executable, capture=str(CAPTURE), behaviour=behaviour))
+    tests = str(Path(__file__).parent)
+    path.write_text(
+        SCRIPT.format(python=sys.executable, capture=str(CAPTURE), behaviour=behaviour, tests=tests)
+    )
     path.chmod(0o755)
     return path
 

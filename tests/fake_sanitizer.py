@@ -7,15 +7,13 @@ as the real tool.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Literal
 
 Behaviour = Literal["reports", "sees nothing", "refuses", "loses marks", "loses all but the first mark"]
 
 SCRIPT = """#!{python}
-import os, pathlib, re, subprocess, sys
+import os, pathlib, re, sys
 arguments = sys.argv[1:]
 if arguments == ["--version"]:
     print("NVIDIA (R) Compute Sanitizer\\nVersion 2025.3.1.0 (build 36400806) (public-release)")
@@ -29,7 +27,9 @@ if behaviour == "refuses":
     sys.exit(255)
 os.environ["FAKE_SANITIZER_LOG"] = "/dev/null" if behaviour == "sees nothing" else str(log)
 os.environ["FAKE_SANITIZER_TOOL"] = arguments[arguments.index("--tool") + 1]
-status = subprocess.call(arguments[arguments.index(sys.executable):])
+sys.path.append({tests!r})
+import forked
+status = forked.call(arguments[arguments.index(sys.executable):])
 if behaviour.startswith("loses"):
     kept = "1" if "first" in behaviour else "[13579]"
     entries = log.read_text().split("========= \\n")
@@ -84,7 +84,9 @@ pytest_gpuperf.measure.sanitizer.marker_launcher.MarkerLauncher = kernels.Marker
 def install(folder: Path, behaviour: Behaviour = "reports") -> Path:
     """Write the fake tool into a folder and return its path."""
     path = folder / "compute-sanitizer"
-    path.write_text(SCRIPT.format(python=sys.executable, behaviour=behaviour))
+    path.write_text(
+        SCRIPT.format(python=sys.executable, behaviour=behaviour, tests=str(Path(__file__).parent))
+    )
     path.chmod(0o755)
     return path
 

@@ -1,54 +1,164 @@
-"""Runs of pytest in processes forked from a server that has the slow imports behind it."""
+"""Python programs in processes forked from a server that has the slow imports behind it."""
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
 import os
+import runpy
+import signal
+import subprocess
 import sys
 from io import TextIOWrapper
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 import loaded_once
+from pytest_gpuperf.against import side_process
+from pytest_gpuperf.processes import children
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
+    from typing import BinaryIO
 
+_PATH = tuple(sys.path)
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["forked", *loaded_once.MODULES])
+_SERVER.set_forkserver_preload(["forked", "pytest", "torch._dynamo", *loaded_once.MODULES])
+
+
+class ForkedPython:
+    """A forked process with the part of `subprocess.Popen` that the package uses.
+
+    Args:
+        command: `-m pytest` or the path of a program, and the arguments.
+        cwd: Working directory.
+        env: Environment; of Python's own variables only PYTHONPATH has an effect.
+        stdout: Takes the output, and the errors if `stderr` is not a file.
+        stderr: Takes the errors.
+        pass_fds: At most one descriptor, which keeps its number in the process.
+        start_new_session: Make the process the leader of a group.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: BinaryIO,
+        stderr: BinaryIO | int = subprocess.STDOUT,
+        pass_fds: Sequence[int] = (),
+        start_new_session: bool = False,
+        **_: Any,
+    ) -> None:
+        errors = stdout if isinstance(stderr, int) else stderr
+        given = {1: stdout.fileno(), 2: errors.fileno(), **{number: number for number in pass_fds}}
+        # multiprocessing hands over the descriptors of connections.
+        fds = [(number, Connection(os.dup(fd))) for number, fd in given.items()]
+        given_to_process = (list(command), cwd, dict(env), fds, start_new_session)
+        self._process = _SERVER.Process(target=_start, args=given_to_process)
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status; negative for the signal that ended the process, None while it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """Return the exit status."""
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return self.returncode
+
+
+def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
+    """Fork the Python programs that the package starts with `subprocess.Popen`.
+
+    Args:
+        patch: Replaces an attribute of a module.
+    """
+    forking = type(subprocess)("subprocess")
+    vars(forking).update(vars(subprocess), Popen=_started)
+    for module in (children, side_process):
+        patch(module, "subprocess", forking)
+
+
+def _started(command: Sequence[str], **given: Any) -> ForkedPython | subprocess.Popen[bytes]:
+    if command[0] == sys.executable:
+        return ForkedPython(command[1:], **given)
+    with Path(command[0]).open("rb") as program:
+        is_python = program.readline().rstrip() == f"#!{sys.executable}".encode()
+    return ForkedPython(command, **given) if is_python else subprocess.Popen(command, **given)
+
+
+def call(command: list[str]) -> int:
+    """Run a Python program in a fork of this process; return its exit status, as `subprocess.call` does."""
+    child = os.fork()
+    if child == 0:
+        run_python(command[1:])
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def run_forked(
-    arguments: tuple[str, ...], environ: Mapping[str, str], logs: tuple[Path, Path], timeout_s: float | None
+    arguments: tuple[str, ...],
+    environ: Mapping[str, str],
+    logs: tuple[Path, Path],
+    timeout_s: float | None,
+    cwd: Path | None = None,
 ) -> int:
-    """Run pytest as `python -m pytest` in the working directory does; return its exit status."""
-    process = _SERVER.Process(target=_run, args=(arguments, dict(environ), str(Path.cwd()), logs))
-    process.start()
-    process.join(timeout_s)
-    if process.exitcode is None:
-        process.kill()
-        process.join()
-        raise TimeoutError(f"{arguments} takes more than {timeout_s} s")
-    return process.exitcode
+    """Run pytest as `python -m pytest` does; return its exit status."""
+    command = ["-m", "pytest", *arguments]
+    with logs[0].open("wb") as out, logs[1].open("wb") as errors:
+        process = ForkedPython(command, cwd=cwd or Path.cwd(), env=environ, stdout=out, stderr=errors)
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        os.kill(process.pid, signal.SIGKILL)
+        raise
 
 
-def _run(
-    arguments: tuple[str, ...], environ: Mapping[str, str], folder: str, logs: tuple[Path, Path]
+def _start(
+    command: list[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    fds: list[tuple[int, Connection]],
+    new_session: bool,
 ) -> None:
+    if new_session:
+        os.setsid()
+    for number, connection in fds:
+        os.dup2(connection.fileno(), number)
+    for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, TextIOWrapper)
+        stream.reconfigure(encoding="utf-8")
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
     path = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:] = list(dict.fromkeys([folder, *path, *sys.path]))
-    for number, (log, stream) in enumerate(zip(logs, (sys.stdout, sys.stderr), strict=True), start=1):
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), number)
-        assert isinstance(stream, TextIOWrapper)
-        stream.reconfigure(encoding="utf-8")
+    sys.path[:] = list(dict.fromkeys([*path, *_PATH]))
+    if sys.version_info < (3, 14):
+        # multiprocessing would start a second server, though this one takes requests of its own processes.
+        vars(forkserver._forkserver)["ensure_running"] = lambda: None
+    fork_children(setattr)
     gc.freeze()  # pytest collects garbage at the end of each run, which takes long with torch's objects
-    status = pytest.main(list(arguments))
-    sys.stdout.flush()
-    sys.exit(int(status))
+    run_python(command)
+
+
+def run_python(command: list[str]) -> None:
+    """Run a program in this process as `python COMMAND...` does."""
+    if command[0] == "-m":
+        sys.argv = command[1:]
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = command
+        runpy.run_path(command[0], run_name="__main__")

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
 UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
 GPU = """
+import sys
+from types import SimpleNamespace
 import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
 from pytest_gpuperf.records import GpuInfo
+
+sys.modules["pytest_gpuperf.measure.device.kept"] = SimpleNamespace(Originals=lambda _: None)
+sys.modules["pytest_gpuperf.measure.timing.timer"] = SimpleNamespace(Timer=lambda *_, **__: None)
 
 pytest_gpuperf.session.live.why_not_live = lambda: ""
 pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(name="A GPU", slug="a-gpu", uuid={uuid!r})

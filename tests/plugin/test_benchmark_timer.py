@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing.graph import SLEEP_CYCLES_PER_US
 from pytest_gpuperf.plugin import benchmark_timer
 from pytest_gpuperf.plugin.benchmark_timer import gpu_clock
@@ -30,10 +31,6 @@ class FakeGpu:
     def work(self, microseconds: float) -> None:
         self.now_us += microseconds
 
-    def event(self, enable_timing: bool) -> FakeEvent:
-        assert enable_timing
-        return FakeEvent(self)
-
 
 class FakeEvent:
     def __init__(self, gpu: FakeGpu) -> None:
@@ -44,19 +41,22 @@ class FakeEvent:
         self._gpu.work(EVENT_US)
         self.at_us = self._gpu.now_us
 
-    def elapsed_time(self, end: FakeEvent) -> float:
+    def elapsed_us(self, end: FakeEvent) -> float:
         assert self.device == end.device
         milliseconds = struct.pack("f", (end.at_us - self.at_us) / 1e3)
-        return float(struct.unpack("f", milliseconds)[0])
+        return 1e3 * float(struct.unpack("f", milliseconds)[0])
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "Event", fake.event)
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: fake.work(cycles / SLEEP_CYCLES_PER_US))
+    monkeypatch.setattr(kept, "synchronize", lambda: None)
+    monkeypatch.setattr(kept, "event", lambda: FakeEvent(fake))
+    monkeypatch.setattr(kept, "record", lambda event: event.record())
+    monkeypatch.setattr(kept, "elapsed_us", lambda start, end: start.elapsed_us(end))
+    for owner, name in ((kept, "sleep_on_gpu"), (torch.cuda, "_sleep")):
+        monkeypatch.setattr(owner, name, lambda cycles: fake.work(cycles / SLEEP_CYCLES_PER_US))
     monkeypatch.setattr(benchmark_timer, "_CLOCK", benchmark_timer._Clock())
     return fake
 

@@ -11,11 +11,13 @@ import pytest_gpuperf
 
 # pytester unloads the imports of a run, and Triton can be loaded only once.
 import suites.kernels.square  # noqa: F401
+from docs.metric_lists import with_lists
 from docs.states import FIRST_TEST_CODE, is_of_gallery
 from docs.update_output import Block, blocks, contents, pages
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records.correctness import ACCURACY_UNITS
 from pytest_gpuperf.records.runs import newest_recordings
 from pytest_gpuperf.records.trace import TRACE_UNITS
 from pytest_gpuperf.settings.options import OPTIONS
@@ -106,11 +108,12 @@ def test_index_links_every_page() -> None:
 
 
 def test_options_equal_help(pytester: pytest.Pytester) -> None:
-    pattern = re.compile(r"^- (--gpuperf.*) \(ini (\w+); default: (.*?)\): (.*)$", re.MULTILINE)
+    pattern = re.compile(r"^- (--(gpuperf[^=\s]*).*) \(default: (.*?)\): (.*)$", re.MULTILINE)
     options = pattern.findall(page("docs/reference/options.md").replace("`", ""))
     assert len(options) == len(OPTIONS) + 1
     of_help = " ".join(pytester.runpytest("--help").stdout.str().replace("`", "").split())
-    for flag, ini, default, what in options:
+    for flag, name, default, what in options:
+        ini = name.replace("-", "_")
         assert f"{flag} {what} (default: {default}; ini: {ini})" in of_help
 
 
@@ -119,8 +122,10 @@ def test_every_metric_is_explained() -> None:
         rows = re.findall(r"^- (`[^(:]+`)", text, re.MULTILINE)
         return [name for row in rows for name in re.findall(r"`(.+?)`", row)]
 
-    assert named(page("docs/reference/limits.md").partition("## Times\n")[2]) == [*TIME_UNITS, *TRACE_UNITS]
-    assert named(page("docs/reference/metrics.md").partition("## All metrics\n")[2]) == list(METRICS)
+    values = [*TIME_UNITS, *ACCURACY_UNITS, *TRACE_UNITS]
+    assert named(page("docs/reference/limits.md").partition("## Times\n")[2]) == values
+    on_site = with_lists(page("docs/reference/metrics.md"))
+    assert named(on_site.partition("## All metrics\n")[2]) == list(METRICS)
 
 
 def test_every_verdict_is_explained() -> None:

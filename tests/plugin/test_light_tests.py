@@ -10,17 +10,31 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SLOW = ("torch", "triton", "scipy")
 NEED_THEM = {
+    "test_accuracy.py",
+    "test_audit.py",
     "test_batches.py",
+    "test_captured.py",
     "test_correctness.py",
     "test_correctness_arrays.py",
     "test_correctness_comparison.py",
     "test_cupti_counters.py",
+    "test_error_in_ulp.py",
+    "test_footprint.py",
+    "test_fuzz.py",
     "test_gpu_info.py",
+    "test_in_turn.py",
     "test_interpreted_kernels.py",
+    "test_kept.py",
     "test_kernels_batch.py",
+    "test_l2.py",
+    "test_other_values.py",
+    "test_output_types.py",
     "test_prepared.py",
     "test_range_profiler.py",
     "test_recorded_blocks.py",
+    "test_red_zones.py",
+    "test_single_calls.py",
+    "test_stale_outputs.py",
     "test_stamps.py",
     "test_static_triton.py",
     "test_suite_encoder.py",
@@ -29,7 +43,9 @@ NEED_THEM = {
     "test_timer_bounds.py",
     "test_timing.py",
     "test_trace_capture.py",
+    "test_trial_problems.py",
     "test_variance.py",
+    "test_verification.py",
 }
 """Tests that import torch, Triton or SciPy."""
 

@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure import correctness
+from pytest_gpuperf.measure.fuzz import space_of
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.records import Correctness, Profile, TestRecord, Timing, Trace, WarmUp
+from pytest_gpuperf.records import Correctness, Fuzzing, Profile, TestRecord, Timing, Trace, WarmUp
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.marker import MARKER_KEYS, ItemState, Marker
 from run_builders import run, timing
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records.call import Call, CheckedCall
+    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
     from pytest_gpuperf.records.selection import Selection
 
 NODEID = "test_k.py::test_k"
@@ -148,6 +149,10 @@ class Source:
             mutates=told.mutates,
         )
 
+    def fuzz(self, call: FuzzCall) -> Fuzzing:
+        space_of(call, torch.device("cpu"))
+        return Fuzzing(passed=True, cases=1, seconds=1.0)
+
     def warm_up(self, _: Call) -> WarmUp:
         return WarmUp(seconds=1.0, launches=3, steady=True)
 
@@ -164,8 +169,9 @@ class Source:
 
 class FakeRunner:
     source = Source()
+    on_gpu = True
 
-    settings = SimpleNamespace(mode="auto", counters="auto", root=Path())
+    settings = SimpleNamespace(mode="auto", fuzz_s=1e-6, counters="auto", root=Path())
 
     def guarded(self, _: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -212,7 +218,10 @@ def test_odd_argument_of_a_method_is_a_clear_error(data: st.DataObject, value: o
     value = made(value)
     if name == "expected" and callable(value):
         value = double
-    refused(method, double, torch.ones(2), **{**given_first, name: value})
+    if method == "fuzz":
+        given_first = {"expected": double, "shapes": "(m,n)", "dtypes": torch.float32, **given_first}
+    first = () if method == "fuzz" else (torch.ones(2),)
+    refused(method, double, *first, **{**given_first, name: value})
 
 
 @CALM

@@ -59,7 +59,9 @@ class BrokenPass:
 
 
 class FakeTimer:
-    def __init__(self, _: int, __: float, conditions: Callable[[], Conditions | None], **___: object) -> None:
+    def __init__(
+        self, _: int, __: float, conditions: Callable[[], Conditions | None], *___: object, **____: object
+    ) -> None:
         self._conditions = conditions
 
     def time(self, *_: object, progress: Callable[[str], None], **__: object) -> Timing:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.records import AgainstTiming, Profile
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.base import RUNNER
-from run_builders import measured, profile, record, run, timing
+from run_builders import H200, measured, profile, record, run, timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +59,31 @@ def test_the_newer_of_two_recordings_is_replayed(
         )
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_impossible_time_fails_with_its_arithmetic(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    gpu = replace(H200, l2_bytes=60 * 2**20, dram_gb_per_s=4800.0)
+    timed = replace(timing(1.0), argument_bytes=2**29)
+    kept = measured(None)
+    add_recording(run(record("test_k.py::test_k", main=replace(kept, timing=timed)), gpu=gpu))
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf):
+            gpuperf.check(print, expected=print)
+            gpuperf.time(print, bytes=2**29)
+        """
+    )
+    result = pytester.runpytest("--gpuperf")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "*gpuperf: time_us 1 is impossible: (537 MB of bytes= - 62.9 MB that L2 can hold) / 4.80 TB/s*",
+            "*if bytes= is too large, correct it first*",
+            "test_k*1.00 µs*impossible (replayed)",
+        ]
+    )
 
 
 def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pytester, replay: None) -> None:
@@ -205,7 +230,7 @@ def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: Calla
 def test_replayed_tests_cost_little_more_than_plain_ones(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
-    count = 3_000
+    count = 1_000
     add_recording(
         run(
             *(
@@ -215,7 +240,7 @@ def test_replayed_tests_cost_little_more_than_plain_ones(
         )
     )
     body = """
-        import pytest, torch
+        import pytest
 
         @pytest.fixture
         def plain(): return None

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 pytestmark = pytest.mark.usefixtures("forked_runs")
+WITH_TORCH = """
+from importlib import import_module
+
+# `check` needs the functions of torch that this module keeps.
+del sys.modules["pytest_gpuperf.measure.device.kept"]
+import_module("pytest_gpuperf.measure.device.kept").Originals = lambda _: None
+"""
 TESTS = """
 import torch
 from functools import partial
@@ -46,7 +53,7 @@ def test_wrong(gpuperf):
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Create a project with a fake GPU, and a fake compute-sanitizer on PATH."""
     name = f"GPU-{uuid.uuid4()}"
-    pytester.makeconftest(GPU.format(uuid=name))
+    pytester.makeconftest(GPU.format(uuid=name) + WITH_TORCH)
     fake_sanitizer.make_project(pytester.path)
     fake_sanitizer.install(pytester.path)
     monkeypatch.setenv("PATH", f"{pytester.path}{os.pathsep}{os.environ['PATH']}")

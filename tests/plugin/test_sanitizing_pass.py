@@ -1,4 +1,4 @@
-"""The sanitizing pass with a fake compute-sanitizer and a fake torch."""
+"""The sanitizing pass with a fake compute-sanitizer and no GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_sanitizer
+from forked import fork_children
 from pass_progress import no_progress
 from pytest_gpuperf.measure.sanitizer import sanitizing_pass
 from pytest_gpuperf.measure.sanitizer.sanitizing_pass import LOG_BYTES, SanitizingPass
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 IMPORTS = "import os, pytest\nfrom functools import partial\nfrom kernels import *\n"
 
 
+@pytest.fixture(autouse=True)
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_children(monkeypatch.setattr)
+
+
 def run(
     pytester: pytest.Pytester,
     source: str,
@@ -31,7 +37,6 @@ def run(
     log_bytes: int = LOG_BYTES,
 ) -> SanitizingPass:
     project = pytester.path
-    (project / "torch.py").touch()
     fake_sanitizer.make_project(project)
     (project / "test_k.py").write_text(IMPORTS + textwrap.dedent(source))
     sanitizer = Sanitizer(fake_sanitizer.install(project, behaviour), "2025.3.1.0")
