@@ -44,10 +44,12 @@ autodoc_typehints_format = "short"
 # A single backquote in a docstring marks code.
 default_role = "literal"
 nitpicky = True
+# Neither is installed to build the site.
+autodoc_mock_imports = ["hypothesis", "torch"]
 # The build has no network, so names of other projects have no target.
 nitpick_ignore_regex = [("py:.*", r"(collections|msgspec|os|pandas|pathlib|pd|pytest|torch|typing)\..*")]
 # Aliases of built-in types, and the bounds of numbers.
-nitpick_ignore = [("py:class", "Launches"), ("py:class", "MetricValue")]
+nitpick_ignore = [("py:class", "Factory"), ("py:class", "Launches"), ("py:class", "MetricValue")]
 nitpick_ignore_regex.append(("py:class", r"-?[\d.]+(e[-+]\d+)?"))
 
 SHELVES = {
@@ -90,6 +92,14 @@ def link_to_source(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = _OUTSIDE.sub(target, source[0])
 
 
+def add_metrics(_app: Sphinx, page: str, source: list[str]) -> None:
+    """List the metrics and what each chip lacks, as the API pages list the docstrings."""
+    if page == "reference/metrics":
+        from docs.metric_lists import with_lists
+
+        source[0] = with_lists(source[0])
+
+
 _attributes: dict[str, list[str]] = {}
 
 
@@ -111,6 +121,7 @@ def restore_attribute(
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", add_navigation)
+    app.connect("source-read", add_metrics)
     app.connect("source-read", link_to_source)
     # Napoleon has priority 500.
     app.connect("autodoc-process-docstring", keep_attribute, priority=400)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-from itertools import groupby
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks import clock_spread, works_with
+from benchmarks import clock_spread, public_problems, works_with
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
+from benchmarks.defences import results as defences
 from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.gate_power.samples import read as read_samples
@@ -23,8 +23,7 @@ from pytest_gpuperf.measure.sanitizer.assignment import assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
 from pytest_gpuperf.measure.sanitizer.sanitizing_pass import HITS_KEPT
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
-from pytest_gpuperf.metrics import METRICS, Combining, Tier, ncu_metric_names
-from pytest_gpuperf.metrics.chips import CHIPS
+from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
@@ -35,65 +34,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.gate_power.samples import Line
-    from pytest_gpuperf.metrics import Metric
 
 Found = TypeVar("Found")
 
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
 COUNTERS = "counter_agreement.json"
-WORKS_WITH = works_with.FILE.name
+PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
+DEFENCES, EARLIER_DEFENCES = "defences.json", "defences_earlier.json"
 NOT_YET = "Not measured yet.\n"
 
 
 def options(_: Path) -> str:
     """List all options with the help of `pytest --help`."""
     lines = [
-        "- `--gpuperf` (ini `gpuperf`; default: off): check, time and profile GPU kernels and judge them "
+        "- `--gpuperf` (default: off): check, time and profile GPU kernels and judge them "
         "against their baselines"
     ]
     for option in OPTIONS:
         value = f"{{{','.join(option.choices)}}}" if option.choices else option.metavar
         flag = option.flag if option.switch else f"{option.flag}={value}"
         default = f"`{option.default}`" if option.default else option.unset
-        lines.append(f"- `{flag}` (ini `{option.ini}`; default: {default}): {option.help}")
+        lines.append(f"- `{flag}` (default: {default}): {option.help}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def metrics(_: Path) -> str:
-    """List all metrics; the list of chips names those that a chip lacks."""
-    # The page says once that a sample of a stall is the stall of that name.
-    groups = groupby(METRICS.values(), lambda metric: re.sub(r"^sampled\..*", "sampled", metric.name))
-    return "".join(_item(list(group)) for _, group in groups)
-
-
-def _item(alike: list[Metric]) -> str:
-    metric = alike[0]
-    # The page names the usual tier and weighting once.
-    tier = "" if metric.tier is Tier.STATE else metric.tier.value
-    combining = "" if metric.combining is Combining.MEAN else metric.combining.value
-    facts = (metric.unit.replace("us", "µs"), metric.better, tier, combining)
-    shown = f"- {', '.join(f'`{one.name}`' for one in alike)} ({', '.join(filter(None, facts))})"
-    if len(alike) > 1:
-        return f"{shown}\n"
-    return f"{shown}: {'; '.join(filter(None, (_meaning(metric), _spellings(metric))))}\n"
-
-
-def _meaning(metric: Metric) -> str:
-    return metric.explanation.removeprefix("share of all warp cycles spent ")
-
-
-def _spellings(metric: Metric) -> str:
-    if metric.name.startswith("stall."):
-        return ""  # the page has their pattern
-    spellings: dict[tuple[str, ...], list[str]] = {}
-    for chip in CHIPS:
-        spellings.setdefault(metric.requests(chip.name), []).append(str(chip))
-    usual = max(filter(None, spellings), key=lambda names: len(spellings[names]), default=())
-    shown = [", ".join(f"`{name}`" for name in usual)]
-    for names, chips in spellings.items():
-        if names and names != usual:
-            shown.append(f"{', '.join(f'`{name}`' for name in names)} on {', '.join(chips)}")
-    return "; ".join(filter(None, shown))
 
 
 SHOWN_CHIPS = ("ga100", "gh100", "gb100")
@@ -115,16 +77,6 @@ def presets(root: Path) -> str:
         for i, (name, purpose) in enumerate(PURPOSES.items())
     ]
     return _table(("preset", "purpose", "metrics", *map(str.upper, SHOWN_CHIPS)), rows)
-
-
-def chips(_: Path) -> str:
-    """List the chips with the metrics that they lack."""
-    lines = []
-    for chip in CHIPS:
-        same = "".join(f", `{other}`" for other in chip.others)
-        lacking = ", ".join(f"`{name}`" for name, metric in METRICS.items() if chip.name not in metric.chips)
-        lines.append(f"- `{chip.name}`{same} ({chip.compute_capability}): {lacking}\n")
-    return "".join(lines)
 
 
 def rules(_: Path) -> str:
@@ -199,7 +151,6 @@ def host_sessions(root: Path) -> str:
 PLANTED = {
     "memcheck": ("test_out_of_bounds",),
     "initcheck": ("test_unwritten",),
-    "synccheck": ("test_divergent",),
 }
 """Tests with errors in the captures of each tool."""
 
@@ -222,9 +173,7 @@ def sanitizer_messages(root: Path) -> str:
 
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
-    "metrics": metrics,
     "presets": presets,
-    "chips": chips,
     "rules": rules,
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
     "accuracy_tools": _of_results(ACCURACY, results.read, accuracy.others_table),
@@ -233,6 +182,11 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "counters_agreement": _of_results(COUNTERS, counter_agreement.read, counters.agreement_table),
     "counters_nsight_python": _of_results(COUNTERS, counter_agreement.read, counters.nsight_python),
     "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
+    "defences_summary": _of_results(DEFENCES, defences.read, defences.summary),
+    "defences_earlier": _of_results(EARLIER_DEFENCES, defences.read, defences.summary),
+    "defences_earlier_exceptions": _of_results(EARLIER_DEFENCES, defences.read, defences.exceptions),
+    "defences_themes": _of_results(DEFENCES, defences.read, defences.themes_table),
+    "defences_exceptions": _of_results(DEFENCES, defences.read, defences.exceptions),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_outcomes": _of_results(GATE, analysis.read, lambda found: gate.outcomes(found.held_out)),
     "synchronising": _synchronising(synchronising.verdicts),
@@ -240,6 +194,11 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "host_sessions": host_sessions,
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
+    "public_problems": _of_results(PUBLIC, public_problems.read, public_problems.summary),
+    "tried_fooling": _of_results(
+        PUBLIC, public_problems.read, partial(public_problems.shown, name="fooling")
+    ),
+    "tried_good": _of_results(PUBLIC, public_problems.read, partial(public_problems.shown, name="good")),
     "works_with": _of_results(WORKS_WITH, works_with.read, works_with.times_table),
     "works_with_exceptions": _of_results(WORKS_WITH, works_with.read, works_with.exceptions),
     "works_with_summary": _of_results(WORKS_WITH, works_with.read, works_with.summary),
@@ -249,5 +208,5 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     titles = tuple(titles)
-    lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in (titles, *rows)]
+    lines = [f"|{'|'.join(cell.replace('|', '&#124;') for cell in line)}|\n" for line in (titles, *rows)]
     return "".join((lines[0], f"|{'---|' * len(titles)}\n", *lines[1:]))

@@ -26,7 +26,7 @@ from pytest_gpuperf.records import (
 )
 from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.runs import RunStore, encode_run, newest_recordings, recording_path
+from pytest_gpuperf.records.runs import RunStore, encode_run, load_run, newest_recordings, recording_path
 
 CAPTURES = Path(__file__).parent.parent / "tests" / "data" / "captures"
 GALLERY = "test_third_party"
@@ -143,6 +143,14 @@ def wrong_kernel(project: Path) -> None:
     checked = TestRecord(nodeid=nodeid, measurements={"main": Measurement(correctness=result)})
     tests = tuple(checked if test.nodeid == nodeid else test for test in run.tests)
     _write(project, msgspec.structs.replace(run, tests=tests))
+
+
+def fuzzed(project: Path) -> None:
+    """Let the test of the page have run on an H200."""
+    for path in project.glob("baselines/*/*.json"):
+        path.unlink()
+    (project / "perf").mkdir()
+    _write(project, load_run(CAPTURES / "fuzz" / "run.json"))
 
 
 def new_repository(project: Path) -> None:

@@ -1,12 +1,15 @@
-"""Addition in place in CUDA C++, built by `torch.utils.cpp_extension.load_inline`."""
+"""Addition in place in CUDA C++, as an extension of torch."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
+from suites.kernels.inline import compiled
 
+if TYPE_CHECKING:
+    import torch
+
+_DECLARATION = "void add_in_place(torch::Tensor x, const torch::Tensor& y, double scale);"
 _SOURCE = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -36,19 +39,4 @@ void add_in_place(torch::Tensor x, const torch::Tensor& y, double scale) {
 
 def add_in_place(x: torch.Tensor, y: torch.Tensor, scale: float) -> None:
     """Add `scale * y` to x."""
-    _extension().add_in_place(x, y, scale)
-
-
-@cache
-def _extension() -> Any:
-    from torch.utils.cpp_extension import load_inline
-
-    # An explicit architecture avoids TORCH_CUDA_ARCH_LIST, often a dozen of them in containers.
-    major, minor = torch.cuda.get_device_capability()
-    return load_inline(  # type: ignore[no-untyped-call]
-        name="gpuperf_add_in_place",
-        cpp_sources="void add_in_place(torch::Tensor x, const torch::Tensor& y, double scale);",
-        cuda_sources=_SOURCE,
-        functions=["add_in_place"],
-        extra_cuda_cflags=["-O3", f"-gencode=arch=compute_{major}{minor},code=sm_{major}{minor}"],
-    )
+    compiled(_DECLARATION, _SOURCE)(x, y, scale)

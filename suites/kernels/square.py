@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import triton
 import triton.language as tl
 
+from suites.kernels.inline import compiled
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+CUDA_DECLARATION = "torch::Tensor square_matrix(const torch::Tensor& input);"
 CUDA_SOURCE = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -110,7 +113,7 @@ def square_compiled(x: torch.Tensor) -> torch.Tensor:
 
 def square_cuda(x: torch.Tensor) -> torch.Tensor:
     """Square a contiguous float32 tensor, one thread an element."""
-    squared: torch.Tensor = _extension().square_matrix(x)
+    squared: torch.Tensor = compiled(CUDA_DECLARATION, CUDA_SOURCE)(x)
     return squared
 
 
@@ -120,18 +123,3 @@ def _compiled_square() -> Callable[[torch.Tensor], torch.Tensor]:
     # differ between processes: on an H200 two block sizes are nearly as fast when tried, but one takes 25 %
     # longer afterwards.
     return torch.compile(torch.square, dynamic=False, options={"triton.autotune_pointwise": False})
-
-
-@cache
-def _extension() -> Any:
-    from torch.utils.cpp_extension import load_inline
-
-    # An explicit architecture avoids TORCH_CUDA_ARCH_LIST, often a dozen of them in containers.
-    major, minor = torch.cuda.get_device_capability()
-    return load_inline(  # type: ignore[no-untyped-call]
-        name="gpuperf_square_matrix",
-        cpp_sources="torch::Tensor square_matrix(const torch::Tensor& input);",
-        cuda_sources=CUDA_SOURCE,
-        functions=["square_matrix"],
-        extra_cuda_cflags=["-O3", f"-gencode=arch=compute_{major}{minor},code=sm_{major}{minor}"],
-    )
