@@ -20,7 +20,7 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import STATE_FOLDER
-from pytest_gpuperf.session.expectations import Expectations
+from pytest_gpuperf.baseline.expectations import Expectations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -105,7 +105,7 @@ class Broken(NamedTuple):
 FAILED = {"passed": 1, "failed": 1}
 PARTS: dict[PluginPart, Broken] = {
     "annotations": Broken("pytest_gpuperf.report.publish.error_annotations"),
-    "baseline": Broken("pytest_gpuperf.session.expectations.Expectations.add"),
+    "baseline": Broken("pytest_gpuperf.baseline.expectations.Expectations.add"),
     "clock reading": Broken("pytest_gpuperf.measure.device.conditions.Nvml.conditions"),
     "comparison with old code": Broken(
         f"{LIVE}.LiveRunner._against_pass",

@@ -1,0 +1,64 @@
+"""Verdicts on a whole run by its records and the baseline files alone: no test is imported, no kernel runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.baseline.expectations import Expectations
+from pytest_gpuperf.judge.result import Hints, TestResult
+from pytest_gpuperf.judge.verdict import Expected, judge
+from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.records.counters import STATIC_SOURCE
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.records import Run
+
+ACCEPT = "gpuperf baseline accept"
+
+
+def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> list[TestResult]:
+    """Judge the tests of a run, in their order.
+
+    Limits in the baseline files count. Limits and assertions that are written in the tests do not, because
+    records do not have them; a test that was ended by an assertion is `invalid`.
+
+    Args:
+        run: Measured or compiled tests.
+        store: The baselines to judge by.
+        tolerance_pct: Accepted slowdown, in %, of tests that have none in their baseline or their record.
+
+    Raises:
+        GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.
+    """
+    expected = Expectations(store, run.environment.gpu)
+    for test in run.tests:
+        expected.add(test.nodeid)
+    hints = Hints(
+        accept=f"if this is intended: {ACCEPT}",
+        accept_pin="if this is intended: gpuperf baseline pin",
+        no_baseline=f"{ACCEPT} makes one{expected.other_gpus}",
+    )
+    results = []
+    for test in run.tests:
+        baseline = expected.of(test.nodeid)
+        known = baseline.tolerance_pct if baseline is not None else None
+        verdict = judge(
+            test,
+            measured=Expected(
+                baseline,
+                expected.gate,
+                known if known is not None else test.tolerance_pct or tolerance_pct,
+                hints,
+                expected.file(test.nodeid),
+                run.environment.gpu,
+            ),
+            compiled=Expected(
+                expected.of(test.nodeid, STATIC_SOURCE),
+                hints=hints,
+                file=expected.file(test.nodeid, STATIC_SOURCE),
+            ),
+            errors=list(errors_of(test.sanitizer)) if test.sanitizer else (),
+        )
+        results.append(TestResult(test, verdict))
+    return results
