@@ -55,7 +55,8 @@ def command(
     """
     from pytest_gpuperf.compare.choosing import choose
     from pytest_gpuperf.compare.curves import curves_of
-    from pytest_gpuperf.report.line_plot import FORMATS, draw
+    from pytest_gpuperf.report.pictures.curves import picture_of_curves
+    from pytest_gpuperf.report.pictures.picture_file import FORMATS, draw
     from pytest_gpuperf.report.rows import source_lines, split_names
 
     form = output.suffix.removeprefix(".").lower()
@@ -67,7 +68,8 @@ def command(
     curves = curves_of(choices, x=x, y=y)
     source = source_lines(choice.run for choice in choices if choice.run.id in curves.runs)
     common, _ = split_names([entry.test.nodeid for choice in choices for entry in choice.entries])
-    data = draw(curves, form, title=title or common, source=source, log_y=log_y)
+    picture = picture_of_curves(curves, title=title or common, source=source, log_y=log_y)
+    data = draw(picture, form)
     points = sum(len(curve.points) for curve in curves.curves)
     left_out = f"left out, because they failed: {', '.join(curves.left_out)}"
     wrote = f"wrote {show_path(output)} ({len(curves.curves)} lines, {points} points)"
