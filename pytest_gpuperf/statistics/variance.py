@@ -111,7 +111,11 @@ def moderate(baselines: Mapping[Key, Sequence[LogTime]], thresholds: Thresholds)
     Returns:
         A variance for each test that has a session, of the natural logarithm of its time.
     """
-    guesses = {key: _guess(sessions, thresholds) for key, sessions in baselines.items() if sessions}
+    guesses = {
+        key: expected_variance([session.log_time for session in sessions], thresholds)
+        for key, sessions in baselines.items()
+        if sessions
+    }
     ratios: dict[Key, Variance] = {}
     for key, expected in guesses.items():
         cards = by_card(baselines[key]).values()
@@ -130,8 +134,9 @@ def moderate(baselines: Mapping[Key, Sequence[LogTime]], thresholds: Thresholds)
     return moderated
 
 
-def _guess(sessions: Sequence[LogTime], thresholds: Thresholds) -> Variance:
-    time_us = math.exp(statistics.fmean(session.log_time for session in sessions))
+def expected_variance(log_times: Iterable[float], thresholds: Thresholds) -> Variance:
+    """Return the guess of the variance between sessions for a test with these times, at least one."""
+    time_us = math.exp(statistics.fmean(log_times))
     sd_pct = max(thresholds.session_sd_pct, 100 * thresholds.session_sd_us / time_us)
     return guess(sd_pct, thresholds.session_df)
 

@@ -1,0 +1,82 @@
+"""Steps and creep in the history of a time."""
+
+import random
+
+import pytest
+
+from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
+
+
+def history(levels, *, cards="a", sd=0.001, seed=1):
+    """Points of a test whose time has these relative levels, on cards in turn that differ by 2 %."""
+    rng = random.Random(seed)
+    offsets = {card: 1 + 0.02 * at for at, card in enumerate(sorted(set(cards)))}
+    return [
+        HistoryPoint(100 * level * offsets[card] * (1 + rng.gauss(0, sd)), card)
+        for at, level in enumerate(levels)
+        for card in cards[at % len(cards)]
+    ]
+
+
+def test_unchanged_history_has_no_change():
+    assert find_changes(history([1.0] * 40)) == ()
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_short_history_has_no_change(count):
+    assert find_changes(history([1.0, 1.0, 2.0, 2.0][:count])) == ()
+
+
+@pytest.mark.parametrize("factor", [1.01, 0.99])
+@pytest.mark.parametrize("cards", ["a", "abc"])
+def test_step_is_found_with_its_commit_and_size(factor, cards):
+    (change,) = find_changes(history([1.0] * 15 + [factor] * 15, cards=cards))
+    assert (change.kind, change.before, change.after) == ("step", 14, 15)
+    assert change.low < factor < change.high
+    assert change.high - change.low < 0.004
+
+
+def test_change_of_cards_is_not_a_step():
+    assert find_changes(history([1.0] * 40, cards="a" * 20 + "b" * 20)) == ()
+
+
+def test_step_too_large_for_a_change_of_cards_is_found():
+    (change,) = find_changes(history([1.0] * 20 + [1.5] * 20, cards="a" * 20 + "b" * 20))
+    assert (change.before, change.after) == (19, 20)
+
+
+def test_small_losses_are_one_creep():
+    creep = [1 + 0.005 * at for at in range(7)]
+    (change,) = find_changes(history([1.0] * 15 + creep[1:] + [creep[-1]] * 15))
+    assert change.kind == "creep"
+    assert abs(change.before - 14) <= 1
+    assert abs(change.after - 20) <= 1
+    assert change.low < 1.03 < change.high
+
+
+def test_step_up_and_down_are_two_changes():
+    changes = find_changes(history([1.0] * 15 + [1.02] * 15 + [1.0] * 15))
+    assert [(change.before, change.after) for change in changes] == [(14, 15), (29, 30)]
+    assert [change.ratio > 1 for change in changes] == [True, False]
+
+
+def test_one_slow_session_is_not_a_change():
+    assert find_changes(history([1.0] * 15 + [1.05] + [1.0] * 15)) == ()
+
+
+def test_change_within_the_indifference_zone_is_not_reported():
+    assert find_changes(history([1.0] * 50 + [1.002] * 50, sd=0.0002)) == ()
+
+
+def test_noisy_step_has_a_wide_commit_range():
+    (change,) = find_changes(history([1.0] * 40 + [1.03] * 40, sd=0.02, seed=6))
+    assert change.after - change.before > 1
+    assert change.before <= 39 < 40 <= change.after
+
+
+def test_known_error_widens_the_interval():
+    levels = [1.0] * 15 + [1.03] * 15
+    points = history(levels)
+    (certain,) = find_changes(points)
+    (uncertain,) = find_changes([point._replace(sd=0.01) for point in points])
+    assert uncertain.high - uncertain.low > 2 * (certain.high - certain.low)
