@@ -84,9 +84,10 @@ class BaselineStore:
         Raises:
             GpuperfError: As `load`.
         """
-        return self._load(self.path(slug, suite))
+        found = self._load(self.path(slug, suite))
+        return None if found is None else (found[0], json.loads(found[1]))
 
-    def _load(self, path: Path) -> tuple[Baseline, dict[str, Any]] | None:
+    def _load(self, path: Path) -> tuple[Baseline, bytes] | None:
         shown = show_path(path)
         try:
             data = path.read_bytes()
@@ -105,8 +106,7 @@ class BaselineStore:
         for nodeid, test in baseline.tests.items():
             _check_limits(test, f"{shown}, limits of {nodeid}")
         refuse_first(in_baseline(baseline), shown, next_step)
-        raw: dict[str, Any] = json.loads(data)
-        return baseline, raw
+        return baseline, data
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,18 @@ def counter_range(name: str) -> Range:
     if name.startswith("shared_memory"):
         return SHARED_MEMORY
     return _BLOCKS if name.startswith("occupancy_limit.") else _SUM
+
+
+@lru_cache(maxsize=4096)
+def simple_bounds(name: str) -> tuple[float, float]:
+    """Return the smallest and largest value of a counter for which every number in between is possible.
+
+    If more has to be checked, these are bounds that no number is in: large runs have millions of counters.
+    """
+    known = counter_range(name)
+    if name in WORDS or known.whole or known.or_zero:
+        return math.inf, -math.inf
+    return known.low, known.high
 
 
 def impossible(name: str, value: MetricValue) -> str:

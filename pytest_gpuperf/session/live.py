@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +13,7 @@ from pytest_gpuperf.against.candidate import WHOLE_TEST
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
@@ -336,12 +336,10 @@ def _in_process(gpu: GpuInfo, chip: str, *, insists: bool) -> CuptiCounters:
 
 def why_not_live() -> str:
     """Return why nothing can be measured here; empty if it can."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        return "CUDA_VISIBLE_DEVICES is empty"
-    try:
-        import torch
-    except ModuleNotFoundError:
-        return "torch is not installed"
+    if reason := why_no_gpu():
+        return reason
+    import torch
+
     if torch.cuda.is_available():
         return ""
     return "torch sees no CUDA GPU" if torch.version.cuda else "this torch was built without CUDA"

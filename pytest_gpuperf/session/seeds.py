@@ -35,7 +35,8 @@ def seed(number: int) -> None:
     if (numpy := _imported("numpy", "random")) is not None:
         numpy.random.seed(number)
     if (torch := _imported("torch", "manual_seed")) is not None:
-        torch.manual_seed(number)
+        # Without a GPU, each call of `torch.manual_seed` keeps three stack traces for a GPU that never comes.
+        (torch if torch.cuda.is_available() else torch.default_generator).manual_seed(number)
 
 
 class Seeding:

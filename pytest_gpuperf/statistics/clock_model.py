@@ -125,8 +125,9 @@ def normalise_blocks(
     If the blocks ran at many clocks, the mean time and the mean clock do not belong together: the slowest
     blocks are left out of the time and count in the clock.
     """
+    expected_us = model.time_us(_reference(model, reference_mhz))
     blocks = zip(blocks_us, blocks_mhz, strict=True)
-    return [normalise(time_us, mhz, model, reference_mhz) for time_us, mhz in blocks]
+    return [time_us * expected_us / model.time_us(mhz) for time_us, mhz in blocks]
 
 
 def normalisation_error(mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:

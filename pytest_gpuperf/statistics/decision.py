@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 
 MAX_TOLERANCE_PCT = 1000
 """Largest slowdown that a tolerance may accept, in %."""
@@ -144,15 +145,11 @@ class Estimate:
         return self._tail(-self.log_ratio - math.log1p(thresholds.indifference_pct / 100))
 
     def _tail(self, difference: float) -> float:
-        from scipy.special import stdtr
-
-        return float(stdtr(self.df, -difference / self.standard_error))
+        return _t_below(self.df, -difference / self.standard_error)
 
     def margin(self, level: float) -> float:
         """Return the standard error times the upper `level` quantile of t."""
-        from scipy.special import stdtrit
-
-        return -float(stdtrit(self.df, level)) * self.standard_error
+        return -_t_quantile(self.df, level) * self.standard_error
 
 
 def decide(
@@ -210,6 +207,20 @@ def decide(
         replicates=estimate.replicates,
         new_card=estimate.new_card,
     )
+
+
+@lru_cache(maxsize=64)  # a decision asks twice, and tests of one suite share their levels
+def _t_below(df: float, t: float) -> float:
+    from scipy.special import stdtr
+
+    return float(stdtr(df, t))
+
+
+@lru_cache(maxsize=64)
+def _t_quantile(df: float, level: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, level))
 
 
 def _pct(log_ratio: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from pytest_gpuperf.measure.device.presence import may_measure
+from pytest_gpuperf.measure.device.presence import may_measure, why_no_gpu
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,3 +39,14 @@ def test_torch_must_be_built_for_the_driver(
 def test_hidden_gpu_cannot_measure(monkeypatch: pytest.MonkeyPatch, driver: None) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert not may_measure()
+
+
+def test_torch_is_not_imported_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert why_no_gpu() in ("torch sees no CUDA GPU", "this torch was built without CUDA")
+    assert "torch" not in sys.modules

@@ -21,11 +21,18 @@ def test_same_seed_gives_same_numbers(draw) -> None:  # type: ignore[no-untyped-
     assert draw() == first
 
 
-def test_imported_torch_is_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds: list[int] = []
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(manual_seed=seeds.append))
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_imported_torch_is_seeded(monkeypatch: pytest.MonkeyPatch, has_gpu: bool) -> None:
+    everywhere: list[int] = []
+    on_cpu: list[int] = []
+    torch = SimpleNamespace(
+        manual_seed=everywhere.append,
+        default_generator=SimpleNamespace(manual_seed=on_cpu.append),
+        cuda=SimpleNamespace(is_available=lambda: has_gpu),
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
     seed(5)
-    assert seeds == [5]
+    assert (everywhere, on_cpu) == (([5], []) if has_gpu else ([], [5]))
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from contextlib import suppress
@@ -23,6 +24,23 @@ def may_measure() -> bool:
         driver: int = pynvml.nvmlSystemGetCudaDriverVersion()
         return bool(pynvml.nvmlDeviceGetCount()) and driver // 1000 >= built_for
     return False
+
+
+def why_no_gpu() -> str:
+    """Return why torch cannot see a GPU here; empty if only torch can tell.
+
+    The import of torch takes seconds, and its loggers slow pytest down at each test.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return "CUDA_VISIBLE_DEVICES is empty"
+    if find_spec("torch") is None:
+        return "torch is not installed"
+    try:
+        # Any CUDA runtime loads the driver by this name.
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "torch sees no CUDA GPU" if _cuda_of_torch() else "this torch was built without CUDA"
+    return ""
 
 
 def _cuda_of_torch() -> int:

@@ -1,0 +1,220 @@
+"""Measure seconds and memory of large runs: many replayed tests, and commands that read a large run file.
+
+    python -m benchmarks.large_runs                     # everything; some minutes and 1 GB of disk
+    python -m benchmarks.large_runs replay --tests 2000
+
+The tests and the run file repeat what the largest recording of the repository has, under new names. Each
+command runs in a process of its own, whose CPU seconds and largest resident memory the kernel counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.records.runs import RunStore, encode_run, newest_recordings, recording_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.records import Run, TestRecord
+
+ROOT = Path(__file__).parent.parent
+TESTS = 10_000
+MEGABYTES = 240
+TESTS_IN_FILE = 100
+TEST_FILE = f"""\
+import pytest
+
+
+def kernel():
+    raise AssertionError("a replay calls nothing")
+
+
+@pytest.mark.parametrize("case", range({TESTS_IN_FILE}))
+def test_kernel(gpuperf, case):
+    gpuperf(kernel, expected=kernel)
+"""
+PLAIN_CONFTEST = """\
+import pytest
+
+
+@pytest.fixture
+def gpuperf():
+    return lambda *args, **kwargs: None
+"""
+"""For the same tests without the plugin: what pytest itself takes."""
+COMMANDS: dict[str, Sequence[str]] = {
+    "compare": ("compare", "large", "large"),
+    "compare --json": ("compare", "large", "large", "--json"),
+    "export csv": ("export", "large", "--format", "csv", "-o", "large.csv"),
+    "export json": ("export", "large", "--format", "json", "-o", "large-rows.json"),
+    "export parquet": ("export", "large", "--format", "parquet", "-o", "large.parquet"),
+    "explain": ("explain", "large", "--json"),
+    "baseline diff": ("baseline", "diff", "large", "--json"),
+}
+"""Arguments of `gpuperf`, by the name of the figure; a command that does not exist yet is left out."""
+
+
+class Used(NamedTuple):
+    """Resources of one process and its children."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mb: float
+    """Largest resident memory of one process, in MB."""
+    status: int
+
+    def __str__(self) -> str:
+        """Return a row of the table."""
+        failed = "" if self.status == 0 else f"  exit status {self.status}"
+        return f"{self.wall_s:7.1f} s {self.cpu_s:7.1f} CPU s {self.memory_mb:7.0f} MB{failed}"
+
+
+def used_by(arguments: Sequence[str], folder: Path) -> Used:
+    """Run Python with these arguments in a folder, with its output in `output.log` there."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environ.pop("CI", None)
+    begin = time.perf_counter()
+    with (folder / "output.log").open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, *arguments], cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT
+        )
+        # Not `wait`: only this call tells what one child has used.
+        _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    wall_s = time.perf_counter() - begin
+    return Used(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000, child.returncode)
+
+
+def recorded() -> Run:
+    """Return the recording with the most tests, with those that were checked, timed and profiled."""
+    run = max(newest_recordings(ROOT / "baselines"), key=lambda run: len(run.tests))
+    whole = (
+        test for test in run.tests if (main := test.measurements.get("main")) is not None and main.profile
+    )
+    timed = (
+        test for test in whole if test.measurements["main"].timing and test.measurements["main"].correctness
+    )
+    return replace(run, tests=tuple(test for test in timed if not test.failure))
+
+
+def repeated(tests: Sequence[TestRecord], nodeids: Sequence[str]) -> tuple[TestRecord, ...]:
+    """Return records of these names, each a copy of the next test; the last one is followed by the first."""
+    found = []
+    for nodeid, test in zip(nodeids, cycle(tests), strict=False):
+        main = test.measurements["main"]
+        assert main.profile is not None
+        # The generated tests select no kernels.
+        profile = replace(main.profile, regex="", launches="")
+        found.append(replace(test, nodeid=nodeid, measurements={"main": replace(main, profile=profile)}))
+    return tuple(found)
+
+
+def nodeids_of(tests: int) -> list[str]:
+    """Return the names of the generated tests."""
+    return [f"perf/test_{n // TESTS_IN_FILE:04}.py::test_kernel[{n % TESTS_IN_FILE}]" for n in range(tests)]
+
+
+def make_project(folder: Path, tests: int, *, plain: bool = False) -> None:
+    """Write a project of so many tests, with a recording and baselines; if plain, with neither.
+
+    Args:
+        folder: An empty folder.
+        tests: Number of tests, a multiple of `TESTS_IN_FILE`.
+        plain: True for a fixture that does nothing.
+    """
+    suites = folder / "perf"
+    suites.mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    names = [f"test_{number:04}.py" for number in range(tests // TESTS_IN_FILE)]
+    for name in names:
+        (suites / name).write_text(TEST_FILE, encoding="utf-8")
+    if plain:
+        (folder / "conftest.py").write_text(PLAIN_CONFTEST, encoding="utf-8")
+        return
+    run = recorded()
+    run = replace(run, tests=repeated(run.tests, nodeids_of(tests)))
+    path = recording_path(folder / "baselines", run)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(encode_run(run))
+    environ_ci = os.environ.pop("CI", None)
+    accept(run, BaselineStore(folder / "baselines", state=folder / ".gpuperf"), "all", 0.0)
+    if environ_ci is not None:
+        os.environ["CI"] = environ_ci
+
+
+def replayed(tests: int) -> Iterator[tuple[str, Used]]:
+    """Yield the resources of a replay, and of the same tests without the plugin."""
+    with tempfile.TemporaryDirectory() as folder:
+        measured, plain = Path(folder) / "measured", Path(folder) / "plain"
+        make_project(measured, tests)
+        make_project(plain, tests, plain=True)
+        pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+        yield "pytest alone", used_by(pytest, plain)
+        plugin = (*pytest, "-p", "pytest_gpuperf.plugin.entry", "--gpuperf")
+        yield "pytest --gpuperf", used_by(plugin, measured)
+        sys.stdout.write((measured / "output.log").read_text(encoding="utf-8")[-600:])
+
+
+def large_run(megabytes: int) -> Run:
+    """Return a run whose file has about so many megabytes."""
+    run = recorded()
+    tests = int(megabytes * 1e6 / (len(encode_run(run)) / len(run.tests)))
+    nodeids = [
+        f"perf/test_{n // TESTS_IN_FILE:04}.py::test_kernel[{n % TESTS_IN_FILE}]" for n in range(tests)
+    ]
+    return replace(run, id="large", tests=repeated(run.tests, nodeids))
+
+
+def read(megabytes: int, only: Sequence[str] = ()) -> Iterator[tuple[str, Used]]:
+    """Yield the resources of each command on a large run."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+        run = large_run(megabytes)
+        path = RunStore(folder / ".gpuperf").write(run)
+        yield (
+            f"(a run file of {path.stat().st_size / 1e6:.0f} MB, {len(run.tests):,} tests)",
+            Used(0, 0, 0, 0),
+        )
+        del run
+        for title, arguments in COMMANDS.items():
+            if only and title not in only:
+                continue
+            entry = ("-c", "from pytest_gpuperf.cli import main; main()")
+            found = used_by((*entry, *arguments), folder)
+            yield title, found
+            if found.status:
+                sys.stdout.write((folder / "output.log").read_text(encoding="utf-8")[-2000:])
+
+
+def main() -> None:
+    """Measure, and print a row for each command."""
+    parser = argparse.ArgumentParser(description="Measure seconds and memory of large runs.")
+    parser.add_argument("what", nargs="?", choices=("replay", "read"), help="default: both")
+    parser.add_argument("--tests", type=int, default=TESTS, help="number of replayed tests")
+    parser.add_argument("--megabytes", type=int, default=MEGABYTES, help="size of the run file")
+    parser.add_argument("--only", action="append", default=[], choices=list(COMMANDS))
+    given = parser.parse_args()
+    if given.what != "read":
+        for title, used in replayed(given.tests):
+            sys.stdout.write(f"{title:24} {used}\n")
+    if given.what != "replay":
+        for title, used in read(given.megabytes, given.only):
+            sys.stdout.write(f"{title:24} {used}\n")
+
+
+if __name__ == "__main__":
+    main()
