@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import time
+import cProfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -336,18 +336,18 @@ def test_label_that_only_the_baseline_has_is_mentioned() -> None:
     assert (result.status, len(result.findings)) == (Status.PASS, 1)
 
 
-def test_judging_takes_less_than_a_millisecond() -> None:
+def test_judging_takes_few_calls() -> None:
     counters: dict[str, MetricValue] = {
         name: 50.0 for name in METRICS if name not in ("occupancy_limiter", "kernels")
     }
     moved: dict[str, MetricValue] = dict.fromkeys(counters, 75.0)
     test, known = record(main=measured(9.0, moved)), baseline(5.3, counters, limits={"time_us": "<= 6"})
-    times = []
-    for _ in range(50):
-        start = time.perf_counter()
-        verdict(test, known, limits=parse_limits(["sm_throughput >= 90"]))
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1e-3
+    limits = parse_limits(["sm_throughput >= 90"])
+    verdict(test, known, limits=limits)
+    profile = cProfile.Profile()
+    profile.runcall(verdict, test, known, limits=limits)
+    # 0.6 ms on one core. A time would depend on what else runs there.
+    assert sum(entry.callcount for entry in profile.getstats()) < 5000
 
 
 def test_refused_time_is_not_judged() -> None:
