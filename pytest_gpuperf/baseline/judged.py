@@ -1,4 +1,4 @@
-"""Verdicts on a whole run by its records and the baseline files alone: no test is imported, no kernel runs."""
+"""Verdicts on a run by its records and the baseline files: no test is imported, no kernel runs."""
 
 from __future__ import annotations
 

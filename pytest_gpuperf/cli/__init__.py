@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "explain_command",
     "export": "export_command",
     "init": "init.command",
+    "merge": "merge_command",
     "metrics": "metrics_command",
     "ncu": "ncu_command",
     "plot": "plot_command",

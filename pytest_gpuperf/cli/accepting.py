@@ -65,17 +65,34 @@ def rule_of(append: bool | None) -> Rule:
     return "auto" if append is None else "append" if append else "replace"
 
 
-def load_runs(project: Project, refs: Sequence[str]) -> list[Run]:
+def load_runs(project: Project, refs: Sequence[str]) -> list[list[Run]]:
     """Load the runs or recordings that `refs` name, each once, oldest first; without refs the newest run.
 
+    Returns:
+        The runs of each GPU model.
+
     Raises:
-        GpuperfError: A run does not exist or cannot be read, or the runs are from several GPU models.
+        GpuperfError: A run does not exist or cannot be read.
     """
-    return in_order([load_run(project.find_for_baseline(ref)) for ref in refs or (None,)])
+    paths = [path for ref in refs or (None,) for path in project.find_for_baseline(ref)]
+    of_model: dict[str, list[Run]] = {}
+    for run in map(load_run, paths):
+        of_model.setdefault(run.environment.gpu.slug, []).append(run)
+    return [in_order(runs) for runs in of_model.values()]
 
 
-def show_plan(project: Project, runs: Sequence[Run], plan: UpdatePlan, form: str = DEFAULT) -> None:
-    """Print the changes, test by test."""
+def show_plans(
+    project: Project, plans: Sequence[tuple[Sequence[Run], UpdatePlan]], form: str = DEFAULT
+) -> None:
+    """Print the changes, test by test, for each GPU model."""
+    reports = [_report(project, runs, plan) for runs, plan in plans]
+    tables = [table for report in reports for table in report.tables]
+    records = [record for report in reports for record in report.records]
+    data = [report.data for report in reports]
+    show(Report(tables, records, data[0] if len(data) == 1 else data), form)
+
+
+def _report(project: Project, runs: Sequence[Run], plan: UpdatePlan) -> Report:
     gpu = runs[0].environment.gpu
     *above, last = [show_run(run) for run in runs]
     above.append(f"{last}, {gpu.name}, compared with {show_path(project.baselines / gpu.slug)}")
@@ -92,7 +109,7 @@ def show_plan(project: Project, runs: Sequence[Run], plan: UpdatePlan, form: str
     ]
     records = [{**row, "details": "; ".join(row["details"])} for row in facts]
     data = {"runs": [run.id for run in runs], "gpu": gpu.name, "tests": facts, "kept_counters": plan.kept}
-    show(Report([table], records, data), form)
+    return Report([table], records, data)
 
 
 def kept_lines(nodeids: Sequence[str], what: str) -> list[str]:
@@ -106,11 +123,12 @@ def kept_lines(nodeids: Sequence[str], what: str) -> list[str]:
     ]
 
 
-def show_written(plan: UpdatePlan) -> None:
+def show_written(*plans: UpdatePlan) -> None:
     """Print the files that changed."""
-    for path, content in plan.files.items():
-        echo(f"wrote {show_path(path)} ({count_tests(content['tests'])})")
-    if not plan.files:
+    for plan in plans:
+        for path, content in plan.files.items():
+            echo(f"wrote {show_path(path)} ({count_tests(content['tests'])})")
+    if not any(plan.files for plan in plans):
         echo("no baseline changed")
 
 

@@ -14,7 +14,7 @@ from pytest_gpuperf.cli.accepting import (
     TOLERANCE,
     load_runs,
     rule_of,
-    show_plan,
+    show_plans,
     show_written,
 )
 from pytest_gpuperf.cli.baseline_pin import pin_command, unpin_command
@@ -47,22 +47,25 @@ def accept_command(
     tolerance: float | None,
     incomplete: bool,
 ) -> None:
-    """Make RUNS the baseline of their GPU.
+    """Make RUNS the baselines of their GPUs.
 
     A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Each run becomes
     a session. Limits, notes and pins stay. Refused if CI is set.
     """
-    measured = load_runs(project, runs)
-    result = accept(
-        measured,
-        project.store,
-        only,
-        tolerance or project.tolerance_pct,
-        sessions=rule_of(append),
-        incomplete=incomplete,
-    )
-    show_plan(project, measured, result)
-    show_written(result)
+    models = load_runs(project, runs)
+    plans = [
+        accept(
+            measured,
+            project.store,
+            only,
+            tolerance or project.tolerance_pct,
+            sessions=rule_of(append),
+            incomplete=incomplete,
+        )
+        for measured in models
+    ]
+    show_plans(project, list(zip(models, plans, strict=True)))
+    show_written(*plans)
 
 
 @command.command("diff")
@@ -85,10 +88,13 @@ def diff_command(
     form: str,
 ) -> None:
     """Show the changes that `accept RUNS` would make."""
-    measured = load_runs(project, runs)
-    result = plan(measured, project.store, only, tolerance or project.tolerance_pct, sessions=rule_of(append))
-    show_plan(project, measured, result, form)
-    if exit_code and result.of_kind("new", "changed"):
+    used, rule = tolerance or project.tolerance_pct, rule_of(append)
+    plans = [
+        (measured, plan(measured, project.store, only, used, sessions=rule))
+        for measured in load_runs(project, runs)
+    ]
+    show_plans(project, plans, form)
+    if exit_code and any(result.of_kind("new", "changed") for _, result in plans):
         raise click.exceptions.Exit(1)
 
 

@@ -156,12 +156,13 @@ def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
         for part in split_run(recording):
             runs.setdefault(part.environment.gpu.slug, part)
     try:
-        path = project.find_for_baseline(ref)
+        paths = project.find_for_baseline(ref)
     except GpuperfError:
         if ref is not None:
             raise
         return runs
-    return {**runs, **{part.environment.gpu.slug: part for part in split_run(load_run(path))}}
+    parts = [part for path in paths for part in split_run(load_run(path))]
+    return {**runs, **{part.environment.gpu.slug: part for part in parts}}
 
 
 def _by_suite(run: Run | None) -> dict[str, set[str]]:

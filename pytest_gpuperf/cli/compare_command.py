@@ -31,12 +31,12 @@ def command(project: Project, what: tuple[str, ...], metrics: str, shares: bool,
     RUN::TEST, or tests of the newest run: a node id, or ::TEST. TEST is a node id with or without its
     parameters, or a part of names. A single test compares its own parameters or labels.
     """
-    from pytest_gpuperf.compare.choosing import choose
+    from pytest_gpuperf.compare.choosing import choose_all
     from pytest_gpuperf.compare.measurements import compare_measurements
     from pytest_gpuperf.report.comparison_report import comparison_report
     from pytest_gpuperf.report.rows import source_lines
 
-    choices = [choose(ref, project.load) for ref in what]
+    choices = [choice for ref in what for choice in choose_all(ref, project.load_all)]
     names = [name.strip() for name in metrics.split(",") if name.strip()]
     source = source_lines(choice.run for choice in choices)
     show(comparison_report(compare_measurements(choices, names), source, shares=shares), form)

@@ -53,7 +53,7 @@ def command(
     There is a line for each function, label and other parameter. A and B are runs or tests, as
     `gpuperf compare` takes them. Needs matplotlib: pip install "pytest-gpuperf[plot]".
     """
-    from pytest_gpuperf.compare.choosing import choose
+    from pytest_gpuperf.compare.choosing import choose_all
     from pytest_gpuperf.compare.curves import curves_of
     from pytest_gpuperf.report.pictures.curves import picture_of_curves
     from pytest_gpuperf.report.pictures.picture_file import FORMATS, draw
@@ -64,7 +64,7 @@ def command(
         raise GpuperfError(
             f"a plot cannot be written as {output.name!r}", expected="a name that ends in .svg, .png or .pdf"
         )
-    choices = [choose(ref, project.load) for ref in what]
+    choices = [choice for ref in what for choice in choose_all(ref, project.load_all)]
     curves = curves_of(choices, x=x, y=y)
     source = source_lines(choice.run for choice in choices if choice.run.id in curves.runs)
     common, _ = split_names([entry.test.nodeid for choice in choices for entry in choice.entries])

@@ -53,13 +53,21 @@ class Project:
         """Return the file of a run or recording; see `RunStore.resolve`."""
         return RunStore(self.root / STATE_FOLDER, self.baselines).resolve(ref)
 
-    def find_for_baseline(self, ref: str | None) -> Path:
-        """Find a run as `find` does, but a recording only by its name: the baselines come from it."""
-        return self.runs.resolve(ref) if ref in (None, "latest") else self.find(ref)
+    def find_for_baseline(self, ref: str | None) -> list[Path]:
+        """Find runs as `find_all` does, but a recording only by its name: the baselines come from it."""
+        return [self.runs.resolve(ref)] if ref in (None, "latest") else self.find_all(ref)
 
     def load(self, ref: str | None) -> Run:
         """Load a run or recording; the newest for None."""
         return classify_again(load_run(self.find(ref)))
+
+    def find_all(self, ref: str | None) -> list[Path]:
+        """Return the files of a merged run, one for each GPU; one file for every other name."""
+        return RunStore(self.root / STATE_FOLDER, self.baselines).resolve_all(ref)
+
+    def load_all(self, ref: str | None) -> list[Run]:
+        """Load the runs of a merged run, one for each GPU; one run for every other name."""
+        return [classify_again(load_run(path)) for path in self.find_all(ref)]
 
 
 def echo(text: str) -> None:

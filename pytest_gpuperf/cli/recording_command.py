@@ -37,8 +37,14 @@ def add_command(project: Project, run: str | None, replace: bool) -> None:
     RUN is an id, the start of an id, a run.json, or its folder; the newest run by default. Refused if the run
     was interrupted or has a failed test.
     """
-    measured = load_run(project.runs.resolve(run))
-    _check(measured)
+    found = [load_run(path) for path in project.runs.resolve_all(run)]
+    for measured in found:
+        _check(measured)
+    for measured in found:
+        _add(project, measured, replace=replace)
+
+
+def _add(project: Project, measured: Run, *, replace: bool) -> None:
     path = recording_path(project.baselines, measured)
     with project.store.locked():
         older = [old for old in recordings(project.baselines) if _is_superseded(old, path, measured)]

@@ -63,14 +63,31 @@ class Choice:
 
 
 def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
-    """Find the measurements that an argument names.
+    """Find the measurements that an argument names in one run.
+
+    Args:
+        ref: As for `choose_all`.
+        load: Reads the run of a name, the newest for None.
+
+    Raises:
+        GpuperfError: As `choose_all`.
+    """
+    [choice] = choose_all(ref, lambda name: [load(name)])
+    return choice
+
+
+def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Choice]:
+    """Find the measurements that an argument names, in each run of a merged run.
 
     Args:
         ref: `RUN`, for all its tests; `RUN::TEST`; `::TEST` or a node id, which begins with a file that ends
             in `.py`, for tests of the newest run. TEST is a node id, a node id without its parameters, or a
             part of names; the first that fits counts. A label may follow any of them, or stand alone, as in
             `test_a (cold)` and `(main)`.
-        load: Reads the run of a name, the newest for None.
+        load: Reads the runs of a name, the newest for None.
+
+    Returns:
+        A choice for each run that has such a measurement.
 
     Raises:
         GpuperfError: The run does not exist, or has no measurement of that name.
@@ -78,28 +95,35 @@ def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
     head, _, rest = ref.partition("::")
     run_ref, test = (None, ref) if head.endswith(".py") else (head or None, rest)
     try:
-        run = load(run_ref)
+        runs = load(run_ref)
     except GpuperfError as error:
         if run_ref is None or rest or type_of(Path(run_ref)):
             raise
         raise GpuperfError(
             error.found, expected=error.expected, next_step=f"a test of the newest run is {'::' + ref!r}"
         ) from None
-    entries = [
+    entries_of = [(run, _entries(run)) for run in runs]
+    matching = [(run, _matching(entries, test) if test else entries) for run, entries in entries_of]
+    choices = [Choice(ref, run, tuple(found)) for run, found in matching if found]
+    if not choices:
+        known = dict.fromkeys(entry.shown for _, entries in entries_of for entry in entries)
+        near = difflib.get_close_matches(test, list(known), cutoff=0.4)
+        name = runs[0].id
+        raise GpuperfError(
+            f"the run {name} has measured nothing of a test {test!r}" if test else f"{name} is empty",
+            expected="a node id, or a part of one",
+            next_step=f"did you mean {' or '.join(near)}?" if near else "",
+        )
+    return choices
+
+
+def _entries(run: Run) -> list[Entry]:
+    return [
         entry
         for record in run.tests
         for label in record.measurements
         if values_of((entry := Entry(run, record, label)).measurement)
     ]
-    found = _matching(entries, test) if test else entries
-    if not found:
-        near = difflib.get_close_matches(test, [entry.shown for entry in entries], cutoff=0.4)
-        raise GpuperfError(
-            f"the run {run.id} has measured nothing of a test {test!r}" if test else f"{run.id} is empty",
-            expected="a node id, or a part of one",
-            next_step=f"did you mean {' or '.join(near)}?" if near else "",
-        )
-    return Choice(ref, run, tuple(found))
 
 
 def _matching(entries: Sequence[Entry], test: str) -> list[Entry]:

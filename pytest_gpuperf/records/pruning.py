@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_gpuperf.records.json_files import find_files
-from pytest_gpuperf.records.runs import RUN_FILES
+from pytest_gpuperf.records.runs import RUN_FILES, RUN_ID
 
 REPORTS = ("ncu", "sanitizer", "traces", "against")
 """Folders of a run with reports, logs and traces."""
@@ -21,7 +21,6 @@ COMPILED_KEPT_DAYS = 30
 UNFINISHED_KEPT_DAYS = 1
 """Days after which a run without an end is old: until then another process may be measuring."""
 
-_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _REPORT = re.compile(
     r"plan\.json|events\.jsonl|report\.ncu-rep|(ncu|pytest|sanitizer|old|new)\.log|[\w-]+\.json\.gz"
 )
@@ -72,7 +71,7 @@ def find_old(state: Path, keep: int) -> list[Old]:
     Raises:
         OSError: A folder cannot be read.
     """
-    named = [path for path in find_files(state / "runs", "*") if _RUN_ID.fullmatch(path.name)]
+    named = [path for path in find_files(state / "runs", "*") if RUN_ID.fullmatch(path.name)]
     runs = [path for path in named if path.is_dir() and not path.is_symlink()]
     reports = {run: {name: _reports(run / name) for name in REPORTS} for run in runs}
     kept = {name: [run for run in runs if reports[run][name]][-REPORTS_KEPT:] for name in REPORTS}

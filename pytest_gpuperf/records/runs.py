@@ -33,6 +33,8 @@ STATE_FOLDER = ".gpuperf"
 RUN_FILES = ("run.json", "run.json.gz")
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Form of a GPU's slug and a run's id; both become names of files."""
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+"""Form of the ids that this version makes."""
 
 _END = b"\n]}\n"
 """The end of a run file, after its last test."""
@@ -129,6 +131,23 @@ class RunStore:
             expected="the id of a run, the start of one, a run.json, or a folder that holds one",
             next_step=f"the runs of this project are in {show_path(self.folder)}",
         )
+
+    def resolve_all(self, ref: str | None = None) -> list[Path]:
+        """Find the run files of a merged run, one for each GPU; otherwise the file that `resolve` finds.
+
+        Args:
+            ref: As for `resolve`, or a folder with a folder for each GPU, as `gpuperf merge` writes it. A
+                folder of run ids is the history of a project, not a merged run.
+
+        Raises:
+            GpuperfError: As `resolve`.
+        """
+        folder = Path(ref) if ref else Path()
+        if ref and type_of(folder) == "folder" and ref not in self.ids():
+            found = [path for name in RUN_FILES for path in find_files(folder, f"*/{name}")]
+            if len(found) > 1 and not any(RUN_ID.fullmatch(path.parent.name) for path in found):
+                return sorted(found)
+        return [self.resolve(ref)]
 
     def _recordings(self) -> dict[str, Path]:
         if self._baselines is None:

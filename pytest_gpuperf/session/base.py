@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pytest
 
+from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
@@ -20,7 +21,6 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import STATE_FOLDER
-from pytest_gpuperf.baseline.expectations import Expectations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from msgspec import structs
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import GpuInfo, Run, Trace
+from pytest_gpuperf.records.merging import merge_runs
+from pytest_gpuperf.records.runs import RunStore, encode_run, load_run
+from run_builders import H200, measured, record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+B200 = GpuInfo(name="NVIDIA B200", slug="nvidia-b200", uuid="GPU-2")
+SECOND = structs.replace(H200, uuid="GPU-3")
+
+
+def shard(number: int, *names: str, gpu: GpuInfo = H200) -> Run:
+    tests = [record(f"t/test_a.py::{name}", main=measured()) for name in names or (f"test_{number}",)]
+    started = f"2026-11-20T17:30:{number:02}+00:00"
+    return run(*tests, id=f"20261120-1730{number:02}-3f9a", gpu=gpu, started_at=started)
+
+
+def names(merged: Run) -> list[str]:
+    return [test.nodeid.partition("::")[2] for test in merged.tests]
+
+
+def merge(*arguments: str | Path, status: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["merge", *map(str, arguments)])
+    assert result.exit_code == status, result.output
+    return result
+
+
+def write(folder: Path, *runs: Run) -> list[Path]:
+    paths = [folder / f"{one.id}-{one.environment.gpu.uuid}.json" for one in runs]
+    for path, one in zip(paths, runs, strict=True):
+        path.write_bytes(encode_run(one))
+    return paths
+
+
+def test_shards_of_one_environment_become_one_run() -> None:
+    merged = merge_runs([shard(2), shard(1), shard(2)])
+    [one] = merged.runs
+    assert (one.id, names(one)) == (shard(1).id, ["test_1", "test_2"])
+    assert merged.notes == ()
+
+
+def test_models_of_gpu_stay_runs_of_their_own() -> None:
+    merged = merge_runs([shard(1, "test_a"), shard(2, "test_a", gpu=B200)])
+    assert [one.environment.gpu.slug for one in merged.runs] == ["nvidia-b200", "nvidia-h200"]
+
+
+def test_cards_of_one_model_are_not_joined() -> None:
+    merged = merge_runs([shard(1), shard(2, gpu=SECOND)])
+    assert list(merged.runs) == [shard(1), shard(2, gpu=SECOND)]
+    assert merged.notes == snapshot(
+        ("not joined: 20261120-173001-3f9a and 20261120-173002-3f9a differ in GPU uuid (GPU-1 and GPU-3)",)
+    )
+
+
+def test_other_versions_are_not_joined() -> None:
+    newer = shard(2)
+    toolchain = structs.replace(newer.environment.toolchain, triton="3.7")
+    newer = structs.replace(newer, environment=structs.replace(newer.environment, toolchain=toolchain))
+    merged = merge_runs([shard(1), newer])
+    assert len(merged.runs) == 2
+    assert merged.notes[0].endswith("differ in triton (3.6 and 3.7)")
+
+
+def test_interrupted_and_dirty_runs_are_named() -> None:
+    dirty = structs.replace(shard(1), environment=structs.replace(shard(1).environment, dirty=True))
+    merged = merge_runs([dirty, structs.replace(shard(2, gpu=B200), complete=False)])
+    assert merged.notes == snapshot(
+        (
+            "20261120-173002-3f9a was interrupted: tests may be missing",
+            "20261120-173001-3f9a measured changes that are not committed",
+        )
+    )
+
+
+def test_interrupted_shard_makes_the_whole_incomplete() -> None:
+    [one] = merge_runs([shard(1), structs.replace(shard(2), complete=False)]).runs
+    assert not one.complete
+
+
+def test_test_measured_twice_is_refused() -> None:
+    with pytest.raises(GpuperfError, match=r"t/test_a\.py::test_a was measured twice on NVIDIA H200: in"):
+        merge_runs([shard(1, "test_a"), shard(2, "test_a", gpu=SECOND)])
+
+
+def test_runs_of_two_commits_are_refused() -> None:
+    other = structs.replace(shard(2), environment=structs.replace(shard(2).environment, commit="beef"))
+    with pytest.raises(GpuperfError, match=r"several commits: .* of beef"):
+        merge_runs([shard(1), other])
+
+
+@given(st.permutations(range(6)), st.lists(st.sampled_from([H200, B200, SECOND]), min_size=6, max_size=6))
+def test_order_of_runs_changes_nothing(order: list[int], gpus: list[GpuInfo]) -> None:
+    shards = [shard(number, gpu=gpus[number]) for number in range(6)]
+    merged = merge_runs([shards[number] for number in order])
+    assert merged == merge_runs(shards)
+    assert merge_runs(merged.runs) == merged
+    assert sorted(name for one in merged.runs for name in names(one)) == [f"test_{n}" for n in range(6)]
+
+
+def test_folder_has_a_run_for_each_gpu(project: Path) -> None:
+    runs = [shard(1), shard(2), shard(3, gpu=B200), shard(4, gpu=SECOND)]
+    result = merge(*write(project, *runs), "-o", "all")
+    assert result.output == snapshot("""\
+wrote all/nvidia-b200/run.json (1 test)
+wrote all/nvidia-h200/run.json (2 tests)
+wrote all/nvidia-h200-2/run.json (1 test)
+not joined: 20261120-173001-3f9a and 20261120-173004-3f9a differ in GPU uuid (GPU-1 and GPU-3)
+""")
+    found = RunStore(project / ".gpuperf").resolve_all("all")
+    assert [load_run(path) for path in found] == list(merge_runs(runs).runs)
+    assert merge("all", "-o", "all2").output.startswith("wrote all2/nvidia-b200/run.json")
+
+
+def test_runs_of_a_project_are_not_a_merged_run(project: Path) -> None:
+    store = RunStore(project / ".gpuperf")
+    for one in (shard(1), shard(2)):
+        store.write(one)
+    assert "holds more than one run" in merge(".gpuperf/runs", "-o", "all", status=2).output
+
+
+def test_file_holds_one_gpu_only(project: Path) -> None:
+    merge(*write(project, shard(1), shard(2)), "-o", "one.json")
+    assert names(load_run(project / "one.json")) == ["test_1", "test_2"]
+    said = merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "two.json", status=2).output
+    assert "2 runs, of NVIDIA B200, NVIDIA H200, do not fit into one file" in said
+    assert said.endswith("type -o two\n")
+
+
+@pytest.mark.parametrize(("there", "said"), [(b"mine", "is not a run file"), (None, "is one of the runs")])
+def test_file_is_never_lost(project: Path, there: bytes | None, said: str) -> None:
+    [path] = write(project, shard(1))
+    before = path.read_bytes() if there is None else there
+    path.write_bytes(encode_run(shard(1)) if there is None else there)
+    other = write(project, shard(2))
+    assert said in merge(*other, *([path] if there is None else []), "-o", path, status=2).output
+    assert path.read_bytes() == before
+
+
+def test_folder_of_other_runs_is_refused(project: Path) -> None:
+    merge(*write(project, shard(1, gpu=B200)), "-o", "all")
+    assert (
+        "all has another run: all/nvidia-b200"
+        in merge(*write(project, shard(2)), "-o", "all", status=2).output
+    )
+
+
+def test_traces_move_with_their_run(project: Path) -> None:
+    traced = structs.replace(measured(), trace=Trace(file="traces/a.json.gz"))
+    one = structs.replace(shard(1), tests=(record("t.py::t", main=traced),))
+    path = RunStore(project / ".gpuperf").write(one)
+    (path.parent / "traces").mkdir()
+    (path.parent / "traces" / "a.json.gz").write_bytes(b"trace")
+    merge(path, *write(project, shard(2)), "-o", "all")
+    assert (project / "all/nvidia-h200/traces/a.json.gz").read_bytes() == b"trace"
+
+
+def test_every_model_is_accepted_and_compared(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    merge(*write(project, shard(1, "test_a"), shard(2, "test_a", gpu=B200)), "-o", "all")
+    said = CliRunner().invoke(main, ["baseline", "accept", "all"]).output
+    assert "wrote baselines/nvidia-b200/test_a.json (1 test)" in said
+    assert "wrote baselines/nvidia-h200/test_a.json (1 test)" in said
+    compared = CliRunner().invoke(main, ["compare", "all::test_a"]).output
+    assert shard(1).id in compared
+    assert shard(2).id in compared
+    added = CliRunner().invoke(main, ["recording", "add", "all"]).output
+    assert added.count("wrote baselines/") == 2
