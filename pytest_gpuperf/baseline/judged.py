@@ -62,3 +62,16 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
         )
         results.append(TestResult(test, verdict))
     return results
+
+
+def not_measured(run: Run, store: BaselineStore) -> list[str]:
+    """Return the node ids that have a baseline on the GPU of a run and are not in the run.
+
+    Raises:
+        GpuperfError: As `judge_run`.
+    """
+    slug = run.environment.gpu.slug
+    baselines = (store.load(slug, suite) for suite in store.suites(slug))
+    known = (nodeid for baseline in baselines if baseline is not None for nodeid in baseline.tests)
+    measured = {test.nodeid for test in run.tests}
+    return [nodeid for nodeid in known if nodeid not in measured]

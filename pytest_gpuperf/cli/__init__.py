@@ -20,6 +20,7 @@ COMMANDS = {
     "baseline": "baseline_command",
     "break-even": "break_even_command",
     "clean": "clean_command",
+    "comment": "comment_command",
     "compare": "compare_command",
     "doctor": "doctor.command",
     "explain": "explain_command",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SEVERITY = {status: rank for rank, status in enumerate(Status)}
 """Rank of a verdict, 0 for the worst."""
-_TONES: dict[Status, Tone] = {
+TONES: dict[Status, Tone] = {
     Status.INVALID: "bad",
     Status.WRONG: "bad",
     Status.IMPOSSIBLE: "bad",
@@ -97,7 +97,7 @@ class Row:
 
 def columns_of(rows: Sequence[Row]) -> list[Column]:
     """Return the table of the rows."""
-    tones = [_TONES[row.status] for row in rows]
+    tones = [TONES[row.status] for row in rows]
     directions: dict[Tone, Tone] = {"bad": "worse", "good": "better"}
     moved = [directions.get(tone, "") for tone in tones]
     return [

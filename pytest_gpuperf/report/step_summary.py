@@ -60,7 +60,7 @@ def _table(results: Sequence[TestResult]) -> list[str]:
     line = iter(lines)
     lines_of = ["".join(next(line) for _ in rows) for rows in rows_of]
     order = sorted(range(len(results)), key=lambda index: SEVERITY[overall_status(results[index])])
-    kept = set(_within(order, [len(lines_of[index].encode()) for index in order], TABLE_BYTES))
+    kept = set(within(order, [len(lines_of[index].encode()) for index in order], TABLE_BYTES))
     parts = [head + "".join(lines for index, lines in enumerate(lines_of) if index in kept).rstrip()]
     left = counts_by_status([result for index, result in enumerate(results) if index not in kept])
     if left:
@@ -78,7 +78,7 @@ def _failures(results: Sequence[TestResult]) -> list[str]:
         blocks.append(
             f"<pre><b>{escape_html(printable(result.record.nodeid))}</b>\n{escape_html(message)}</pre>\n"
         )
-    kept = _within(blocks, [len(block.encode()) for block in blocks], MESSAGES_BYTES)
+    kept = within(blocks, [len(block.encode()) for block in blocks], MESSAGES_BYTES)
     if not kept:
         return []
     more = len(blocks) - len(kept)
@@ -91,7 +91,7 @@ def _failures(results: Sequence[TestResult]) -> list[str]:
     ]
 
 
-def _within(items: Sequence[_T], sizes: Iterable[int], room: int) -> list[_T]:
+def within(items: Sequence[_T], sizes: Iterable[int], room: int) -> list[_T]:
     """Return the first items that together fit into `room` bytes."""
     kept = []
     for item, size in zip(items, sizes, strict=True):

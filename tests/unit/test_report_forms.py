@@ -71,7 +71,7 @@ def test_markdown_shows_every_column() -> None:
             "| file | test | unit | time | change | verdict | note |",
             "| --- | --- | --- | ---: | ---: | --- | --- |",
             "| `a.py` | `test_x` | us | 5.30 |  | ✅ pass |  |",
-            "| `a.py` | `test_y\\|'` |  |  |  | ❌ wrong | first<br>second |",
+            "| `a.py` | `` test_y\\|` `` |  |  |  | ❌ wrong | first<br>second |",
             "| `b.py` | `test_z` | us | 12.0 | +2.0 % | ✅ pass |  |",
             "",
             "- a note",

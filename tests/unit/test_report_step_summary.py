@@ -80,7 +80,7 @@ def test_name_cannot_leave_its_cell() -> None:
     [row] = [
         line for line in markdown_of([result("t.py::x[a|b`|\n<img>]")]).splitlines() if line.startswith("| `")
     ]
-    assert row.startswith("| `x[a\\|b'\\|�<img>]` |")
+    assert row.startswith("| ``x[a\\|b`\\|�<img>]`` |")
 
 
 def test_message_cannot_leave_its_block() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -57,11 +58,30 @@ def _cells(column: Column) -> Iterator[str]:
     tones: Sequence[Tone] = column.tones or [""] * len(column.cells)
     for cell, tone in zip(column.cells, tones, strict=True):
         if column.code:
-            yield _code(cell) if cell else ""
+            yield code(cell, cell=True)
         else:
             yield MARKS.get(tone, "") + "<br>".join(map(escape, cell.splitlines()))
 
 
-def _code(text: str) -> str:
-    # A code span ends at a backtick, and a table's cell at a bare pipe, wherever they stand.
-    return "`" + printable(text).replace("`", "'").replace("|", "\\|") + "`"
+def code(text: str, *, cell: bool = False) -> str:
+    """Return text as a code span; empty for an empty text.
+
+    A code span ends at as many backticks as it begins with, and a cell at a bare pipe, wherever they stand.
+
+    Args:
+        text: Shown as it is, without control characters.
+        cell: True for the cell of a table.
+    """
+    text = printable(text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    # One space at both ends is removed again. A span must not begin with a backtick of its own.
+    pad = " " if text.strip() and (text[0] in " `" or text[-1] in " `") else ""
+    span = f"{fence}{pad}{text}{pad}{fence}" if text else ""
+    return span.replace("|", "\\|") if cell else span
+
+
+def code_block(text: str) -> str:
+    """Return lines as a code block."""
+    lines = [printable(line) for line in text.splitlines()]
+    fence = "`" * (1 + max(map(len, re.findall("`{2,}", "\n".join(lines))), default=2))
+    return "\n".join([f"{fence}text", *lines, fence])

@@ -1,0 +1,86 @@
+"""`gpuperf comment`: write the comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.baseline.judged import judge_run, not_measured
+from pytest_gpuperf.cli.output import OUTPUT_FILE, write
+from pytest_gpuperf.cli.project import Project, count_tests, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.merging import merge_runs
+from pytest_gpuperf.report.request_comment import JudgedRun, RequestFacts, refused_comment, request_comment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONCLUSIONS = ("success", "failure", "cancelled", "timed_out")
+"""Results of a workflow run on GitHub."""
+
+
+class _Matching(click.ParamType):
+    """A text without anything that Markdown could take for markup."""
+
+    def __init__(self, name: str, regex: str) -> None:
+        self.name = name
+        self._regex = re.compile(regex)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not self._regex.fullmatch(value):
+            self.fail(f"{value!r} does not match {self._regex.pattern}", param, ctx)
+        return value
+
+
+URL = _Matching("url", r"https?://[A-Za-z0-9.:/_~%?=&#-]+")
+NAME = _Matching("name", r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@click.command("comment")
+@click.argument("runs", nargs=-1)
+@click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="Write the Markdown to this file.")
+@click.option("--report", type=URL, help="Link to the HTML report.")
+@click.option("--job", type=URL, help="Link to the workflow run that measured.")
+@click.option("--conclusion", type=click.Choice(CONCLUSIONS), help="Name the result of that job.")
+@click.option(
+    "--marker",
+    type=NAME,
+    default="gpuperf",
+    show_default=True,
+    help="Set the name in the hidden first line, by which the comment is found again.",
+)
+@click.option("--partial", is_flag=True, help="Expect only some of the tests: do not name missing ones.")
+@project_options
+def command(
+    project: Project,
+    runs: tuple[str, ...],
+    output: Path,
+    report: str | None,
+    job: str | None,
+    conclusion: str | None,
+    marker: str,
+    partial: bool,
+) -> None:
+    """Write RUNS as a comment on a pull request.
+
+    A run is an id, the start of an id, a run.json, its folder, or a folder from `gpuperf merge`; the newest
+    run by default. The records are judged by the baselines and the tolerance of the project, without its
+    tests: no code of the pull request runs. Runs that cannot be judged are an error, and the file says so.
+    """
+    facts = RequestFacts(marker, report or "", job or "", conclusion or "")
+    try:
+        merged = merge_runs([run for ref in runs or (None,) for run in project.load_all(ref)])
+        judged = []
+        for run in merged.runs:
+            results = judge_run(run, project.store, project.tolerance_pct)
+            missing = [] if partial else not_measured(run, project.store)
+            judged.append(JudgedRun(run, results, missing))
+    except GpuperfError as error:
+        write({output: refused_comment(str(error), facts).encode()})
+        raise
+    text = request_comment(judged, facts, merged.notes)
+    tests = [result for one in judged for result in one.results]
+    write({output: text.encode()}, f"wrote {show_path(output)} ({count_tests(tests)})")
