@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,10 @@ import click
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose
-from pytest_gpuperf.compare.launches import chip_of_kernel, failure_note, groups_of
+from pytest_gpuperf.compare.launches import failure_note
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain.explain import (
-    diagnose_call,
-    diagnose_kernel,
     turned,
 )
 from pytest_gpuperf.judge.times import compare_time
@@ -25,19 +22,16 @@ from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.change_lines import change_lines
-from pytest_gpuperf.report.explain_report import CALL, Explained, ExplainedMeasurement, explain_report
+from pytest_gpuperf.report.explain_report import ExplainedMeasurement, explain_report
+from pytest_gpuperf.report.explained import explain_kernels, explain_measurement
 from pytest_gpuperf.report.ncu_file_report import header_lines as ncu_header_lines
 from pytest_gpuperf.report.rows import header_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pytest_gpuperf.measure.ncu.report_file import NcuFile
-    from pytest_gpuperf.records import KernelProfile, Run, TestRecord, Timing, Trace
+    from pytest_gpuperf.records import Run, TestRecord
     from pytest_gpuperf.report.table import Report
 
-SHOWN_KERNELS = 20
-"""Maximum number of launches of a call or file to explain; the longest ones are kept."""
 
 
 @click.command("explain")
@@ -78,7 +72,16 @@ def _of_run(project: Project, source: str, wanted: str | None) -> Report:
     if wanted is not None and not entries:
         check_regex(wanted, "asked for")
         entries, kernels = list(choice.entries), wanted
-    explained = [_of_measurement(entry.test, entry.label, kernels, chip, changes) for entry in entries]
+    explained = [
+        explain_measurement(
+            entry.test,
+            entry.label,
+            chip=chip,
+            regex=kernels,
+            changes=changes.lines(entry.test, entry.label),
+        )
+        for entry in entries
+    ]
     found = [one for one in explained if one is not None]
     if not found:
         named = f"of {source!r}" if "::" in source else "of any test"
@@ -88,31 +91,6 @@ def _of_run(project: Project, source: str, wanted: str | None) -> Report:
             expected="a part of a test's name, or a regex found in a kernel's",
         )
     return explain_report(above, found)
-
-
-def _of_measurement(
-    test: TestRecord, label: str, regex: str | None, chip: str, changes: _Changes
-) -> ExplainedMeasurement | None:
-    measurement = test.measurements[label]
-    trace = measurement.trace if regex is None else None
-    profile = measurement.profile
-    measured = () if profile is None or measurement.is_static else profile.kernels
-    kernels = measured if regex is None else _chosen(measured, regex)
-    if not kernels and trace is None:
-        return None
-    rows = [_of_call(trace)] if trace is not None else []
-    left_out = 0
-    if profile is not None and kernels:
-        timing = measurement.timing if len(measured) == 1 else None
-        shown, left_out = _of_kernels(kernels, profile.chip or chip, timing)
-        rows += shown
-    return ExplainedMeasurement(test.nodeid, label, rows, changes.lines(test, label), left_out)
-
-
-def _of_call(trace: Trace) -> Explained:
-    busy = f"the GPU is busy {trace.gpu_busy_pct:.0f} % of it"
-    span_us = trace.span_us
-    return Explained(CALL, diagnose_call(trace), busy, (span_us, span_us, span_us))
 
 
 class _Changes:
@@ -146,35 +124,8 @@ def _chip(compute_capability: str) -> str:
     return chip.name if chip else ""
 
 
-def _chosen(kernels: Iterable[KernelProfile], regex: str) -> list[KernelProfile]:
-    return [
-        kernel
-        for kernel in kernels
-        if any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
-    ]
-
-
 def _of_file(file: NcuFile) -> Report:
     failed = failure_note(file.kernels)
-    rows, left_out = _of_kernels(file.kernels)
+    rows, left_out = explain_kernels(file.kernels)
     above = [*ncu_header_lines(file), *file.notes, *filter(None, [failed])]
     return explain_report(above, [ExplainedMeasurement("", "", rows, left_out=left_out)])
-
-
-def _of_kernels(
-    kernels: Sequence[KernelProfile], chip: str = "", timing: Timing | None = None
-) -> tuple[list[Explained], int]:
-    """Explain the longest kernels, in the order of their launches; count the launches that are left out."""
-    groups = [group for group in groups_of(kernels) if not group.failed]
-    total_us = sum(group.total_us for group in groups)
-    longest = sorted(range(len(groups)), key=lambda i: -groups[i].total_us)[:SHOWN_KERNELS]
-    rows = []
-    for i in sorted(longest):
-        group = groups[i]
-        kernel = group.typical
-        durations = group.durations_us
-        share_pct = 100 * group.total_us / total_us if durations and len(groups) > 1 and total_us else None
-        found = diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing)
-        unknown = "unknown: too few counters were measured"
-        rows.append(Explained(group.first.name, found, unknown, durations, group.count, share_pct))
-    return rows, sum(group.count for i, group in enumerate(groups) if i not in longest)
