@@ -77,6 +77,7 @@ PluginPart: TypeAlias = Literal[
     "counter cache",
     "counters",
     "diagnosis",
+    "HTML report",
     "isolation",
     "judging",
     "JUnit properties",

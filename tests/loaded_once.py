@@ -11,6 +11,7 @@ MODULES = (
     "scipy.special",
     "scipy.stats",
     "torch",
+    "pytest_gpuperf.report.html.file",
     "pytest_gpuperf.report.publish",
     "pytest_gpuperf.session.live",
     "pytest_gpuperf.session.replay",

@@ -31,6 +31,7 @@ COMMANDS = {
     "ncu": "ncu_command",
     "plot": "plot_command",
     "recording": "recording_command",
+    "report": "report_command",
     "trace": "trace_command",
     "try": "trial.command",
 }

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.table import Report
 
 
-
 @click.command("explain")
 @click.argument("source", metavar="[RUN|FILE]", required=False)
 @click.argument("test", required=False)

@@ -286,6 +286,8 @@ class Hooks:
                 self._runner.check_problems()
             with self._reported(session, "Markdown summary"):
                 self._runner.write_markdown()
+            with self._reported(session, "HTML report"):
+                self._runner.write_html()
         finally:
             with self._runner.guarded("lock"):
                 self._runner.end()

@@ -152,7 +152,7 @@ def _trace_lines(trace: Trace, screen: Screen, *, details: bool) -> list[str]:
     return [" " * INDENT + line for line in lines]
 
 
-def _clock_line(timing: Timing) -> str:
+def clock_line(timing: Timing) -> str:
     """Return the SM clock of a time, and how far it depends on that clock; empty if they are not known."""
     model = timing.clock_model
     if model is None or not timing.sm_clock_mhz:
@@ -167,7 +167,7 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     timings = [m.timing for m in result.record.measurements.values() if m.timing]
     reasons = dict.fromkeys(filter(None, map(not_captured, timings)))
     lines = [f"timed {how} because it cannot be captured: {why}" for how, why in reasons]
-    lines += [line for timing in timings if (line := _clock_line(timing))]
+    lines += [line for timing in timings if (line := clock_line(timing))]
     for finding in result.verdict.findings:
         if not result.verdict.fails_by(finding.status):
             lines += [finding.line, *(f"  {detail}" for detail in finding.details)]

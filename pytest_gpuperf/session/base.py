@@ -20,6 +20,7 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER
 
 if TYPE_CHECKING:
@@ -313,6 +314,29 @@ class Runner:
         from pytest_gpuperf.report.publish import write_markdown
 
         write_markdown(self._summary(), self.settings.markdown)
+
+    @property
+    def shown_run(self) -> Run | None:
+        """The run that an HTML report names; None if this way to run has none."""
+        return self.replayed_from
+
+    def write_html(self) -> None:
+        """Write the report to the file that the user names.
+
+        Raises:
+            GpuperfError: The file exists and is not a report.
+            OSError: The file cannot be written.
+        """
+        run, path = self.shown_run, self.settings.html
+        if path is None or run is None:
+            return
+        from pytest_gpuperf.report.html.file import write_page
+        from pytest_gpuperf.report.html.section import Section
+        from pytest_gpuperf.session.source_links import source_links
+
+        links = source_links(self.settings.root)
+        write_page(path, [Section(run, self._summary(), self.expected, links=links)])
+        self.notices.append(f"report written to {show_path(path)}")
 
     def report(self, terminal: TerminalReporter) -> None:
         """Write the summary to the terminal, and annotations for GitHub."""

@@ -50,6 +50,11 @@ class KeepingRunner(Runner):
         """Reason why the whole run has no counters; empty if no test asks for any."""
         return ""
 
+    @property
+    def shown_run(self) -> Run:
+        """This run, as far as it has come."""
+        return self._as_run(complete=True)
+
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, and write its record at once: the next test may end this process."""
         result = super().judge(state, failure)

@@ -179,6 +179,13 @@ OPTIONS = (
         metavar="FILE",
         unset="$GITHUB_STEP_SUMMARY",
     ),
+    Option(
+        "html",
+        "",
+        "write the results as one HTML page to this file, over an earlier report only",
+        metavar="FILE",
+        unset="none",
+    ),
 )
 
 

@@ -68,6 +68,8 @@ class Settings:
     metrics: tuple[str, ...]
     """More metrics to read for every test: short names or raw ones."""
     markdown: Path | None
+    html: Path | None
+    """File of the HTML report; None for no report."""
     root: Path
     """pytest's rootdir; run files go below it."""
     first_on_path: str
@@ -131,6 +133,7 @@ class Settings:
             preset=_presets(values["preset"]),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
             markdown=Path(markdown) if markdown else None,
+            html=Path(values["html"]) if values["html"] else None,
             root=config.rootpath,
             first_on_path=first_on_path,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,

@@ -119,6 +119,9 @@ PARTS: dict[PluginPart, Broken] = {
     ),
     "counters": Broken("pytest_gpuperf.measure.counters.cupti_counters.CuptiCounters.lookup"),
     "diagnosis": Broken("pytest_gpuperf.judge.verdict.explain_lines", 1, FAILED),
+    "HTML report": Broken(
+        "pytest_gpuperf.report.html.file.write_page", arguments=("--gpuperf-html=report.html",)
+    ),
     "isolation": Broken("pytest_gpuperf.plugin.isolation.isolate"),
     "judging": Broken("pytest_gpuperf.session.base.judge", 1, FAILED),
     "JUnit properties": Broken("pytest_gpuperf.report.junit.properties"),

@@ -82,6 +82,30 @@ def test_markdown_is_appended_to_the_named_file(pytester: pytest.Pytester, repla
     assert "5.30 µs" in text
 
 
+def test_report_is_written_to_the_named_file(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(
+        test_k="""
+        def test_k(gpuperf):
+            gpuperf.profile(print)
+            gpuperf.limit("memory_throughput >= 99")
+        """
+    )
+    result = pytester.runpytest("--gpuperf", "--gpuperf-html=out/report.html")
+    result.stdout.fnmatch_lines(["gpuperf: report written to out/report.html"])
+    text = (pytester.path / "out" / "report.html").read_text()
+    assert "1 limit" in text
+    assert "memory_throughput" in text
+
+
+def test_report_replaces_no_other_file(pytester: pytest.Pytester, replay: None) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
+    (pytester.path / "notes.html").write_text("mine\n")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-html=notes.html")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["gpuperf: error: notes.html exists and is not a report of*"])
+    assert (pytester.path / "notes.html").read_text() == "mine\n"
+
+
 def test_annotations_are_for_github_only(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,139 @@
+"""Facts about one measurement as pairs of a name and a text; a fact that is not known is left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.records.change import show_value
+from pytest_gpuperf.report.show import (
+    count,
+    fuzz_line,
+    not_captured,
+    number_in,
+    show_accuracy,
+    show_compiled,
+    show_extent,
+    show_rate,
+    show_shared_memory,
+    show_size,
+    show_time,
+    show_timing,
+)
+from pytest_gpuperf.report.terminal import clock_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias
+
+    from pytest_gpuperf.records import Correctness, Measurement, Profile, SanitizerResult, Timing
+
+    Facts: TypeAlias = Iterator[tuple[str, str]]
+
+_LIMITERS = {
+    "warps": "warps",
+    "blocks": "blocks of an SM",
+    "registers": "registers",
+    "shared_mem": "shared memory",
+    "barriers": "barriers",
+}
+"""Resources that limit the occupancy, in words."""
+
+
+def facts_of(measurement: Measurement, sanitizer: SanitizerResult | None) -> list[tuple[str, str]]:
+    """Return what is known about a measurement.
+
+    Args:
+        measurement: The measurement.
+        sanitizer: What compute-sanitizer found in its test; None if the test did not run under it.
+    """
+    found = [
+        *(_of_timing(measurement.timing) if measurement.timing else ()),
+        *(_of_check(measurement.correctness) if measurement.correctness else ()),
+        *([("fuzz", fuzz_line(measurement.fuzz).removeprefix("fuzz: "))] if measurement.fuzz else ()),
+        *(_of_sanitizer(sanitizer) if sanitizer else ()),
+        *(_of_profile(measurement.profile, compiled=measurement.is_static) if measurement.profile else ()),
+    ]
+    return [(name, text) for name, text in found if text]
+
+
+def _of_timing(timing: Timing) -> Facts:
+    blocks = count(len(timing.blocks_us), "block")
+    calls = count(timing.calls_per_block, "call")
+    yield "time", f"{show_timing(timing)}, by {timing.source}, {blocks} of {calls}"
+    yield "SM clock", clock_line(timing)
+    yield "not captured", ": ".join(not_captured(timing))
+    yield "rate", show_rate(timing)
+    work = [show_size(timing.bytes)] if timing.bytes else []
+    work += [f"{timing.flops:.3g} operations"] if timing.flops else []
+    yield "work of a call", " and ".join(work)
+    if timing.host_us:
+        yield "host", f"{show_time(timing.host_us)} a call, which is not judged"
+    if state := timing.conditions:
+        parts = [f"{state.temperature_c} °C" if state.temperature_c else ""]
+        parts += [f"{state.power_w:.0f} W" if state.power_w else ""]
+        parts += [f"held back by {', '.join(timing.held_back)}" if timing.held_back else ""]
+        others = count(state.other_processes, "other process", "other processes")
+        parts += [f"{others} on the GPU" if state.other_processes else ""]
+        yield "state of the GPU", ", ".join(filter(None, parts))
+    if verified := timing.verification:
+        calls = count(verified.calls, "timed call")
+        yield "timed outputs", verified.not_verified or f"{calls} checked again, on other values"
+    yield "autotuned", "; ".join(timing.autotuned)
+    yield "measured again", "; ".join(timing.measured_again)
+
+
+def _of_check(correctness: Correctness) -> Facts:
+    tolerances = f"rtol {correctness.rtol:g}, atol {correctness.atol:g}"
+    if correctness.passed:
+        largest = f"largest difference {show_value(correctness.max_abs_diff)}"
+        yield "output", f"right: {largest} ({tolerances}, {count(correctness.elements, 'element')})"
+    else:
+        wrong = f"{correctness.mismatched:,} of {count(correctness.elements, 'element')}"
+        yield "output", f"wrong: {wrong} outside the tolerance ({tolerances})"
+    if correctness.accuracy is not None:
+        yield "error", show_accuracy(correctness.accuracy)
+    yield "reference", correctness.low_signal
+
+
+def _of_sanitizer(result: SanitizerResult) -> Facts:
+    found = count(result.count, "error") if result.count else "no errors"
+    yield result.tool, ", ".join(filter(None, (found, result.unchecked)))
+
+
+def _of_profile(profile: Profile, *, compiled: bool) -> Facts:
+    if profile.unavailable:
+        yield "counters", f"none: {profile.unavailable}"
+        return
+    values = profile.combined
+    if compiled:
+        yield "compiled", f"{show_compiled(values)}, by {values.get('compiler', 'an unknown compiler')}"
+    yield "occupancy", _occupancy(profile)
+    launch = profile.kernels[0] if len(profile.kernels) == 1 else None
+    if launch is not None and not compiled:
+        waves = number_in(values, "waves")
+        registers = number_in(values, "registers_per_thread")
+        parts = [f"grid {show_extent(launch.grid)}" if launch.grid[0] else ""]
+        parts += [f"blocks of {show_extent(launch.block)}" if launch.block[0] else ""]
+        parts += [f"{show_value(waves)} waves" if waves else ""]
+        parts += [f"{registers:.0f} registers" if registers else ""]
+        shared = show_shared_memory(number_in(values, "shared_memory_per_block"))
+        parts += [f"{shared} shared memory" if shared else ""]
+        yield "launch", ", ".join(filter(None, parts))
+    when = f", kept from {profile.read_at[:10]}" if profile.read_at else ""
+    launches = count(len(profile.kernels), "launch", "launches")
+    yield "counters", f"{count(len(values), 'value')} of {launches}, read by {profile.read_by}{when}"
+
+
+def _occupancy(profile: Profile) -> str:
+    """Return `77.1 % achieved, 100 % possible, limited by registers: 5 blocks an SM`."""
+    values = profile.combined
+    achieved = number_in(values, "achieved_occupancy")
+    possible = number_in(values, "theoretical_occupancy")
+    parts = [f"{achieved:.1f} % achieved" if achieved is not None else ""]
+    parts += [f"{possible:.0f} % possible" if possible is not None else ""]
+    limiter = values.get("occupancy_limiter")
+    if isinstance(limiter, str):
+        blocks = number_in(values, f"occupancy_limit.{limiter}")
+        room = "" if blocks is None else f": {count(int(blocks), 'block')} an SM"
+        parts.append(f"limited by {_LIMITERS.get(limiter, limiter)}{room}")
+    return ", ".join(filter(None, parts))

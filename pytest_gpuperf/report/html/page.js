@@ -1,0 +1,193 @@
+// Sorting, filtering and the details of the rows. All texts become text nodes, so none of them is markup.
+(() => {
+  const OPENED_AT_ONCE = 100;
+
+  const make = (name, properties = {}, ...children) => {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...children);
+    return made;
+  };
+  const described = (element, attributes) => {
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    return element;
+  };
+
+  // The details of several rows are packed together: gzip in base64.
+  const unpack = async (script) => {
+    const bytes = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  };
+  const unpacked = new Map();
+  const detailsOf = async (section, body) => {
+    const index = Number(body.id.slice(1)) - Number(section.dataset.first);
+    const size = Number(section.dataset.pack);
+    const script = section.querySelectorAll("script.details")[Math.floor(index / size)];
+    if (!unpacked.has(script)) unpacked.set(script, unpack(script));
+    return (await unpacked.get(script))[index % size];
+  };
+
+  const titled = (title, ...children) => make("div", { className: "part" }, make("h3", {}, title), ...children);
+  const findings = (found) =>
+    found.map(({ status, fails, line, details }) => {
+      const kind = fails ? "bad" : { improved: "good", inconclusive: "unsure", new: "new" }[status] ?? "pass";
+      const verdict = make("span", { className: "verdict" }, status === "pass" ? "remark" : status);
+      const more = details.length ? [make("pre", {}, details.join("\n"))] : [];
+      return make("div", { className: `finding ${kind}` }, verdict, ` ${line}`, ...more);
+    });
+  const facts = (pairs) =>
+    make("dl", { className: "facts" }, ...pairs.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
+  const table = ({ titles, kinds, rows, tones }, label) => {
+    const head = titles.map((title, column) => make("th", { scope: "col", className: kinds[column] }, title));
+    const body = rows.map((row, place) =>
+      make("tr", {}, ...row.map((cell, column) => make("td", { className: `${kinds[column]} ${tones[column][place] ?? ""}` }, cell))),
+    );
+    const made = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body));
+    return described(made, { "aria-label": label });
+  };
+  const part = ({ title, facts: pairs, lines = [], table: data, pictures }) => {
+    if (pictures) return make("div", { className: "pictures" }, ...pictures.map((one) => drawPicture(one)));
+    const children = lines.map((line) => make("p", { className: "note" }, line));
+    if (pairs) children.push(facts(pairs));
+    if (data) {
+      children.push(table(data, title), ...data.notes.map((note) => make("p", { className: "note" }, note)));
+    }
+    return titled(title, ...children);
+  };
+  const source = ({ test, label, source: address, commit }) => {
+    const line = make("p", { className: "source" }, make("code", {}, label ? `${test} (${label})` : test));
+    if (/^https?:\/\//.test(address)) {
+      line.append(" · ", make("a", { href: address, rel: "noreferrer" }, `source at ${commit}`));
+    }
+    return line;
+  };
+  const content = (details) => [
+    source(details),
+    ...findings(details.findings),
+    ...(details.parts ?? []).map(part),
+    ...(details.failed ?? []).map((line) => make("p", { className: "note" }, line)),
+  ];
+
+  // One table with its controls.
+  const enliven = (section) => {
+    const main = section.querySelector(".scroll > table");
+    if (!main) return;
+    const bodies = () => [...main.tBodies];
+    const columns = main.tHead.rows[0].cells.length;
+
+    const button = (body) => body.rows[0].cells[0].querySelector("button");
+    const close = (body) => {
+      body.querySelector(".details")?.remove();
+      button(body).setAttribute("aria-expanded", "false");
+    };
+    const open = async (body) => {
+      if (body.querySelector(".details")) return;
+      button(body).setAttribute("aria-expanded", "true");
+      const cell = make("td", { colSpan: columns });
+      body.append(make("tr", { className: "details", id: `d${body.id}` }, cell));
+      cell.append(make("div", {}, ...content(await detailsOf(section, body))));
+      cell.addEventListener("keydown", (event) => {
+        if (event.key !== "Escape") return;
+        close(body);
+        button(body).focus();
+      });
+    };
+    for (const body of bodies()) {
+      const cell = body.rows[0].cells[0];
+      const toggle = described(make("button", { type: "button" }), { "aria-expanded": "false", "aria-controls": `d${body.id}` });
+      toggle.append(make("span", {}, ...cell.childNodes));
+      cell.append(toggle);
+      toggle.addEventListener("click", () => {
+        if (toggle.getAttribute("aria-expanded") === "true") return close(body);
+        history.replaceState(null, "", `#${body.id}`);
+        open(body);
+      });
+    }
+
+    // Sorting: by number if the column has any, the largest first; rows without a value come last.
+    const heads = [...main.tHead.rows[0].cells];
+    const valueOf = (body, column) => {
+      const { v } = body.rows[0].cells[column].dataset;
+      return v === undefined ? body.rows[0].cells[column].textContent : Number(v);
+    };
+    const sort = (column, descending) => {
+      const keyed = bodies().map((body) => [valueOf(body, column), body]);
+      const numeric = keyed.some(([value]) => typeof value === "number");
+      const missing = (value) => (numeric ? typeof value !== "number" : value === "");
+      const compare = (one, other) => (numeric ? one - other : one.localeCompare(other, "en", { numeric: true }));
+      keyed.sort(([one], [other]) => {
+        if (missing(one) || missing(other)) return Number(missing(one)) - Number(missing(other));
+        return descending ? compare(other, one) : compare(one, other);
+      });
+      main.append(...keyed.map(([, body]) => body));
+      heads.forEach((head, place) => head.setAttribute("aria-sort", place !== column ? "none" : descending ? "descending" : "ascending"));
+    };
+    heads.forEach((head, column) => {
+      const sorter = make("button", { type: "button" }, ...head.childNodes);
+      head.append(sorter);
+      head.setAttribute("aria-sort", head.textContent === "verdict" ? "ascending" : "none");
+      sorter.addEventListener("click", () => {
+        const now = head.getAttribute("aria-sort");
+        const numbers = head.textContent !== "verdict" && bodies().some((body) => body.rows[0].cells[column].dataset.v);
+        sort(column, now === "none" ? numbers : now === "ascending");
+      });
+    });
+
+    // Filtering: by words, which all have to be in the row, and by verdict.
+    const words = described(make("input", { type: "search", placeholder: "Filter by name, verdict, kernel stall …" }), { "aria-label": "Filter the tests" });
+    const status = described(make("p", { className: "status" }), { role: "status" });
+    const verdictOf = (body) => body.rows[0].querySelector(".verdict").textContent;
+    const counted = new Map();
+    for (const body of bodies()) counted.set(verdictOf(body), (counted.get(verdictOf(body)) ?? 0) + 1);
+    const chips = [...counted].map(([verdict, number]) => {
+      const kind = bodies().find((body) => verdictOf(body) === verdict).className;
+      const chip = make("button", { type: "button", className: "verdict", value: verdict }, `${number} ${verdict}`);
+      described(chip, { "aria-pressed": "true" });
+      chip.addEventListener("click", () => {
+        chip.setAttribute("aria-pressed", String(chip.getAttribute("aria-pressed") !== "true"));
+        filter();
+      });
+      return make("span", { className: kind }, chip);
+    });
+    const texts = new Map(bodies().map((body) => [body, body.textContent.toLowerCase()]));
+    const filter = () => {
+      const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const pressed = chips.map((chip) => chip.firstChild).filter((chip) => chip.getAttribute("aria-pressed") === "true");
+      const verdicts = new Set(pressed.map((chip) => chip.value));
+      let shown = 0;
+      for (const [body, text] of texts) {
+        body.hidden = !(verdicts.has(verdictOf(body)) && wanted.every((word) => text.includes(word)));
+        shown += Number(!body.hidden);
+      }
+      status.textContent = `${shown} of ${texts.size} shown`;
+    };
+    words.addEventListener("input", filter);
+
+    const visible = () => bodies().filter((body) => !body.hidden).slice(0, OPENED_AT_ONCE);
+    const opener = make("button", { type: "button" }, "Open all");
+    opener.addEventListener("click", () => visible().forEach(open));
+    const closer = make("button", { type: "button" }, "Close all");
+    closer.addEventListener("click", () => bodies().forEach(close));
+    const controls = make("div", { className: "controls" }, words, ...chips, opener, closer, status);
+    section.querySelector(".counts").replaceWith(controls);
+    filter();
+    return open;
+  };
+
+  const sections = [...document.querySelectorAll("main > section")];
+  const opens = new Map(sections.map((section) => [section, enliven(section)]));
+
+  // One GPU model at a time; a row in the address is opened.
+  const show = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    const chosen = target?.closest("main > section") ?? sections[0];
+    for (const section of sections) section.hidden = section !== chosen;
+    for (const anchor of document.querySelectorAll("nav a")) {
+      if (anchor.hash === `#${chosen.id}`) anchor.setAttribute("aria-current", "true");
+      else anchor.removeAttribute("aria-current");
+    }
+    if (target?.localName === "tbody") opens.get(chosen)(target).then(() => target.scrollIntoView());
+  };
+  addEventListener("hashchange", show);
+  show();
+})();

@@ -1,0 +1,69 @@
+"""Section: the results of one run on one GPU model, and the facts that the page shows with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from pytest_gpuperf.records.counters import STATIC_SOURCE
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.baseline.expectations import Expectations
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records.baseline import MeasurementBaseline
+    from pytest_gpuperf.report.rows import Summary
+
+
+@dataclass(frozen=True)
+class SourceLinks:
+    """Links to the files of the tests at the commit that was measured."""
+
+    repository: str = ""
+    """Address of the repository on a web site, without a slash at its end; empty if it has none."""
+    prefix: str = ""
+    """Folder of pytest's rootdir in the repository; empty for its top."""
+
+    def of_commit(self, commit: str) -> str:
+        """Return the address of a commit; empty if it is not known."""
+        return f"{self.repository}/commit/{quote(commit)}" if self.repository and commit else ""
+
+    def of_test(self, commit: str, nodeid: str, line: int | None = None) -> str:
+        """Return the address of a test's file at a commit; empty if it is not known.
+
+        Args:
+            commit: The commit; empty if it is not known.
+            nodeid: The test.
+            line: Its line, counted from 1; None if it is not known.
+        """
+        if not (self.repository and commit):
+            return ""
+        path = "/".join(filter(None, (self.prefix, nodeid.partition("::")[0])))
+        return f"{self.repository}/blob/{quote(commit)}/{quote(path)}" + (f"#L{line}" if line else "")
+
+
+@dataclass(frozen=True)
+class Section:
+    """The results of one run on one GPU model."""
+
+    run: Run
+    """The run that measured."""
+    summary: Summary
+    expected: Expectations
+    """Baselines of the tests."""
+    against: str = ""
+    """Id of the run that takes the place of the baselines; empty for the baselines."""
+    links: SourceLinks = field(default_factory=SourceLinks)
+
+    @property
+    def title(self) -> str:
+        """Name of the GPU."""
+        return self.run.environment.gpu.name or self.run.environment.gpu.slug
+
+    def known(self, result: TestResult, label: str) -> MeasurementBaseline | None:
+        """Return the baseline of a measurement; None if it has none."""
+        measurement = result.record.measurements.get(label)
+        slug = STATIC_SOURCE if measurement is not None and measurement.is_static else ""
+        baseline = self.expected.of(result.record.nodeid, slug)
+        return baseline.measurements.get(label) if baseline is not None else None

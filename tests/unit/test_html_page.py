@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pytest_gpuperf.baseline.expectations import Expectations
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord
+from pytest_gpuperf.report.html.change_bar import change_bar, scale_of
+from pytest_gpuperf.report.html.page import page_pieces
+from pytest_gpuperf.report.html.section import Section, SourceLinks
+from pytest_gpuperf.report.rows import Summary
+from report_examples import METRICS, compared, profile, result, timing
+from run_builders import run
+
+GITHUB = SourceLinks("https://github.com/o/r", "perf")
+HOSTILE = st.one_of(
+    st.text(min_size=1, max_size=20),
+    st.sampled_from(
+        [
+            "</script><script>alert(1)</script>",
+            "<img src=x onerror=alert(1)>",
+            '" onmouseover="alert(1)',
+            "' autofocus onfocus='alert(1)",
+            "<!--",
+            "]]>",
+            "javascript:alert(1)",
+            "&lt;b&gt;",
+            "\u2028</title>\x00\x1b[31m",
+        ]
+    ),
+)
+
+
+class Parsed(HTMLParser):
+    """The tags, their attributes and the text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.scripts: dict[str, list[str]] = {"": [], "text/plain": []}
+        self.policy = ""
+        self._script: str | None = None
+        self._style = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append((tag, tuple(given)))
+        if tag == "script":
+            self._script = given.get("type") or ""
+        self._style = tag == "style"
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"] or ""
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
+
+    def handle_data(self, data: str) -> None:
+        if self._script is not None:
+            self.scripts[self._script].append(data)
+        elif not self._style:
+            self.text += f" {data}"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._script = None
+        self._style = False
+
+    @property
+    def details(self) -> list[dict[str, Any]]:
+        packs = (gzip.decompress(base64.b64decode(text)) for text in self.scripts["text/plain"])
+        return [row for pack in packs for row in json.loads(pack)]
+
+
+def section(*results: TestResult, kept: Run | None = None, **others: Any) -> Section:
+    kept = kept or run()
+    store = BaselineStore(Path("nowhere"))
+    summary = Summary(results, kept.environment, None)
+    return Section(kept, summary, Expectations(store, kept.environment.gpu), **others)
+
+
+def page(*sections: Section) -> str:
+    return b"".join(page_pieces(sections)).decode()
+
+
+def test_table_is_in_the_page_without_scripts() -> None:
+    slow = result(
+        "t/test_a.py::test_slow", Status.REGRESSED, change_pct=4.2, line="time_us 5.5 is 4.2 % slower"
+    )
+    shown = Parsed(page(section(result("t/test_a.py::test_square"), slow)))
+    words = shown.text.split()
+    assert words.index("test_slow") < words.index("test_square")
+    assert "time_us 5.5 is 4.2 % slower" in shown.text
+    assert {"regressed", "pass", "+4.2", "±0.5", "5.30"} <= set(words)
+    assert "<svg" in page(section(slow))
+
+
+def test_rows_of_a_column_without_values_are_left_out() -> None:
+    bare = result(measurements={"main": Measurement(timing=timing())}, change_pct=None)
+    titles = re.findall(r'<th scope="col"[^>]*>([^<]+)<', page(section(bare)))
+    assert titles == ["test", "verdict", "time"]
+
+
+def test_run_without_tests_is_a_page() -> None:
+    assert "no tests" in Parsed(page(section())).text
+
+
+def test_test_without_measurements_has_a_row() -> None:
+    shown = Parsed(page(section(result(measurements={}, failure="ValueError"))))
+    assert shown.details[0]["test"].endswith("test_square")
+    assert "ended with ValueError" in shown.text
+
+
+def test_details_have_findings_facts_and_explanation() -> None:
+    measured = Measurement(timing=timing(bytes=10**6), profile=profile("square_kernel"))
+    checked = result(measurements={"main": measured}, status=Status.LIMIT, line="memory_throughput 78 < 80")
+    (details,) = Parsed(page(section(checked, links=GITHUB))).details
+    assert details["findings"][0]["line"] == "memory_throughput 78 < 80"
+    assert details["source"] == "https://github.com/o/r/blob/c0ffee1234/perf/suites/test_square.py"
+    parts = {part.get("title", "pictures"): part for part in details["parts"]}
+    facts = dict(parts["Measurement"]["facts"])
+    assert facts["occupancy"] == "77.1 % achieved, 100 % possible"
+    assert facts["counters"] == f"{len(METRICS)} values of 1 launch, read by ncu/all"
+    assert parts["Explanation"]["table"]["rows"][0][0] == "square_kernel"
+
+
+def test_several_runs_have_a_section_each() -> None:
+    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
+    shown = page(section(result()), section(result(), kept=other))
+    assert re.findall(r"<h2[^>]*>([^<]+)", shown) == ["NVIDIA H200", "NVIDIA B200"]
+    assert Parsed(shown).links == ["#s0", "#s1"]
+
+
+def test_policy_allows_only_the_style_and_script_of_the_page() -> None:
+    shown = page(section(result()))
+    (style,) = re.findall(r"<style>(.*?)</style>", shown, re.DOTALL)
+    parsed = Parsed(shown)
+    for content in (style, *parsed.scripts[""]):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in parsed.policy
+    assert parsed.policy.startswith("default-src 'none'; ")
+    assert parsed.policy.count("sha256-") == 2
+
+
+def hostile_page(name: str) -> str:
+    kernels = (KernelProfile(name=name, demangled=name, metrics=METRICS),)
+    measured = Measurement(
+        timing=replace(timing(), autotuned=(name,)),
+        profile=Profile(kernels=kernels, combined=METRICS, chip=name, regex=name),
+    )
+    record = TestRecord(nodeid=f"t/test_a.py::{name}", measurements={"main": measured, name + "_": measured})
+    finding = Finding(Status.LIMIT, name, details=(name,))
+    verdict = TestVerdict(Status.LIMIT, (finding,), {"main": compared(1.0)})
+    kept = run(gpu=GpuInfo(name=name, slug="nvidia-h200"))
+    kept = replace(kept, environment=replace(kept.environment, commit=name))
+    found = section(TestResult(record, verdict), kept=kept, against=name, links=GITHUB)
+    found.summary.__dict__["notices"] = [name]
+    return page(found)
+
+
+PLAIN = Parsed(hostile_page("square"))
+
+
+@given(HOSTILE)
+@settings(max_examples=30, deadline=None)
+def test_no_name_of_a_run_becomes_markup(name: str) -> None:
+    shown = Parsed(hostile_page(name))
+    assert shown.tags == PLAIN.tags
+    assert shown.scripts[""] == PLAIN.scripts[""]
+    assert all(link.startswith("https://github.com/o/r/") for link in shown.links)
+    assert all(row["source"].startswith("https://github.com/o/r/") for row in shown.details)
+
+
+@pytest.mark.parametrize("repository", ["", "javascript:alert(1)//", "data:text/html,x"])
+def test_address_that_is_no_web_site_is_not_a_link(repository: str) -> None:
+    shown = Parsed(page(section(result(), links=SourceLinks(repository))))
+    assert shown.links == []
+
+
+def test_scale_holds_three_quarters_of_the_changes() -> None:
+    assert scale_of([]) == 1
+    assert scale_of([compared(change).decision for change in (0.1, 0.2, 0.3, 9.0)]) == 1
+    assert scale_of([compared(change).decision for change in (1.0, 4.0, 4.0, 9.0)]) == 5
+    assert scale_of([compared(500.0).decision]) == 20
+
+
+def test_bar_ends_in_an_arrow_outside_its_scale() -> None:
+    inside, outside = (change_bar(compared(change).decision, 1) for change in (0.2, 3.0))
+    assert "<circle" in inside
+    assert inside.count('class="dot"') == 1
+    assert "<circle" not in outside
+    assert outside.count('class="dot"') == 1
