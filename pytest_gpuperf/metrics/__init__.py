@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics.arithmetic import ARITHMETIC
+from pytest_gpuperf.metrics.ceilings import CEILINGS
 from pytest_gpuperf.metrics.compiled import COMPILED
 from pytest_gpuperf.metrics.memory import MEMORY
 from pytest_gpuperf.metrics.metric import Combining, Metric, Source, Tier
@@ -41,7 +42,8 @@ __all__ = [
 _KERNELS = Metric("kernels", "", "lower", Tier.EXACT, Combining.SUM, "", "launches in the combined row")
 
 METRICS: Mapping[str, Metric] = {
-    metric.name: metric for metric in (_KERNELS, *SPEED, *MEMORY, *OCCUPANCY, *STALLS, *ARITHMETIC, *COMPILED)
+    metric.name: metric
+    for metric in (_KERNELS, *SPEED, *MEMORY, *OCCUPANCY, *STALLS, *ARITHMETIC, *CEILINGS, *COMPILED)
 }
 """All short metrics by name. `kernels` is in combined rows only."""
 COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)

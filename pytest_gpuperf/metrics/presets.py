@@ -22,7 +22,7 @@ PURPOSES: Mapping[Preset, str] = {
     "stalls": "reasons why warps wait",
     "memory": "bytes and hits by level, coalescing, bank conflicts, spills, TMA",
     "tensor": "use of the tensor cores, and their operations by type",
-    "roofline": "arithmetic operations by type, with the bytes of DRAM and L2",
+    "roofline": "arithmetic operations by type, bytes of DRAM, L2 and L1, and their ceilings",
     "one-pass": "bytes, tensor cores, instructions and occupancy, without replaying the kernel",
 }
 """Purpose of each preset, in a line."""
