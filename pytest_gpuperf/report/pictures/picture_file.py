@@ -14,7 +14,7 @@ from pytest_gpuperf.report.pictures.picture import Band, Bars, Line, Points, Tex
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from pytest_gpuperf.report.pictures.picture import Axis, Mark, Numbers, Picture
+    from pytest_gpuperf.report.pictures.picture import Axis, Numbers, Picture
 
 FORMATS = ("svg", "png", "pdf")
 _COLOURS = {
@@ -218,7 +218,7 @@ def _add_legend(figure: Any, all_axes: Sequence[Any], title: str) -> None:
 
 def _write_names_beside(picture: Picture, figure: Any, axes: Any) -> None:
     """Write names along their lines: at the end of a level line, at the start of a slope."""
-    lines = [mark for mark in picture.marks if _is_beside(mark)]
+    lines = [mark for mark in picture.marks if isinstance(mark, Line) and mark.beside]
     if not lines:
         return
     figure.draw_without_rendering()  # gives the axes their final place
@@ -244,7 +244,3 @@ def _write_names_beside(picture: Picture, figure: Any, axes: Any) -> None:
             fontsize="x-small",
             color=_COLOURS[mark.tone or "quiet"],
         ).set_in_layout(False)
-
-
-def _is_beside(mark: Mark) -> bool:
-    return isinstance(mark, Line) and mark.beside and len(mark.x) > 1

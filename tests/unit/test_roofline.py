@@ -1,0 +1,92 @@
+"""The roofline of a call, checked by values that ncu itself reports."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pytest_gpuperf.measure.ncu.report_file import read_report
+from pytest_gpuperf.measure.ncu.report_reader import read_report as read_raw
+from pytest_gpuperf.metrics import short_metrics
+from pytest_gpuperf.records import MetricValue
+from pytest_gpuperf.report.pictures.picture import Line, Points
+from pytest_gpuperf.report.pictures.roofline import roofline
+from run_builders import H200, timing
+
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
+Counters = dict[str, MetricValue]
+WITH_DRAM = msgspec.structs.replace(H200, compute_capability="9.0", dram_gb_per_s=4814.3, multiprocessors=132)
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Counters:
+    pytest.importorskip("ncu_report")
+    return dict(read_report(CAPTURE)[1].metrics)
+
+
+def test_ceilings_equal_those_of_ncu(tmp_path: Path) -> None:
+    pytest.importorskip("ncu_report")
+    file = tmp_path / "full.ncu-rep"
+    file.write_bytes(gzip.decompress(CAPTURE.read_bytes()))
+    for kernel in read_raw(file):
+        raw = {name: value for name, value in kernel.metrics.items() if not isinstance(value, str)}
+        found = short_metrics(kernel.metrics, kernel.units)
+        for kind, name in {
+            "fp16": "op_hgmma_src_fp16_sparsity_off",
+            "bf16": "op_hgmma_src_bf16_dst_fp32_sparsity_off",
+            "tf32": "op_hgmma_src_tf32_dst_fp32_sparsity_off",
+            "fp8": "src_fp8_sparsity_off",
+            "fp64": "src_fp64",
+            "int8": "op_igmma_src_int8_sparsity_off",
+        }.items():
+            own = raw[f"sm__ops_path_tensor_{name}.sum.peak_sustained_elapsed.per_second"]
+            assert found[f"ceiling.tensor_{kind}"] == pytest.approx(own * 1e-12)
+        cores = raw["derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2"]
+        clock = raw["sm__cycles_elapsed.avg.per_second"]
+        assert found["ceiling.fp32"] == pytest.approx(cores * clock * 1e-12)
+        l1 = raw["derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.peak_sustained"]
+        assert found["ceiling.l1"] == pytest.approx(l1 * raw["l1tex__cycles_elapsed.avg.per_second"] * 1e-9)
+
+
+def test_points_are_work_over_traffic_and_time(gemm: Counters) -> None:
+    picture = roofline(gemm, {}, None, H200)
+    assert picture is not None
+    dram, l2, l1 = (mark for mark in picture.marks if isinstance(mark, Points))
+    # 2 · 4096³ operations in 200.864 µs, 148,374,272 bytes of DRAM.
+    assert dram.y == l2.y == l1.y == (684.2,)
+    assert dram.x == (926.3,)
+    assert l2.x[0] < dram.x[0] < l1.x[0]
+    assert dram.name == "DRAM, 70 % of its roof"
+
+
+def test_roofs_meet_the_highest_ceiling(gemm: Counters) -> None:
+    picture = roofline(gemm, {}, None, H200)
+    assert picture is not None
+    lines = {mark.name: mark for mark in picture.marks if isinstance(mark, Line)}
+    assert list(lines)[:3] == ["DRAM 4.81 TB/s", "L2 10.3 TB/s", "L1 30.7 TB/s"]
+    assert lines["DRAM 4.81 TB/s"].y[1] == lines["float8, int8 tensor 1967"].y[0]
+
+
+def test_ceiling_of_an_unused_type_is_dashed(gemm: Counters) -> None:
+    picture = roofline(gemm, {}, None, H200)
+    assert picture is not None
+    dashed = {mark.name: mark.dashed for mark in picture.marks if isinstance(mark, Line)}
+    assert dashed["float8, int8 tensor 1967"]
+    assert not dashed["bfloat16, float16 tensor 983"]
+
+
+def test_run_without_ceilings_has_known_peaks() -> None:
+    counters: Counters = {"dram_bytes": 1e8, "duration_us": 210.0}
+    picture = roofline(counters, {}, timing(200.0, flops=10**11), WITH_DRAM)
+    assert picture is not None
+    assert [mark.name for mark in picture.marks if isinstance(mark, Line)] == ["DRAM 4.81 TB/s"]
+    assert "by its clock and bus width" in picture.notes[0]
+
+
+def test_unknown_roofs_and_unknown_work_draw_nothing() -> None:
+    counters: Counters = {"dram_bytes": 1e8, "duration_us": 210.0}
+    assert roofline(counters, {}, timing(200.0, flops=10**11), H200) is None
+    assert roofline(counters, {}, timing(200.0), WITH_DRAM) is None
