@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from pytest_gpuperf.against.git import Commit, GitError, Repository
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes.git import GitError
 from pytest_gpuperf.processes.signals import signals_held_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pytest_gpuperf.against.git import Commit, Repository
 
 PREFIX = "gpuperf-against-"
 MARK = "made-by-pytest-gpuperf"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Timing,
     )
     from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline, Session, Times
+    from pytest_gpuperf.records.history import HistoryLine
     from pytest_gpuperf.records.misfit import Place
 
 Found: TypeAlias = "Iterator[Misfit]"
@@ -76,6 +77,21 @@ def in_baseline(baseline: Baseline) -> Found:
                 if known.time.pinned is not None:
                     yield from _date(known.time.pinned.date, (*place, "time", "pinned", "date"), empty=True)
                     yield from _times(known.time.pinned, (*place, "time", "pinned"))
+
+
+def in_history(line: HistoryLine) -> Found:
+    """Find impossible values of a line of the history; those after the first may follow from it."""
+    yield from _date(line.date, ("date",))
+    yield from _date(line.commit_date, ("commit_date",), empty=True)
+    yield from _clock(line.sm_clock_mhz, ("sm_clock_mhz",))
+    model, found = line.clock_model, line.normalised_us
+    if model is not None:
+        yield from _model(model, ("clock_model",))
+    if found:
+        known = model is not None and line.sm_clock_mhz
+        normalised = normalise(line.time_us, line.sm_clock_mhz, model) if model and known else 0.0
+        expected = "time_us at the reference_mhz of clock_model, by sm_clock_mhz"
+        yield from _agrees(found, normalised, ALIKE, ("normalised_us",), expected)
 
 
 def _date(text: str, place: Place, *, empty: bool = False) -> Found:

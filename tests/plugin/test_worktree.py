@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from against_project import Project
-from pytest_gpuperf.against.git import Commit, GitError, Repository
+from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.worktree import PREFIX, old_tree
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes.git import GitError
 
 
 @pytest.fixture
