@@ -13,9 +13,9 @@ from pytest_gpuperf.baseline.history.lines import decode_file, encode_file, enco
 from pytest_gpuperf.baseline.history.store import (
     Added,
     History,
+    NoHistoryError,
     by_place,
     history_of,
-    no_history,
     torn_note,
     union,
 )
@@ -81,9 +81,7 @@ class BranchStore:
         found = self._read(self._tips())
         if not found:
             fetch = f"git fetch {self._remote or 'REMOTE'} {self._name}"
-            raise GpuperfError(
-                no_history(self.shown).found, next_step=f"{fetch}, or gpuperf history add RUN --store …"
-            )
+            raise NoHistoryError(self.shown, f"{fetch}, or add runs with gpuperf history add RUN")
         return history_of(found)
 
     def add(self, lines: Iterable[HistoryLine]) -> Added:

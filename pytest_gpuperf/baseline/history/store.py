@@ -89,7 +89,7 @@ class FolderStore:
         """
         paths = find_files(self.root, "*/*.jsonl")
         if not paths:
-            raise no_history(self.shown)
+            raise NoHistoryError(self.shown, "add runs with gpuperf history add RUN, or name --store")
         return history_of({show_path(path): self._read(path) for path in paths})
 
     def add(self, lines: Iterable[HistoryLine]) -> Added:
@@ -143,11 +143,11 @@ class FolderStore:
             ) from None
 
 
-def no_history(shown: str) -> GpuperfError:
-    """Return the error for a place without a history."""
-    return GpuperfError(
-        f"there is no history in {shown}", next_step="add runs with gpuperf history add RUN, or name --store"
-    )
+class NoHistoryError(GpuperfError):
+    """A place without a history."""
+
+    def __init__(self, shown: str, next_step: str) -> None:
+        super().__init__(f"there is no history in {shown}", next_step=next_step)
 
 
 def history_of(files: Mapping[str, Lines]) -> History:

@@ -1,0 +1,1 @@
+"""`gpuperf history`: times over commits."""

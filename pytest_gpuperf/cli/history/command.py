@@ -1,0 +1,130 @@
+"""`gpuperf history`: keep times over commits, show them, and find changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.baseline.history.order import commit_date
+from pytest_gpuperf.baseline.history.store import NoHistoryError
+from pytest_gpuperf.baseline.history.taking import lines_of
+from pytest_gpuperf.cli.accepting import show_run
+from pytest_gpuperf.cli.history.options import open_store, search, store_options
+from pytest_gpuperf.cli.output import OUTPUT_FILE, output_form, screen, show, write
+from pytest_gpuperf.cli.project import echo
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.report.history.changes_report import changes_report
+from pytest_gpuperf.report.history.series_report import detailed, overview
+from pytest_gpuperf.report.show import count
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.cli.history.options import Searched
+    from pytest_gpuperf.cli.project import Project
+
+LAST = 30
+"""Number of commits that a terminal shows."""
+_CASES = 3
+"""Number of tests in a note."""
+
+
+@click.group("history")
+def command() -> None:
+    """Follow times over commits, and find steps and creep."""
+
+
+@command.command("add")
+@click.argument("runs", nargs=-1)
+@click.option("--push", is_flag=True, help="Push the branch of the history, merged with the remote's.")
+@store_options
+def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool) -> None:
+    """Add the times of RUNS to the history.
+
+    A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Adding a run
+    twice adds nothing.
+    """
+    place = open_store(project, store, push=push)
+    measured = [project.load(ref) for ref in runs or (None,)]
+    try:
+        known = {(line.gpu, line.test, line.label): line.source for line in place.load().lines}
+    except NoHistoryError:
+        known = {}
+    taken = []
+    for run in measured:
+        taken.append(lines_of(run, known, commit_date(project.root, run.environment.commit)))
+        known |= {(line.gpu, line.test, line.label): line.source for line in taken[-1].lines}
+    added = place.add(line for some in taken for line in some.lines)
+    for run, some in zip(measured, taken, strict=True):
+        echo(f"{show_run(run)}, {run.environment.gpu.slug}: {count(len(some.lines), 'time')}")
+        for why, number in Counter(why for _, why in some.left_out).items():
+            tests = [test for test, reason in some.left_out if reason == why]
+            more = ", …" if number > _CASES else ""
+            echo(f"  left out {', '.join(tests[:_CASES])}{more}: {why}")
+    for note in added.notes:
+        echo(note)
+    echo(f"{count(added.new, 'new line')} in {place.shown}")
+
+
+@command.command("show")
+@click.argument("test", required=False, default="")
+@click.option(
+    "--last",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=LAST,
+    show_default=True,
+    help="Show the newest N commits of a test; 0 shows all.",
+)
+@click.option("-o", "--output", type=OUTPUT_FILE, help="Draw one test: .svg, .png or .pdf; needs matplotlib.")
+@output_form
+@store_options
+def show_command(project: Project, store: str, test: str, last: int, output: Path | None, form: str) -> None:
+    """Show the times of TEST over its commits, or list all tests.
+
+    TEST is a node id, or a part of one. A dot is a run, a hollow one of changed files; lines are errors.
+    """
+    found = search(project, store, test)
+    shown = (found.series, found.ranges, found.order, found.notes)
+    if output is not None:
+        _draw(found, output)
+    else:
+        show(detailed(*shown, width=screen().width, last=last) if test else overview(*shown), form)
+
+
+@command.command("check")
+@click.argument("test", required=False, default="")
+@output_form
+@store_options
+def check_command(project: Project, store: str, test: str, form: str) -> None:
+    """Find steps and creep in the times of TEST, or of all tests.
+
+    Exits with 1 if a time is slower, has not returned, and no run since is in its baseline.
+    """
+    found = search(project, store, test)
+    show(changes_report(found.ranges, found.series, found.order, found.notes), form)
+    if any(one.open for one in found.ranges):
+        raise click.exceptions.Exit(1)
+
+
+def _draw(found: Searched, output: Path) -> None:
+    from pytest_gpuperf.report.pictures.history import picture_of_series
+    from pytest_gpuperf.report.pictures.picture_file import FORMATS, draw
+
+    form = output.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        raise GpuperfError(
+            f"a plot cannot be written as {output.name!r}", expected="a name that ends in .svg, .png or .pdf"
+        )
+    if len(found.series) > 1:
+        names = ", ".join(one.name for one in found.series[:_CASES])
+        raise GpuperfError(
+            f"a picture has one test, and {count(len(found.series), 'test')} have that name: {names}, …",
+            next_step="give more of the node id, with the label",
+        )
+    [series] = found.series
+    data = draw(picture_of_series(series, found.ranges, found.order), form)
+    write({output: data}, f"wrote {show_path(output)} ({count(len(series.points), 'run')})")

@@ -1,0 +1,101 @@
+"""Options and readers that the history commands share."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.baseline.history.branch import BranchStore
+from pytest_gpuperf.baseline.history.order import order_of
+from pytest_gpuperf.baseline.history.ranges import accepted_runs, find_ranges
+from pytest_gpuperf.baseline.history.series import series_of
+from pytest_gpuperf.baseline.history.store import FolderStore
+from pytest_gpuperf.cli.project import Project, project_options
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Concatenate, ParamSpec, TypeVar
+
+    from pytest_gpuperf.baseline.history.order import Order
+    from pytest_gpuperf.baseline.history.ranges import Range
+    from pytest_gpuperf.baseline.history.series import Series
+    from pytest_gpuperf.baseline.history.store import Store
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+DEFAULT_FOLDER = "perf-history"
+"""Below the root, next to the baselines: not in `.gpuperf`, which git ignores and `gpuperf clean` empties."""
+_BRANCH = "branch:"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Series of a history, and the changes in them."""
+
+    series: Sequence[Series]
+    order: Order
+    ranges: Sequence[Range]
+    notes: Sequence[str]
+
+
+def store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callable[P, R]:
+    """Add `--store` and the options of a project to a command, which gets project and store."""
+
+    @click.option(
+        "--store",
+        metavar="DIR|branch:NAME",
+        help=f"Choose the folder or the branch of the history (default: {DEFAULT_FOLDER} below the root).",
+    )
+    @project_options
+    @functools.wraps(command)
+    def wrapper(project: Project, *args: P.args, **kwargs: P.kwargs) -> R:
+        store = kwargs.pop("store", None)
+        return command(project, str(store or ""), *args, **kwargs)
+
+    return wrapper
+
+
+def open_store(project: Project, store: str, *, push: bool = False) -> Store:
+    """Return the store of a name; it may be empty.
+
+    Raises:
+        GpuperfError: The name of a branch is impossible, or only a branch can be pushed.
+    """
+    if store.startswith(_BRANCH):
+        return BranchStore(project.root, store.removeprefix(_BRANCH), push=push)
+    if push:
+        raise GpuperfError("--push is for a history on a branch", next_step="add --store branch:NAME")
+    return FolderStore(Path(store) if store else project.root / DEFAULT_FOLDER)
+
+
+def search(project: Project, store: str, test: str = "") -> Searched:
+    """Read a history and find the changes in the series of a test.
+
+    Args:
+        project: The project.
+        store: Name of the store.
+        test: A node id, or a part of one; empty for all tests.
+
+    Raises:
+        GpuperfError: There is no history, or it has no such test, or a file is broken.
+    """
+    history = open_store(project, store).load()
+    order = order_of(history.lines, project.root)
+    series = series_of(history.lines, order)
+    if test:
+        chosen = [one for one in series if test == one.name] or [one for one in series if test in one.name]
+        if not chosen:
+            raise GpuperfError(
+                f"the history has no test {test!r}",
+                expected="a node id, or a part of one",
+                next_step="gpuperf history show lists the tests",
+            )
+        series = chosen
+    ranges = find_ranges(series, order, accepted_runs(project.store, series), project.root)
+    return Searched(series, order, ranges, history.notes)

@@ -1,0 +1,1 @@
+"""Reports of a history: changes, one series, all series, a site."""

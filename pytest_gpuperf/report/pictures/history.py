@@ -1,0 +1,84 @@
+"""Picture of a test's time over its commits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.report.history.changes_report import show_interval
+from pytest_gpuperf.report.pictures.picture import Axis, Band, Picture, Points, rounded
+from pytest_gpuperf.report.show import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.baseline.history.order import Order
+    from pytest_gpuperf.baseline.history.ranges import Found, Range
+    from pytest_gpuperf.baseline.history.series import Point, Series
+    from pytest_gpuperf.report.pictures.picture import Tone
+
+_TICKS = 12
+"""Largest number of commits with a label."""
+_TONES: dict[str, Tone] = {"slower": "bad", "faster": "good"}
+
+
+def picture_of_series(series: Series, ranges: Sequence[Range], order: Order) -> Picture:
+    """Make a picture with a point for each run, in the order of the commits.
+
+    Args:
+        series: The times.
+        ranges: The changes found in the history; those of other series are left out.
+        order: Order of the points.
+    """
+    changes = [found for one in ranges for found in one.found if found.series is series]
+    points = list(enumerate(series.points, 1))
+    step = math.ceil(len(points) / _TICKS)
+    clean = [(at, point) for at, point in points if not point.line.dirty]
+    changed = [(at, point) for at, point in points if point.line.dirty]
+    clock = f" at {series.at_mhz:.0f} MHz" if series.at_mhz else ""
+    return Picture(
+        title=series.name,
+        description=f"Time of {series.name} on {series.gpu} in {count(len(points), 'run')}, "
+        f"{count(len(changes), 'change')} found.",
+        x=Axis(
+            label="commit",
+            ticks=tuple(at for at, _ in points[::step]),
+            names=tuple(point.commit or point.line.run for _, point in points[::step]),
+        ),
+        y=Axis(label=f"time{clock} (µs)"),
+        marks=(
+            *(_band(found) for found in changes),
+            _points(clean, "run"),
+            *([_points(changed, "run of changed files", hollow=True)] if changed else ()),
+        ),
+        notes=(
+            f"{series.gpu}, {series.mode} by {series.source}; {order.shown}",
+            *(
+                f"{found.before.commit}..{found.after.commit}: {show_interval(found)}, {found.change.kind}, "
+                f"{found.status}"
+                for found in changes
+            ),
+        ),
+    )
+
+
+def _points(points: Sequence[tuple[int, Point]], name: str, *, hollow: bool = False) -> Points:
+    return Points(
+        x=tuple(float(at) for at, _ in points),
+        y=rounded(point.time_us for _, point in points),
+        low=rounded(point.time_us * (1 - point.sd) for _, point in points),
+        high=rounded(point.time_us * (1 + point.sd) for _, point in points),
+        name=name,
+        tone="now",
+        hollow=hollow,
+    )
+
+
+def _band(found: Found) -> Band:
+    return Band(
+        along="x",
+        low=found.change.before + 1,
+        high=found.change.after + 1,
+        name=f"{show_interval(found)}",
+        tone=_TONES.get(found.status, "quiet"),
+    )
