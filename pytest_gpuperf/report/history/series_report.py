@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.history.order import Order
     from pytest_gpuperf.baseline.history.ranges import Found, Range
     from pytest_gpuperf.baseline.history.series import Point, Series
-    from pytest_gpuperf.report.table import Tone
 
-_OTHERS = 66
-"""Width of the columns next to the plot, in characters."""
+_OTHERS = 44
+"""Width of the columns before the plot, in characters."""
 _LEAST_PLOT = 12
 _MOST_PLOT = 60
 _LEAST_SPAN = 0.002
 """Least range of the plot, as a part of the time: noise is not shown as large as a change."""
 SPARKS = "▁▂▃▄▅▆▇█"
 _MOST_SPARKS = 24
+_LONGEST_NAME = 36
 _TOLD = 4
 """Digits of a time in a table of commits."""
 
@@ -44,9 +44,12 @@ def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order, no
         id(one): [found for some in ranges for found in some.found if found.series is one] for one in series
     }
     newest = [changes[id(one)][-1:] for one in series]
+    names = [one.name.partition("::")[2] for one in series]
     columns = [
-        Column("gpu", [one.gpu for one in series], "group"),
-        Column("test", [one.name for one in series], "name", code=True),
+        Column("suite", [f"{one.gpu}, {one.test.partition('::')[0]}" for one in series], "group"),
+        Column(
+            "test", [one.name.partition("::")[2] for one in series], "name", code=True, most=_LONGEST_NAME
+        ),
         Column("runs", [str(len(one.points)) for one in series]),
         Column("time", [_show(one.points[-1].time_us) for one in series]),
         Column("course", [_sparks(one) for one in series], left=True),
@@ -95,7 +98,6 @@ def _table(series: Series, changes: Sequence[Found], width: int, last: int) -> T
     marks = [[each for each in changes if each.after in points] for points in shown]
     columns = max(_LEAST_PLOT, min(width - _OTHERS, _MOST_PLOT))
     low, high = _limits([point for points in shown for point in points])
-    tones: list[Tone] = [TONES[each[-1].status] if each else "" for each in marks]
     return Table(
         [
             Column("commit", [points[0].commit or points[0].line.run for points in shown], "name", code=True),
@@ -107,7 +109,7 @@ def _table(series: Series, changes: Sequence[Found], width: int, last: int) -> T
                 [_dots(points, low, high, columns) for points in shown],
                 left=True,
             ),
-            Column("change", ["; ".join(map(_mark, each)) for each in marks], "prose", tones=tones),
+            Column("change", ["\n".join(map(_mark, each)) for each in marks], "detail"),
         ],
         [f"{series.name}, {series.gpu}, {series.mode} by {series.source}{_clock(series)}"],
         [f"{count(older, 'older commit')} not shown: --last 0 shows all"] if older else [],
@@ -119,8 +121,10 @@ def _row(point: Point) -> str:
 
 
 def _mark(found: Found) -> str:
-    note = f" ({found.note})" if found.note else ""
-    return f"{show_interval(found)}, {found.change.kind}, {found.status}{note}"
+    wide = found.change.after - found.change.before > 1
+    since = f" since {_row(found.before)}" if wide else ""
+    note = f": {found.note}" if found.note else ""
+    return f"{found.change.kind}{since} {show_interval(found)}, {found.status}{note}"
 
 
 def _clock(series: Series) -> str:

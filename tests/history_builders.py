@@ -1,0 +1,54 @@
+"""Lines and repositories for tests of the history."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytest_gpuperf.records.history import HISTORY_SCHEMA, HistoryLine
+from run_builders import NODEID
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def commit_of(number: int) -> str:
+    """Return an id that no repository has."""
+    return f"{number:07x}".ljust(40, "0")
+
+
+def line(number: int = 0, time_us: float = 5.3, **values: Any) -> HistoryLine:
+    """Return the line of run `number`, which is also the number of its commit."""
+    known = HistoryLine(
+        schema=HISTORY_SCHEMA,
+        test=NODEID,
+        gpu="nvidia-h200",
+        gpu_uuid="GPU-1",
+        run=f"run-{number:04}",
+        date=f"2026-11-{1 + number // 24:02}T{number % 24:02}:00:00Z",
+        commit=commit_of(number),
+        mode="hot",
+        time_us=time_us,
+        driver="580.95",
+        torch="2.11.0",
+        triton="3.6.0",
+    )
+    return msgspec.structs.replace(known, **values)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git as somebody with a name."""
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main"]
+    return subprocess.run(
+        ["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def commits(folder: Path, number: int) -> list[str]:
+    """Make a repository of so many commits, oldest first."""
+    git(folder, "init", "-q")
+    for at in range(number):
+        git(folder, "commit", "-q", "--allow-empty", "-m", str(at))
+    return git(folder, "rev-list", "--reverse", "HEAD").split()

@@ -1,0 +1,135 @@
+"""History on a branch."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from history_builders import commits, git, line
+from pytest_gpuperf.baseline.history.branch import BranchStore
+from pytest_gpuperf.baseline.history.store import NoHistoryError
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "perf-history"
+
+
+@pytest.fixture
+def clones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Two clones of a bare remote."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first = tmp_path / "first"
+    first.mkdir()
+    commits(first, 1)
+    git(tmp_path, "clone", "-q", "--bare", "first", "remote.git")
+    git(first, "remote", "add", "origin", str(tmp_path / "remote.git"))
+    git(tmp_path, "clone", "-q", "remote.git", "second")
+    return [first, tmp_path / "second"]
+
+
+def runs_on(folder: Path) -> list[str]:
+    return [found.run for found in BranchStore(folder, NAME).load().lines]
+
+
+def test_commit_leaves_work_tree_and_index_alone(clones: list[Path]) -> None:
+    (clones[0] / "staged").write_text("x")
+    git(clones[0], "add", "staged")
+    before = git(clones[0], "status", "--porcelain", "--branch")
+    added = BranchStore(clones[0], NAME).add([line(1), line(0)])
+    assert added.new == 2
+    assert git(clones[0], "status", "--porcelain", "--branch") == before
+    assert git(clones[0], "ls-tree", "-r", "--name-only", NAME) == "nvidia-h200/test_square.jsonl"
+    assert runs_on(clones[0]) == ["run-0000", "run-0001"]
+
+
+def test_adding_a_run_twice_makes_no_commit(clones: list[Path]) -> None:
+    store = BranchStore(clones[0], NAME)
+    store.add([line(0)])
+    tip = git(clones[0], "rev-parse", NAME)
+    assert store.add([line(0)]).new == 0
+    assert git(clones[0], "rev-parse", NAME) == tip
+
+
+def test_commit_names_no_machine(clones: list[Path]) -> None:
+    BranchStore(clones[0], NAME).add([line(0)])
+    assert git(clones[0], "log", "--format=%an <%ae>", NAME) == "gpuperf <gpuperf@localhost>"
+
+
+def test_push_merges_the_lines_of_another_clone(clones: list[Path]) -> None:
+    for number, clone in enumerate(clones):
+        assert BranchStore(clone, NAME, push=True).add([line(number)]).new == 1
+    assert runs_on(clones[1]) == ["run-0000", "run-0001"]
+    assert git(clones[1].parent / "remote.git", "rev-parse", NAME) == git(clones[1], "rev-parse", NAME)
+
+
+def test_lines_of_a_failed_push_are_pushed_later(clones: list[Path]) -> None:
+    BranchStore(clones[0], NAME).add([line(0)])
+    BranchStore(clones[1], NAME, push=True).add([line(1)])
+    assert BranchStore(clones[0], NAME, push=True).add([]).new == 0
+    git(clones[1], "fetch", "-q")
+    assert runs_on(clones[1]) == ["run-0000", "run-0001"]
+
+
+def _push(folder: Path, numbers: list[int]) -> None:
+    for number in numbers:
+        BranchStore(folder, NAME, push=True).add([line(number)])
+
+
+def test_clones_push_at_once_without_loss(clones: list[Path]) -> None:
+    context = multiprocessing.get_context("fork")
+    shares = ([0, 2, 4], [1, 3, 5])
+    workers = [context.Process(target=_push, args=pair) for pair in zip(clones, shares, strict=True)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    git(clones[0], "fetch", "-q")
+    assert runs_on(clones[0]) == [f"run-{number:04}" for number in range(6)]
+
+
+def test_other_files_of_the_branch_stay(clones: list[Path]) -> None:
+    git(clones[0], "branch", NAME)
+    git(clones[0], "checkout", "-q", NAME)
+    (clones[0] / "README").write_text("mine")
+    git(clones[0], "add", "README")
+    git(clones[0], "commit", "-q", "-m", "mine")
+    git(clones[0], "checkout", "-q", "-")
+    BranchStore(clones[0], NAME).add([line(0)])
+    assert git(clones[0], "show", f"{NAME}:README") == "mine"
+
+
+def test_checked_out_branch_is_refused(clones: list[Path]) -> None:
+    git(clones[0], "checkout", "-q", "-b", NAME)
+    with pytest.raises(GpuperfError, match=r"is checked out.*git switch"):
+        BranchStore(clones[0], NAME).add([line(0)])
+
+
+def test_refusal_of_the_remote_is_told(clones: list[Path]) -> None:
+    hook = clones[0].parent / "remote.git" / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(GpuperfError, match=r"cannot be written: git says: .*pre-receive hook declined"):
+        BranchStore(clones[0], NAME, push=True).add([line(0)])
+    assert runs_on(clones[0]) == ["run-0000"]
+
+
+@pytest.mark.parametrize("name", ["", "a..b", "@{-1}", "a b", "x.lock"])
+def test_impossible_branch_name_is_refused(clones: list[Path], name: str) -> None:
+    with pytest.raises(GpuperfError, match="cannot be on a branch"):
+        BranchStore(clones[0], name)
+
+
+def test_folder_outside_git_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(GpuperfError, match="not a git repository"):
+        BranchStore(tmp_path, NAME)
+
+
+def test_missing_branch_says_how_to_fetch(clones: list[Path]) -> None:
+    with pytest.raises(NoHistoryError, match="git fetch origin perf-history"):
+        BranchStore(clones[0], NAME).load()

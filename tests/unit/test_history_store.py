@@ -1,0 +1,154 @@
+"""Files of the history in a folder."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from history_builders import line
+from pytest_gpuperf.baseline.history import store as store_module
+from pytest_gpuperf.baseline.history.lines import decode_file, encode_file, encode_line
+from pytest_gpuperf.baseline.history.store import FolderStore, NoHistoryError
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLACE = ("nvidia-h200", "test_square")
+FILE = "nvidia-h200/test_square.jsonl"
+
+
+def file_of(*numbers: int) -> bytes:
+    return encode_file(encode_line(line(number)) for number in numbers)
+
+
+def runs_in(root: Path) -> list[str]:
+    return [found.run for found in FolderStore(root).load().lines]
+
+
+def with_file(root: Path, data: bytes) -> FolderStore:
+    (root / FILE).parent.mkdir()
+    (root / FILE).write_bytes(data)
+    return FolderStore(root)
+
+
+def test_added_lines_are_read_by_date(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "history")
+    assert store.add([line(2), line(1)]).new == 2
+    assert store.add([line(0)]).new == 1
+    assert store.load().lines == [line(0), line(1), line(2)]
+
+
+def test_adding_a_run_twice_adds_nothing(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.add([line(0), line(0, label="backward")])
+    before = (tmp_path / FILE).read_bytes()
+    assert store.add([line(0, time_us=9.9), line(0, label="backward")]).new == 0
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_each_gpu_and_suite_has_a_file(tmp_path: Path) -> None:
+    lines = [line(0), line(0, gpu="nvidia-a100"), line(0, test="t/test_gemm.py::test_a")]
+    FolderStore(tmp_path).add(lines)
+    found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*"))
+    assert found == ["nvidia-a100/test_square.jsonl", "nvidia-h200/test_gemm.jsonl", FILE]
+
+
+def test_place_without_history_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoHistoryError, match=r"there is no history in .*gpuperf history add"):
+        FolderStore(tmp_path / "none").load()
+
+
+def test_line_cut_at_any_byte_loses_no_other() -> None:
+    whole = file_of(0, 1)
+    start = len(file_of(0))
+    for end in range(start, len(whole) + 1):
+        found = decode_file(whole[:end], "x.jsonl", PLACE)
+        # Without its newline only, the last line is complete.
+        complete = end >= len(whole) - 1
+        assert list(found.lines.values()) == [line(0), line(1)][: 1 + complete]
+        assert bool(found.torn) == (start < end and not complete)
+
+
+@given(st.data())
+def test_adding_after_a_kill_restores_every_line(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    whole = file_of(0, 1, 2)
+    root = tmp_path_factory.mktemp("history")
+    store = with_file(root, whole[: data.draw(st.integers(0, len(whole)))])
+    store.add([line(2), line(1), line(0)])
+    assert store.load() == ([line(0), line(1), line(2)], [])
+
+
+def test_torn_line_is_named(tmp_path: Path) -> None:
+    store = with_file(tmp_path, file_of(0, 1)[:-20])
+    history = store.load()
+    assert [found.run for found in history.lines] == ["run-0000"]
+    [note] = history.notes
+    assert "test_square.jsonl: the last line is torn and was left out" in note
+    [removed] = store.add([line(2)]).notes
+    assert "torn and was removed" in removed
+    assert runs_in(tmp_path) == ["run-0000", "run-0002"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"<<<<<<< HEAD", r"test_square.jsonl, line 2 is not valid JSON"),
+        (b'{"schema":1}', r"line 2 has .* expected an object with the key"),
+        (
+            encode_line(line(1)).replace(b'"schema":1', b'"schema":2'),
+            r"line 2 was written by a newer .*upgrade",
+        ),
+        (encode_line(line(1, time_us=-1.0)), r"line 2 has -1.0 as time_us; expected a number from"),
+        (encode_line(line(1, run="../../x")), r"line 2 has the run id '../../x'"),
+        (encode_line(line(1, gpu="nvidia-a100")), r"line 2 is of nvidia-a100/test_square"),
+        (encode_line(line(1, date="yesterday")), r"line 2 has \"yesterday\" as date"),
+        (encode_line(line(1, normalised_us=5.0)), r"line 2 has 5.0 as normalised_us"),
+    ],
+)
+def test_broken_line_is_named_and_nothing_changes(tmp_path: Path, text: bytes, said: str) -> None:
+    data = encode_file([encode_line(line(0)), text, encode_line(line(2))])
+    store = with_file(tmp_path, data)
+    for use in (store.load, lambda: store.add([line(3)])):
+        with pytest.raises(GpuperfError, match=said):
+            use()
+    assert (tmp_path / FILE).read_bytes() == data
+
+
+def _add(root: Path, numbers: list[int]) -> None:
+    for number in numbers:
+        FolderStore(root).add([line(number)])
+
+
+def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    shares = [list(range(start, 24, 3)) for start in range(3)]
+    workers = [context.Process(target=_add, args=(tmp_path, share)) for share in shares]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    assert runs_in(tmp_path) == [f"run-{number:04}" for number in range(24)]
+
+
+def test_locked_history_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.01)
+    store = FolderStore(tmp_path)
+    store.add([line(0)])
+    with (
+        store_module.filelock.FileLock(tmp_path / ".lock"),
+        pytest.raises(GpuperfError, match="another process adds to the history"),
+    ):
+        store.add([line(1)])
+
+
+def test_both_sides_of_a_merge_are_read_once(tmp_path: Path) -> None:
+    store = with_file(tmp_path, file_of(0, 2) + file_of(0, 1))
+    assert [found.run for found in store.load().lines] == ["run-0000", "run-0001", "run-0002"]
