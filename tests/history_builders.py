@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+NOISE = (0.0, 0.0004, -0.0003, 0.0002, -0.0004, 0.0001, 0.0003, -0.0002)
+"""Parts of a time by which sessions of one code differ."""
+
+
 def commit_of(number: int) -> str:
     """Return an id that no repository has."""
     return f"{number:07x}".ljust(40, "0")
@@ -36,6 +40,11 @@ def line(number: int = 0, time_us: float = 5.3, **values: Any) -> HistoryLine:
         triton="3.6.0",
     )
     return msgspec.structs.replace(known, **values)
+
+
+def times(*levels: float, **values: Any) -> list[HistoryLine]:
+    """Return a line for each level, with the noise of sessions."""
+    return [line(at, level * (1 + NOISE[at % len(NOISE)]), **values) for at, level in enumerate(levels)]
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 from msgspec import structs
-from test_history_series import times
 
-from history_builders import commit_of, line
+from history_builders import commit_of, line, times
 from pytest_gpuperf.baseline.history.store import FolderStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import Measurement, Run

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from history_builders import commits, git, line
+from history_builders import commits, git, line, times
 from pytest_gpuperf.baseline.history.order import commit_date, order_of
 from pytest_gpuperf.baseline.history.ranges import Accepted, Range, find_ranges
 from pytest_gpuperf.baseline.history.series import Series, series_of
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.records.history import HistoryLine
-
-NOISE = (0.0, 0.0004, -0.0003, 0.0002, -0.0004, 0.0001, 0.0003, -0.0002)
-"""Parts of a time by which sessions of one code differ."""
-
-
-def times(*levels: float, **values: object) -> list[HistoryLine]:
-    return [line(at, level * (1 + NOISE[at % len(NOISE)]), **values) for at, level in enumerate(levels)]
 
 
 def series(lines: Sequence[HistoryLine], folder: Path) -> list[Series]:

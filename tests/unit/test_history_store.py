@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from typing import TYPE_CHECKING
 
+import filelock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,7 +144,7 @@ def test_locked_history_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store = FolderStore(tmp_path)
     store.add([line(0)])
     with (
-        store_module.filelock.FileLock(tmp_path / ".lock"),
+        filelock.FileLock(tmp_path / ".lock"),
         pytest.raises(GpuperfError, match="another process adds to the history"),
     ):
         store.add([line(1)])

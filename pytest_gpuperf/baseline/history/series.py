@@ -56,6 +56,11 @@ class Series:
         """Node id, then the label unless it is `main`."""
         return self.test if self.label == "main" else f"{self.test} ({self.label})"
 
+    @property
+    def gpu_name(self) -> str:
+        """Name of the GPU in the driver, or its slug."""
+        return self.points[-1].line.gpu_name or self.gpu
+
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """Changes of the time; runs of changed files are left out, as their code is in no commit.

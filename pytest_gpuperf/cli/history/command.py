@@ -21,10 +21,12 @@ from pytest_gpuperf.report.history.series_report import detailed, overview
 from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.cli.history.options import Searched
     from pytest_gpuperf.cli.project import Project
+    from pytest_gpuperf.records.history import HistoryLine
 
 LAST = 30
 """Number of commits that a terminal shows."""
@@ -48,25 +50,28 @@ def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool)
     twice adds nothing.
     """
     place = open_store(project, store, push=push)
-    measured = [project.load(ref) for ref in runs or (None,)]
     try:
         known = {(line.gpu, line.test, line.label): line.source for line in place.load().lines}
     except NoHistoryError:
         known = {}
-    taken = []
-    for run in measured:
-        taken.append(lines_of(run, known, commit_date(project.root, run.environment.commit)))
-        known |= {(line.gpu, line.test, line.label): line.source for line in taken[-1].lines}
-    added = place.add(line for some in taken for line in some.lines)
-    for run, some in zip(measured, taken, strict=True):
-        echo(f"{show_run(run)}, {run.environment.gpu.slug}: {count(len(some.lines), 'time')}")
-        for why, number in Counter(why for _, why in some.left_out).items():
-            tests = [test for test, reason in some.left_out if reason == why]
-            more = ", …" if number > _CASES else ""
-            echo(f"  left out {', '.join(tests[:_CASES])}{more}: {why}")
-    for note in added.notes:
-        echo(note)
+    lines: list[HistoryLine] = []
+    said = []
+    for run in (run for ref in runs or (None,) for run in project.load_all(ref)):
+        taken = lines_of(run, known, commit_date(project.root, run.environment.commit))
+        known |= {(line.gpu, line.test, line.label): line.source for line in taken.lines}
+        lines += taken.lines
+        said.append(f"{show_run(run)}, {run.environment.gpu.slug}: {count(len(taken.lines), 'time')}")
+        said += _left_out(taken.left_out)
+    added = place.add(lines)
+    for line in (*said, *added.notes):
+        echo(line)
     echo(f"{count(added.new, 'new line')} in {place.shown}")
+
+
+def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for why, number in Counter(why for _, why in left_out).items():
+        tests = [test for test, reason in left_out if reason == why]
+        yield f"  left out {', '.join(tests[:_CASES])}{', …' if number > _CASES else ''}: {why}"
 
 
 @command.command("show")

@@ -54,7 +54,7 @@ def store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callabl
     )
     @project_options
     @functools.wraps(command)
-    def wrapper(project: Project, *args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(project: Project, /, *args: P.args, **kwargs: P.kwargs) -> R:
         store = kwargs.pop("store", None)
         return command(project, str(store or ""), *args, **kwargs)
 

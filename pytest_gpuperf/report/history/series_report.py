@@ -47,9 +47,7 @@ def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order, no
     names = [one.name.partition("::")[2] for one in series]
     columns = [
         Column("suite", [f"{one.gpu}, {one.test.partition('::')[0]}" for one in series], "group"),
-        Column(
-            "test", [one.name.partition("::")[2] for one in series], "name", code=True, most=_LONGEST_NAME
-        ),
+        Column("test", names, "name", code=True, most=_LONGEST_NAME),
         Column("runs", [str(len(one.points)) for one in series]),
         Column("time", [_show(one.points[-1].time_us) for one in series]),
         Column("course", [_sparks(one) for one in series], left=True),
@@ -111,7 +109,7 @@ def _table(series: Series, changes: Sequence[Found], width: int, last: int) -> T
             ),
             Column("change", ["\n".join(map(_mark, each)) for each in marks], "detail"),
         ],
-        [f"{series.name}, {series.gpu}, {series.mode} by {series.source}{_clock(series)}"],
+        [f"{series.name}, {series.gpu_name}, {series.mode} by {series.source}{_clock(series)}"],
         [f"{count(older, 'older commit')} not shown: --last 0 shows all"] if older else [],
     )
 
