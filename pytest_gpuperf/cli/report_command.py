@@ -28,9 +28,9 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     """Write runs as one HTML page that needs no other file.
 
     RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
-    default. There is a section for each run, such as those of several GPU models. The page has a table of all tests with their verdicts;
-    each test shows its times, counters, roofline and explanation. Limits that are written in tests are known
-    to pytest only: `pytest --gpuperf --gpuperf-html=FILE` judges them, too.
+    default. There is a section for each run, such as those of several GPU models. The page has a table of all
+    tests with their verdicts; each test shows its times, counters, roofline and explanation. Limits that are
+    written in tests are known to pytest only: `pytest --gpuperf --gpuperf-html=FILE` judges them, too.
     """
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.judged import judge_run
