@@ -11,10 +11,12 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.judge.gate import Gate
     from pytest_gpuperf.records import GpuInfo
-    from pytest_gpuperf.records.baseline import Baseline, TestBaseline
+    from pytest_gpuperf.records.baseline import Baseline, RunNote, TestBaseline
 
 
 class Expectations:
@@ -45,6 +47,11 @@ class Expectations:
         """Return the baseline of a test on the present GPU, or in another folder of the baselines."""
         baseline, _ = self._file(nodeid, slug)
         return baseline.tests.get(nodeid) if baseline else None
+
+    def runs(self, nodeid: str, slug: str = "") -> Mapping[str, RunNote]:
+        """Return the origins of the sessions in a test's baseline file, by run id."""
+        baseline, _ = self._file(nodeid, slug)
+        return baseline.runs if baseline else {}
 
     def file(self, nodeid: str, slug: str = "") -> str:
         """Return the path of a test's baseline file for messages."""

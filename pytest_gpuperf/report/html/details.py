@@ -12,6 +12,7 @@ from pytest_gpuperf.records.change import printable, show_pair
 from pytest_gpuperf.report.explain_report import explain_report
 from pytest_gpuperf.report.explained import explain_measurement
 from pytest_gpuperf.report.html.facts import facts_of
+from pytest_gpuperf.report.pictures.of_test import pictures_of
 from pytest_gpuperf.report.show import show_movement
 from pytest_gpuperf.report.table import Column, Table
 from pytest_gpuperf.report.trace_report import kernel_table, region_line, trace_line
@@ -63,7 +64,16 @@ def details_of(section: Section, result: TestResult, label: str) -> dict[str, An
 def _parts(
     section: Section, result: TestResult, label: str, measurement: Measurement
 ) -> Iterator[dict[str, Any]]:
-    known = section.known(result, label)
+    known, runs = section.known(result, label)
+    pictures = pictures_of(
+        measurement,
+        section.run.environment.gpu,
+        baseline=known,
+        runs=runs,
+        comparison=result.verdict.times.get(label),
+    )
+    if pictures:
+        yield {"pictures": list(pictures.values())}
     yield {"title": "Measurement", "facts": facts_of(measurement, result.record.sanitizer)}
     if known is not None and (moved := compare_counters(measurement, known).changes):
         before = section.against or "baseline"

@@ -86,7 +86,7 @@ def table_pieces(section: Section, entries: Sequence[Entry], first: int) -> Iter
         yield from (_cell(cell) for cell in cells if cell.title in titles)
         yield "</tr>"
         if why := _why(entry):
-            yield f'<tr class="why"><td colspan="{len(titles)}">{text(why)}</td></tr>'
+            yield f'<tr class="why"><td colspan="{len(titles)}"><div>{text(why)}</div></td></tr>'
         yield "</tbody>\n"
     yield "</table></div>\n"
 

@@ -1,6 +1,7 @@
 // Sorting, filtering and the details of the rows. All texts become text nodes, so none of them is markup.
 (() => {
   const OPENED_AT_ONCE = 100;
+  const COLUMNS_BESIDE = 6; // of a table next to another part
 
   const make = (name, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(name), properties);
@@ -22,12 +23,11 @@
   const detailsOf = async (section, body) => {
     const index = Number(body.id.slice(1)) - Number(section.dataset.first);
     const size = Number(section.dataset.pack);
-    const script = section.querySelectorAll("script.details")[Math.floor(index / size)];
+    const script = section.querySelectorAll("script.packed")[Math.floor(index / size)];
     if (!unpacked.has(script)) unpacked.set(script, unpack(script));
     return (await unpacked.get(script))[index % size];
   };
 
-  const titled = (title, ...children) => make("div", { className: "part" }, make("h3", {}, title), ...children);
   const findings = (found) =>
     found.map(({ status, fails, line, details }) => {
       const kind = fails ? "bad" : { improved: "good", inconclusive: "unsure", new: "new" }[status] ?? "pass";
@@ -47,12 +47,13 @@
   };
   const part = ({ title, facts: pairs, lines = [], table: data, pictures }) => {
     if (pictures) return make("div", { className: "pictures" }, ...pictures.map((one) => drawPicture(one)));
+    const wide = data?.titles.length > COLUMNS_BESIDE ? " wide" : "";
     const children = lines.map((line) => make("p", { className: "note" }, line));
     if (pairs) children.push(facts(pairs));
     if (data) {
       children.push(table(data, title), ...data.notes.map((note) => make("p", { className: "note" }, note)));
     }
-    return titled(title, ...children);
+    return make("div", { className: `part${wide}` }, make("h3", {}, title), ...children);
   };
   const source = ({ test, label, source: address, commit }) => {
     const line = make("p", { className: "source" }, make("code", {}, label ? `${test} (${label})` : test));
@@ -64,7 +65,7 @@
   const content = (details) => [
     source(details),
     ...findings(details.findings),
-    ...(details.parts ?? []).map(part),
+    make("div", { className: "columns" }, ...(details.parts ?? []).map(part)),
     ...(details.failed ?? []).map((line) => make("p", { className: "note" }, line)),
   ];
 
@@ -86,16 +87,16 @@
       const cell = make("td", { colSpan: columns });
       body.append(make("tr", { className: "details", id: `d${body.id}` }, cell));
       cell.append(make("div", {}, ...content(await detailsOf(section, body))));
-      cell.addEventListener("keydown", (event) => {
-        if (event.key !== "Escape") return;
-        close(body);
-        button(body).focus();
-      });
     };
     for (const body of bodies()) {
       const cell = body.rows[0].cells[0];
       const toggle = described(make("button", { type: "button" }), { "aria-expanded": "false", "aria-controls": `d${body.id}` });
       toggle.append(make("span", {}, ...cell.childNodes));
+      body.addEventListener("keydown", (event) => {
+        if (event.key !== "Escape") return;
+        close(body);
+        toggle.focus();
+      });
       cell.append(toggle);
       toggle.addEventListener("click", () => {
         if (toggle.getAttribute("aria-expanded") === "true") return close(body);
@@ -134,7 +135,7 @@
     });
 
     // Filtering: by words, which all have to be in the row, and by verdict.
-    const words = described(make("input", { type: "search", placeholder: "Filter by name, verdict, kernel stall …" }), { "aria-label": "Filter the tests" });
+    const words = described(make("input", { type: "search", placeholder: "Filter by any words of a row" }), { "aria-label": "Filter the tests" });
     const status = described(make("p", { className: "status" }), { role: "status" });
     const verdictOf = (body) => body.rows[0].querySelector(".verdict").textContent;
     const counted = new Map();

@@ -120,4 +120,4 @@ def _details(section: Section, entries: Sequence[Entry]) -> Iterator[str]:
             details_of(section, entry.result, entry.label)
             for entry in entries[start : start + DETAILS_AT_ONCE]
         ]
-        yield f'<script type="text/plain" class="details">{packed(some)}</script>\n'
+        yield f'<script type="text/plain" class="packed">{packed(some)}</script>\n'

@@ -9,10 +9,12 @@ from urllib.parse import quote
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Run
-    from pytest_gpuperf.records.baseline import MeasurementBaseline
+    from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote
     from pytest_gpuperf.report.rows import Summary
 
 
@@ -61,9 +63,12 @@ class Section:
         """Name of the GPU."""
         return self.run.environment.gpu.name or self.run.environment.gpu.slug
 
-    def known(self, result: TestResult, label: str) -> MeasurementBaseline | None:
-        """Return the baseline of a measurement; None if it has none."""
-        measurement = result.record.measurements.get(label)
-        slug = STATIC_SOURCE if measurement is not None and measurement.is_static else ""
-        baseline = self.expected.of(result.record.nodeid, slug)
-        return baseline.measurements.get(label) if baseline is not None else None
+    def known(
+        self, result: TestResult, label: str
+    ) -> tuple[MeasurementBaseline | None, Mapping[str, RunNote]]:
+        """Return the baseline of a measurement, None if it has none, and the origins of its sessions."""
+        nodeid = result.record.nodeid
+        slug = STATIC_SOURCE if result.record.measurements[label].is_static else ""
+        baseline = self.expected.of(nodeid, slug)
+        found = baseline.measurements.get(label) if baseline is not None else None
+        return found, self.expected.runs(nodeid, slug)

@@ -1,0 +1,98 @@
+"""Screenshots of reports for the pages: `python -m docs.screenshots`, in the root of the repository.
+
+They need playwright (`pip install playwright`) and Chromium (`apt-get install chromium`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from playwright.sync_api import sync_playwright
+
+from pytest_gpuperf import cli
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).parent.parent
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+class Screenshot(NamedTuple):
+    """One picture of a report."""
+
+    file: str
+    """Path below `docs/`."""
+    arguments: Sequence[str]
+    """Arguments of `gpuperf report`."""
+    scheme: Literal["light", "dark"]
+    height: int
+    """Of the window, in pixels."""
+    opened: str = ""
+    """Text of the row to open; empty for the table alone."""
+
+
+SCREENSHOTS = (
+    Screenshot(
+        "report_table.png", ("20261122-235542", "--against", "20261122-145918"), scheme="light", height=700
+    ),
+    Screenshot(
+        "report_details.png", ("20261122-235542",), scheme="dark", height=1150, opened="test_helion_matmul"
+    ),
+)
+WIDTH = 1200
+"""Of the window, in pixels."""
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Start the system's Chromium without a window.
+
+    Raises:
+        FileNotFoundError: It is not installed.
+    """
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        raise FileNotFoundError(f"none of {', '.join(BROWSERS)} is on PATH; type: apt-get install chromium")
+    with sync_playwright() as playwright:
+        # A container's root has no rights to make a sandbox, and only our own pages are opened.
+        chromium = playwright.chromium.launch(executable_path=found, chromium_sandbox=False)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+def write_report(arguments: Sequence[str], output: Path) -> None:
+    """Write a report with the baselines and recordings of this repository."""
+    cli.main(["report", *arguments, "-o", str(output), "--root", str(ROOT)], standalone_mode=False)
+
+
+def main() -> None:
+    """Write all screenshots."""
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
+        for shot in SCREENSHOTS:
+            report = Path(folder) / "report.html"
+            write_report(shot.arguments, report)
+            page = chromium.new_page(
+                viewport={"width": WIDTH, "height": shot.height}, color_scheme=shot.scheme
+            )
+            page.goto(report.as_uri())
+            if shot.opened:
+                page.fill("input[type=search]", shot.opened)
+                page.click("tbody:visible .name button")
+                page.wait_for_selector(".details .part")
+            page.screenshot(path=ROOT / "docs" / shot.file)
+            page.close()
+            sys.stdout.write(f"docs/{shot.file}\n")
+
+
+if __name__ == "__main__":
+    main()

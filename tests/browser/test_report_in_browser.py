@@ -1,0 +1,183 @@
+"""Reports of all recordings in Chromium."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from msgspec.structs import replace
+
+from docs.screenshots import ROOT, write_report
+from pytest_gpuperf.records import GpuInfo
+from pytest_gpuperf.records.runs import encode_run, load_run, recordings
+from run_builders import measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+RECORDINGS = recordings(ROOT / "baselines")
+SMALLEST = min(RECORDINGS, key=lambda path: path.stat().st_size)
+SERIOUS = ("serious", "critical")
+NAMES = (*(path.stem for path in RECORDINGS), "against", "two models")
+ROWS = ".scroll > table > tbody:visible"
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Reports by name: one for each recording, one against another, and one of two GPU models."""
+    folder = tmp_path_factory.mktemp("reports")
+    other = load_run(SMALLEST)
+    gpu = GpuInfo(name="NVIDIA B200", slug="nvidia-b200", compute_capability="10.0")
+    environment = replace(other.environment, gpu=gpu)
+    (folder / "b200.json").write_bytes(encode_run(replace(other, id="of-b200", environment=environment)))
+    arguments = {path.stem: [str(path)] for path in RECORDINGS}
+    arguments["against"] = [str(RECORDINGS[-1]), "--against", str(RECORDINGS[-2])]
+    arguments["two models"] = [str(SMALLEST), str(folder / "b200.json")]
+    for name, given in arguments.items():
+        write_report(given, folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in arguments}
+
+
+def names_of(page: Page) -> list[str]:
+    return [text.strip() for text in page.locator(f"{ROWS} th.name").all_inner_texts()]
+
+
+def faults(page: Page) -> list[tuple[str, Any]]:
+    found = Axe().run(page).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in SERIOUS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_opens_and_every_picture_is_drawn(
+    reports: dict[str, Path], opened: Callable[..., Page], name: str
+) -> None:
+    page = opened(reports[name])
+    rows = page.locator(ROWS).count()
+    assert rows > 30
+    page.get_by_role("button", name="Open all").click()
+    page.wait_for_function(
+        "n => document.querySelectorAll('.details .facts').length >= n", arg=min(rows, 100) - 10
+    )
+    pictures = page.locator(".details .picture svg[role]")
+    drawn = pictures.evaluate_all("all => all.map(one => one.querySelectorAll('.mark').length)")
+    assert len(drawn) > 30
+    assert min(drawn) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_has_no_serious_accessibility_fault(
+    reports: dict[str, Path], opened: Callable[..., Page], name: str
+) -> None:
+    page = opened(reports[name], color_scheme="light")
+    page.locator(f"{ROWS} .name button").first.click()
+    # Rows that look alike would take seconds.
+    page.locator(ROWS).evaluate_all("all => all.slice(6).forEach((body) => body.remove())")
+    page.wait_for_selector(".details .part")
+    assert faults(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert faults(page) == []
+
+
+def test_titles_sort_the_rows(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
+    page = opened(reports["against"])
+    head = page.locator("thead th", has_text="time")
+    times = page.locator(f"{ROWS} > tr:first-child > :nth-child(3)")
+    for order, descending in (("descending", True), ("ascending", False)):
+        head.locator("button").click()
+        values = times.evaluate_all("all => all.map(one => Number(one.dataset.v))")
+        assert values == sorted(values, reverse=descending)
+        assert head.get_attribute("aria-sort") == order
+    page.locator("thead th.name button").click()
+    names = names_of(page)
+    assert names[0] < names[-1]
+    assert head.get_attribute("aria-sort") == "none"
+
+
+def test_words_and_verdicts_filter_the_rows(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
+    page = opened(reports["against"])
+    total = page.locator(ROWS).count()
+    page.fill("input[type=search]", "liger RMS")
+    assert [name for name in names_of(page) if "liger" not in name] == []
+    shown = page.locator(ROWS).count()
+    assert 0 < shown < total
+    assert page.get_by_role("status").inner_text() == f"{shown} of {total} shown"
+    page.fill("input[type=search]", "")
+    chip = page.locator(".controls button.verdict", has_text="pass")
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "false"
+    assert "pass" not in page.locator(f"{ROWS} .verdict").all_inner_texts()
+
+
+def test_row_opens_and_closes_by_keyboard(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
+    page = opened(reports["against"])
+    button = page.locator(f"{ROWS} .name button").first
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".details .part")
+    assert button.get_attribute("aria-expanded") == "true"
+    page.keyboard.press("Escape")
+    assert page.locator(".details").count() == 0
+    assert button.evaluate("one => one === document.activeElement")
+
+
+def test_address_opens_a_row(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
+    page = opened(reports["two models"], "#t2")
+    page.wait_for_selector("#t2 .details .part")
+    assert page.locator(".details").count() == 1
+
+
+def test_each_gpu_model_has_a_page_of_its_own(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
+    page = opened(reports["two models"])
+    assert page.locator("h2:visible").all_inner_texts() == ["NVIDIA H200"]
+    page.get_by_role("link", name="NVIDIA B200").click()
+    assert page.locator("h2:visible").all_inner_texts() == ["NVIDIA B200"]
+    assert page.locator("nav a[aria-current]").inner_text() == "NVIDIA B200"
+
+
+def test_table_is_complete_without_javascript(reports: dict[str, Path], browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(reports["two models"].as_uri())
+    assert page.locator("h2:visible").count() == 2
+    assert page.locator(ROWS).count() == 2 * len(load_run(SMALLEST).tests)
+    assert page.locator("button, input").count() == 0
+    context.close()
+
+
+@pytest.mark.parametrize("width", [360, 800, 1600])
+def test_page_is_not_wider_than_its_window(
+    reports: dict[str, Path], opened: Callable[..., Page], width: int
+) -> None:
+    page = opened(reports["against"], viewport={"width": width, "height": 800})
+    page.locator(f"{ROWS} .name button").nth(3).click()
+    page.wait_for_selector(".details .part")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_details_that_are_open_are_printed(
+    reports: dict[str, Path], opened: Callable[..., Page], tmp_path: Path
+) -> None:
+    page = opened(reports["two models"])
+    page.locator(f"{ROWS} .name button").first.click()
+    page.wait_for_selector(".details .part")
+    page.emulate_media(media="print")
+    assert page.locator("section:visible").count() == 2
+    assert page.locator(".controls:visible").count() == 0
+    assert page.locator(".details .facts:visible").count() == 1
+
+
+def test_hostile_names_are_shown_and_not_run(tmp_path: Path, opened: Callable[..., Page]) -> None:
+    name = "t/test_a.py::test[</script><img src=x onerror=document.title=1>]"
+    path = tmp_path / "run.json"
+    path.write_bytes(encode_run(run(record(name, main=measured(), **{"<b>": measured()}))))
+    write_report([str(path)], tmp_path / "report.html")
+    page = opened(tmp_path / "report.html")
+    page.get_by_role("button", name="Open all").click()
+    page.wait_for_selector(".details .part")
+    assert page.title() == "gpuperf: 1 new"
+    assert page.locator(".details code").first.inner_text() == name
+    assert page.locator("img, main b").count() == 0
