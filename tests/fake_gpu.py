@@ -34,6 +34,7 @@ class FakeCuda:
     """The part of `torch.cuda` that the children use."""
 
     current_device = staticmethod(lambda: 0)
+    is_available = staticmethod(lambda: True)
     is_initialized = staticmethod(lambda: True)
 
     @staticmethod
