@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +14,13 @@ from pytest_gpuperf.cli import main
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.compare.curves import Curves, curves_of
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records import GpuInfo, Measurement
 from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.report.pictures.curves import axis_label, picture_of_curves
+from pytest_gpuperf.report.pictures.picture import Line
 from run_builders import measured, record, run, timing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_gpuperf.records import MetricValue, Run, TestRecord
 
 SQUARE = "t/test_square.py::test_"
@@ -170,3 +171,78 @@ def test_only_measured_numbers_are_suggested() -> None:
     with pytest.raises(GpuperfError) as refused:
         curves(run(*tests), y="occupancy_limiter")
     assert str(refused.value).endswith("; did you mean occupancy_limit.warps?")
+
+
+def with_counters(project: Path) -> None:
+    counters: dict[str, MetricValue] = {"stall.wait": 60.0, "stall.barrier": 9.0}
+    RunStore(project / ".gpuperf").write(run(record(f"{SQUARE}a[1]", main=measured(5.3, counters))))
+
+
+@needs_matplotlib
+def test_picture_of_one_test_names_it_and_its_run(project: Path) -> None:
+    with_counters(project)
+    result = plot("::test_a", "--picture", "stalls", "-o", "a.svg")
+    assert result.output == "wrote a.svg (stalls)\n"
+    drawn = (project / "a.svg").read_text()
+    for text in (f"Reasons why warps wait: {SQUARE}a[1]", "barrier", "20261120-173012-3f9a: NVIDIA H200"):
+        assert text in drawn
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("name", ["sessions", "blocks", "roofline", "timeline"])
+def test_every_picture_of_the_recordings_is_drawn(name: str, tmp_path: Path) -> None:
+    from pytest_gpuperf.cli.plot_picture import picture_of
+    from pytest_gpuperf.cli.project import find_project
+    from pytest_gpuperf.report.pictures.picture_file import draw
+
+    ref = "20261121-233201::test_fused_bfloat16" if name == "timeline" else "20261122-235542::test_cublas"
+    picture = picture_of(find_project(Path(__file__).parents[2]), ref, name)
+    assert draw(picture, "svg").startswith(b"<?xml")
+
+
+def test_unmeasured_picture_says_how_to_measure_it(project: Path) -> None:
+    with_counters(project)
+    result = plot("::test_a", "--picture", "roofline", "-o", "a.svg")
+    assert result.exit_code == 2
+    assert "expected one of stalls" in result.stderr
+    assert "--gpuperf-preset=roofline" in result.stderr
+
+
+def test_picture_of_several_tests_is_refused(project: Path) -> None:
+    squares(project)
+    result = plot("latest", "--picture", "blocks", "-o", "a.svg")
+    assert result.exit_code == 2
+    assert "'latest' names 4 measurements" in result.stderr
+    assert not (project / "a.svg").exists()
+
+
+def test_ncu_file_has_a_roofline_of_its_kernels() -> None:
+    pytest.importorskip("ncu_report")
+    from pytest_gpuperf.cli.plot_picture import picture_of
+    from pytest_gpuperf.cli.project import find_project
+
+    capture = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
+    picture = picture_of(find_project(), f"{capture}::square", "roofline")
+    assert picture.title == "Roofline: square_kernel"
+    assert picture.notes[-1] == capture.name
+
+
+def test_peak_of_dram_is_a_line_of_the_plot() -> None:
+    tests = [copied("a", n, 3e3) for n in (1024, 16384)]
+    gpu = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", dram_gb_per_s=4814.0)
+    picture = picture_of_curves(curves(run(*tests)), gpus=[gpu], title="", source=())
+    assert [mark.name for mark in picture.marks if isinstance(mark, Line)] == ["peak of DRAM, 4814 GB/s", ""]
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "label"),
+    [
+        ("gb_per_s", "GB/s", "GB/s"),
+        ("time_us", "us", "time (µs)"),
+        ("achieved_occupancy", "%", "achieved occupancy (%)"),
+        ("dram_bytes", "byte", "dram bytes"),
+        ("dram__bytes.sum", "byte", "dram__bytes.sum (bytes)"),
+    ],
+)
+def test_axes_have_words_and_units_of_people(metric: str, unit: str, label: str) -> None:
+    assert axis_label(metric, unit) == label

@@ -82,14 +82,27 @@ def summarise_gpu(
     tensor_cores: Callable[[Activity], bool | None] | None = None,
 ) -> Trace:
     """Make the kernel table of one GPU; see `summarise`."""
+    region, occurrences = median_region(trace, device_id, annotation=annotation)
+    return replace(table(region, trace, device_id, tensor_cores), occurrences=occurrences)
+
+
+def median_region(trace: ChromeTrace, device_id: int, *, annotation: str | None = None) -> tuple[Region, int]:
+    """Return the occurrence of an annotation with the median GPU time, and their number.
+
+    Args:
+        trace: The events.
+        device_id: The GPU.
+        annotation: See `summarise`.
+
+    Raises:
+        GpuperfError: As `summarise`.
+    """
     of_one = [one for one in trace.activities if one.device == device_id]
     named = annotations_of(trace, annotation)
     regions = regions_of(trace, of_one, named) if named is not None else [whole(trace, of_one)]
     if not regions:
         raise no_annotation(trace, annotation or CALL_MARK)
-    region = sorted(regions, key=lambda one: one.gpu_time_us)[(len(regions) - 1) // 2]
-    made = table(region, trace, device_id, tensor_cores)
-    return replace(made, occurrences=len(regions))
+    return sorted(regions, key=lambda one: one.gpu_time_us)[(len(regions) - 1) // 2], len(regions)
 
 
 def no_annotation(trace: ChromeTrace, annotation: str) -> GpuperfError:

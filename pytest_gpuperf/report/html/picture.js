@@ -3,7 +3,8 @@
 "use strict";
 const drawPicture = (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const CYCLE = 6, ROW = 20, LETTER = 6.3;
+  const CYCLE = 6, ROW = 20, LONGEST = 34;
+  const ruler = document.createElement("canvas").getContext("2d");
   const SHAPES = [
     (r) => `M${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`,
     (r) => `M${-r},${-r}h${2 * r}v${2 * r}h${-2 * r}z`,
@@ -30,7 +31,11 @@ const drawPicture = (() => {
     if (size >= 1e6 || (size > 0 && size < 1e-3)) return value.toExponential(2).replace(/\.?0*e\+?/, "e");
     return String(Number(value.toPrecision(5)));
   };
-  const shown = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  const shown = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
+  const widthOf = (text) => {
+    ruler.font = "11px system-ui, sans-serif";
+    return ruler.measureText(text).width;
+  };
   const places = (mark) => mark.x ?? mark.y.map((_, index) => index + 1);
   const rows = (mark) => mark.rows ?? mark.to.map((_, index) => index);
 
@@ -192,7 +197,7 @@ const drawPicture = (() => {
     const height = rowCount ? rowCount * (bars.length > 1 ? ROW * 1.3 : ROW) : Math.min(250, 0.46 * width);
     const y = scale(picture.y, values(marks, "y"), 6);
     const right = picture.right && scale(picture.right, values(marks, "right"), 6);
-    const widest = (axis) => LETTER * Math.max(...axis.ticks.map(([, name]) => Math.min(name.length, 34)), 1);
+    const widest = (axis) => Math.max(...axis.ticks.map(([, name]) => widthOf(shown(name))), 6);
     const area = { left: widest(y) + (picture.y.label ? 30 : 12), right: width - (right ? widest(right) + 30 : 14), top: 8, bottom: 8 + height };
     const x = scale(picture.x, values(marks, "x"), Math.max(3, Math.floor((area.right - area.left) / 64)));
     const total = area.bottom + (picture.x.label ? 40 : 24);
@@ -213,7 +218,7 @@ const drawPicture = (() => {
     for (const [value, name] of y.ticks) {
       const at = y.rows ? y.at(value, area.top, area.bottom) : y.at(value, area.bottom, area.top);
       if (!y.rows) grid.append(element("path", { d: `M${area.left},${at.toFixed(1)}H${area.right}` }));
-      labels.append(element("text", { x: area.left - 6, y: (at + 4).toFixed(1), "text-anchor": "end" }, shown(name, 34), ...tip(name.length > 34 ? name : "")));
+      labels.append(element("text", { x: area.left - 6, y: (at + 4).toFixed(1), "text-anchor": "end" }, shown(name), ...tip(name.length > LONGEST ? name : "")));
     }
     for (const [value, name] of right?.ticks ?? []) {
       labels.append(element("text", { x: area.right + 6, y: (right.at(value, area.bottom, area.top) + 4).toFixed(1) }, name));

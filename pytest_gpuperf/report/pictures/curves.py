@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.compare.curves import Curves
+    from pytest_gpuperf.records import GpuInfo
 
 LOGARITHMIC_FROM = 8.0
 """The x axis is logarithmic if the largest size is at least this many times the smallest."""
@@ -21,11 +22,14 @@ _WORDS = {"us": "µs", "byte": "bytes", "op": "operations", "inst": "instruction
 _RATES = {"gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s", "time_us": "time (µs)", "dram_gb_per_s": "DRAM, GB/s"}
 
 
-def picture_of_curves(curves: Curves, *, title: str, source: Sequence[str], log_y: bool = False) -> Picture:
-    """Make a picture with a line for each curve.
+def picture_of_curves(
+    curves: Curves, *, gpus: Sequence[GpuInfo], title: str, source: Sequence[str], log_y: bool = False
+) -> Picture:
+    """Make a picture with a line for each curve, and one for the peak of DRAM if the metric is a rate of it.
 
     Args:
         curves: The curves.
+        gpus: The GPUs that measured; if all have the same peak, it is drawn.
         title: Title above the picture.
         source: Lines below the picture: the sources of the values.
         log_y: True if the y axis is logarithmic; otherwise it begins at 0.
@@ -40,6 +44,8 @@ def picture_of_curves(curves: Curves, *, title: str, source: Sequence[str], log_
         names=tuple(parameters[size] for size in shown),
     )
     label = axis_label(curves.metric, curves.unit)
+    peaks = {gpu.dram_gb_per_s for gpu in gpus} if curves.metric == "gb_per_s" else set()
+    roofs = [_roof(peak, sizes) for peak in peaks if peak] if len(peaks) == 1 else []
     lines = tuple(
         Line(
             x=tuple(point.x for point in curve.points),
@@ -54,9 +60,14 @@ def picture_of_curves(curves: Curves, *, title: str, source: Sequence[str], log_
         description=f"{label} over {curves.x_title}: {len(lines)} lines, {len(sizes)} sizes.",
         x=x,
         y=Axis(label=label, log=log_y, low=None if log_y else 0.0),
-        marks=lines,
+        marks=(*roofs, *lines),
         notes=tuple(source),
     )
+
+
+def _roof(peak: float, sizes: Sequence[float]) -> Line:
+    name = f"peak of DRAM, {peak:.0f} GB/s"
+    return Line(x=(sizes[0], sizes[-1]), y=(peak, peak), name=name, beside=True, tone="quiet", dashed=True)
 
 
 def axis_label(metric: str, unit: str) -> str:

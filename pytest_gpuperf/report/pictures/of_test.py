@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.report.pictures.kernels import occupancy, stalls
+from pytest_gpuperf.report.pictures.launches import launches
 from pytest_gpuperf.report.pictures.roofline import roofline
 from pytest_gpuperf.report.pictures.times import blocks, restarts, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pytest_gpuperf.judge.gate import TimeComparison
     from pytest_gpuperf.records import GpuInfo, Measurement, MetricValue, Profile
@@ -25,6 +27,7 @@ def pictures_of(
     baseline: MeasurementBaseline | None = None,
     runs: Mapping[str, RunNote] | None = None,
     comparison: TimeComparison | None = None,
+    folder: Path | None = None,
 ) -> dict[str, Picture]:
     """Return the pictures of a measurement by name, without those whose values were not measured.
 
@@ -34,6 +37,7 @@ def pictures_of(
         baseline: The expected values.
         runs: Origins of the sessions in the baseline, by run id.
         comparison: The time judged by the baseline, or by older code in turn.
+        folder: Folder of the run, with its traces; None without one.
     """
     profile, timing, against = measurement.profile, measurement.timing, measurement.against
     found: dict[str, Picture | None] = {}
@@ -50,6 +54,8 @@ def pictures_of(
         found["stalls"] = stalls(profile.combined, before)
         one_kernel = len({kernel.name for kernel in profile.kernels}) == 1
         found["occupancy"] = occupancy(profile.combined, before, one_kernel=one_kernel)
+    if measurement.trace is not None:
+        found["timeline"] = launches(measurement.trace, folder)
     return {name: picture for name, picture in found.items() if picture is not None}
 
 

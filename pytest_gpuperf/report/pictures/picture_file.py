@@ -116,6 +116,8 @@ def _draw_marks(picture: Picture, axes: Any, right: Any) -> None:
                 left=start,
                 height=height,
                 color=colour,
+                linewidth=0.4,
+                edgecolor=colour,  # the shortest launch is seen
                 label=name,
             )
         elif isinstance(mark, Band):
@@ -164,6 +166,8 @@ def _set_axis(axes: Any, letter: str, axis: Axis) -> None:
         # matplotlib's own labels of a logarithmic axis are formulas.
         own.set_major_formatter(_plain)
         own.set_minor_formatter(_no_text)
+    elif axis.ticks == () and axis.names == ():
+        axes.ticklabel_format(axis=letter, style="plain", useOffset=False)
     names = [printable(name) for name in axis.names]
     if names and not axis.ticks:
         own.set_ticks(range(len(names)), names)
@@ -178,7 +182,16 @@ def _set_axis(axes: Any, letter: str, axis: Axis) -> None:
         own.grid(visible=True, alpha=0.3)
     if axis.low is not None or axis.high is not None:
         set_limits(axis.low, axis.high)
+    if axis.log and not axis.ticks:
+        own.set_major_locator(_ticks_of_decades(*(axes.get_xlim() if letter == "x" else axes.get_ylim())))
     own.set_label_text(printable(axis.label))
+
+
+def _ticks_of_decades(low: float, high: float) -> Any:
+    """Return a locator with ticks at 1, 2 and 5 if there are few decades."""
+    from matplotlib.ticker import LogLocator
+
+    return LogLocator(subs=(1.0, 2.0, 5.0) if low > 0 and high < 1e3 * low else (1.0,))
 
 
 def _slant(axes: Any, places: Sequence[float], texts: Collection[str]) -> None:

@@ -38,6 +38,10 @@ _ROOM = 4.0
 """Factor between the outermost point and the edge."""
 
 
+_HEADROOM = 1.8
+"""Factor between the highest line and the upper edge: its name stands above it."""
+
+
 @dataclass(frozen=True)
 class Work:
     """Operations and traffic of one call."""
@@ -110,10 +114,19 @@ def roofline(
         title="Roofline",
         description=f"The call makes {rate}: {shares}.",
         x=Axis(label="operations per byte", log=True),
-        y=Axis(label="TFLOP/s", log=True, low=float(f"{lowest / _ROOM:.2g}")),
+        y=Axis(
+            label="TFLOP/s",
+            log=True,
+            low=float(f"{lowest / _ROOM:.2g}"),
+            high=float(f"{_HEADROOM * max(*ys, *_tops(lines)):.2g}"),
+        ),
         marks=(*lines, *points),
         notes=(roofs.note,),
     )
+
+
+def _tops(lines: Sequence[Mark]) -> list[float]:
+    return [max(line.y) for line in lines if isinstance(line, Line)]
 
 
 def _counted(metrics: Mapping[str, MetricValue]) -> Work | None:

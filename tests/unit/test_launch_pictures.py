@@ -1,0 +1,84 @@
+"""Launches of a call on a time line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.measure.trace.chrome import Activity
+from pytest_gpuperf.records import Trace, TracedKernel
+from pytest_gpuperf.report.pictures.launches import MOST_BARS, launches, timeline
+from pytest_gpuperf.report.pictures.picture import Bars, Picture
+from trace_builders import TraceBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLE = Trace(
+    kernels=tuple(
+        TracedKernel(name=f"k{n}", calls=2, total_us=20.0 - n, mean_us=1, share_pct=5) for n in range(12)
+    )
+)
+
+
+def kernel(name: str, start: float, length: float, stream: int = 7) -> Activity:
+    return Activity(start, start + length, "kernel", name, stream=stream)
+
+
+def bars(picture: Picture | None) -> dict[str, Bars]:
+    assert picture is not None
+    return {mark.name: mark for mark in picture.marks if isinstance(mark, Bars)}
+
+
+def test_streams_are_rows_and_kinds_are_colours() -> None:
+    found = timeline([kernel("gemm", 100.0, 50.0), kernel("layer_norm_kernel", 120.0, 60.0, 13)], Trace())
+    assert found.y.names == ("stream 7", "stream 13")
+    gemm, other = bars(found)["GEMM"], bars(found)["norm"]
+    assert (gemm.start, gemm.to, gemm.rows) == ((0.0,), (50.0,), (0,))
+    assert (other.start, other.to, other.rows) == ((20.0,), (80.0,), (1,))
+
+
+def test_close_launches_of_one_kind_are_one_bar() -> None:
+    found = timeline([kernel("gemm", 0.0, 500.0), kernel("gemm", 500.5, 500.0)], Trace())
+    assert bars(found)["GEMM"].to == (1000.0,)
+    assert found.notes == ("Launches with gaps below 1.25 µs are one bar.",)
+
+
+def test_long_trace_is_drawn_to_its_end() -> None:
+    many = [kernel("gemm" if n % 2 else "layer_norm_kernel", 10.0 * n, 5.0) for n in range(5000)]
+    found = timeline(many, Trace())
+    drawn = [end for mark in bars(found).values() for end in mark.to]
+    assert len(drawn) <= MOST_BARS
+    assert max(drawn) > 49.9
+    assert found.x.label == "time (ms), under the profiler"
+
+
+def test_trace_next_to_the_run_is_read(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.kernel("gemm_kernel", 100.0, 5.0)
+    trace.write(tmp_path / "t.json.gz")
+    found = launches(replace(TABLE, file="t.json.gz"), tmp_path)
+    assert found is not None
+    assert found.title == "Launches on a time line"
+
+
+def test_file_outside_of_the_run_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "secret.json").write_text("{}")
+    found = launches(replace(TABLE, file="../secret.json"), tmp_path / "run")
+    assert found is not None
+    assert found.title == "Time of each kernel of the call"
+
+
+def test_broken_trace_leaves_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("{")
+    found = launches(replace(TABLE, file="t.json"), tmp_path)
+    assert found is not None
+    assert found.notes[0].startswith("The trace is not drawn: ")
+    assert found.y.names[0] == "k0 (2)"
+    assert found.y.names[-1] == "2 other kernels"
+
+
+def test_call_without_kernels_has_no_picture() -> None:
+    assert launches(Trace(), None) is None
