@@ -40,7 +40,7 @@ NAME = _Matching("name", r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @click.command("comment")
-@click.argument("runs", nargs=-1)
+@click.argument("runs", nargs=-1, required=True)
 @click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="Write the Markdown to this file.")
 @click.option("--report", type=URL, help="Link to the HTML report.")
 @click.option("--job", type=URL, help="Link to the workflow run that measured.")
@@ -66,13 +66,13 @@ def command(
 ) -> None:
     """Write RUNS as a comment on a pull request.
 
-    A run is an id, the start of an id, a run.json, its folder, or a folder from `gpuperf merge`; the newest
-    run by default. The records are judged by the baselines and the tolerance of the project, without its
-    tests: no code of the pull request runs. Runs that cannot be judged are an error, and the file says so.
+    A run is an id, the start of an id, a run.json, its folder, or a folder from `gpuperf merge`. The records
+    are judged by the baselines and the tolerance of the project, without its tests: no code of the pull
+    request runs. Runs that cannot be judged are an error, and the file says so.
     """
     facts = RequestFacts(marker, report or "", job or "", conclusion or "")
     try:
-        merged = merge_runs([run for ref in runs or (None,) for run in project.load_all(ref)])
+        merged = merge_runs([run for ref in runs for run in project.load_all(ref)])
         judged = []
         for run in merged.runs:
             results = judge_run(run, project.store, project.tolerance_pct)

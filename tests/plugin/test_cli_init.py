@@ -17,7 +17,8 @@ from pytest_gpuperf.cli.init.plan import packaged
 ROOT = Path(__file__).parents[2]
 SUITE = "perf/test_perf_example.py"
 CONFTEST = "perf/conftest.py"
-WORKFLOWS = [".github/workflows/gpuperf.yml", ".github/workflows/replay.yml"]
+NAMES = ("gpuperf", "against", "comment", "replay")
+WORKFLOWS = [f".github/workflows/{name}.yml" for name in NAMES]
 OURS = "pytest-gpuperf\ntorch\n" + "".join(
     f'{name}; sys_platform == "linux"\n' for name in ("triton", "ncu-report")
 )
@@ -69,6 +70,8 @@ def test_output_names_files_and_next_commands(repository: Path) -> None:
             "wrote     perf/conftest.py: leaves it out if the plugin or torch is missing",
             "wrote     tox.ini: the tox environment gpuperf",
             "wrote     .github/workflows/gpuperf.yml: measures on your runner with a GPU",
+            "wrote     .github/workflows/against.yml: compares old and new code, if a label asks for it",
+            "wrote     .github/workflows/comment.yml: comments on the pull request, without its code",
             "wrote     .github/workflows/replay.yml: judges the recording again on a hosted runner",
             "wrote     .gitignore: .gpuperf/, where runs are kept",
             "",
@@ -275,6 +278,9 @@ def test_workflows_equal_those_of_this_repository(name: str) -> None:
     ours = (ROOT / name).read_text(encoding="utf-8")
     for here, there in {
         "tox run -e suites -- suites ": "tox run -e gpuperf -- perf ",
+        "tox run -e suites -- ": "tox run -e gpuperf -- ",
+        "tests=(suites)": "tests=(perf)",
+        "pip install .\n": "pip install pytest-gpuperf\n",
         "tox run -e suites\n": "tox run -e gpuperf\n",
     }.items():
         ours = ours.replace(here, there)

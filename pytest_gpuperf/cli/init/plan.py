@@ -19,6 +19,8 @@ EXAMPLE = "test_perf_example.py"
 CONFTEST = "conftest.py"
 WORKFLOWS = {
     "gpuperf.yml": "measures on your runner with a GPU",
+    "against.yml": "compares old and new code, if a label asks for it",
+    "comment.yml": "comments on the pull request, without its code",
     "replay.yml": "judges the recording again on a hosted runner",
 }
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ENVIRONMENT = "gpuperf"
 DESCRIPTION = "measure kernels on a GPU against their baselines, or judge a recording without a GPU"
 ADVICE = "# Pin torch and triton: another compiler makes other kernels, with other baselines."
+EDITABLE = "# --gpuperf-against imports the old code from its folder: an installed copy would hide it."
 DEPENDENCIES = (
     "pytest-gpuperf",
     "torch",
@@ -125,8 +126,7 @@ def _is_there(sections: Iterable[str]) -> bool:
 def _ini(sections: Mapping[str, Mapping[str, str]], suite: str, *, installs: bool = True) -> str:
     base = sections.get("testenv", {})
     lines = [f"[testenv:{ENVIRONMENT}]", f"description = {DESCRIPTION}"]
-    if not installs:
-        lines.append("skip_install = true")
+    lines += [EDITABLE, "package = editable"] if installs else ["skip_install = true"]
     lines += [ADVICE, "deps =", *_indented(base, ("deps",), DEPENDENCIES)]
     lines += ["pass_env =", *_indented(base, ("pass_env", "passenv"), PASSED)]
     # A project that is not installed is found in the working directory, which only -m puts on the path.
@@ -142,6 +142,7 @@ def _indented(base: Mapping[str, str], names: Iterable[str], values: Iterable[st
 
 def _toml(base: Mapping[str, Any], table: tuple[str, ...], suite: str) -> str:
     lines = [f"[{'.'.join((*table, 'env', ENVIRONMENT))}]", f"description = {json.dumps(DESCRIPTION)}"]
+    lines += [EDITABLE, 'package = "editable"']
     for comment, name, values in ((ADVICE, "deps", DEPENDENCIES), ("", "pass_env", PASSED)):
         lines += [comment] if comment else []
         lines.append(f"{name} = [")
