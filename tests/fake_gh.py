@@ -13,7 +13,7 @@ import jq
 
 
 def main() -> None:
-    """Send the requests of one command, and print what `--jq` finds in the answers."""
+    """Send the requests of one command, and print the answers as `--jq` selects them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=["api"])
     parser.add_argument("path")
@@ -28,7 +28,8 @@ def main() -> None:
     # gh gives its environment to the query; the library has none.
     query = "$environment as $e | " + asked.jq.replace("env.", "$e.")
     program = jq.compile(query, args={"environment": dict(os.environ)})
-    found, page = [], 1
+    found: list[object] = []
+    page = 1
     while page == 1 or (asked.paginate and found):
         url = f"{os.environ['GITHUB_API_URL']}/{asked.path}" + (f"&page={page}" if asked.paginate else "")
         request = urllib.request.Request(

@@ -1,6 +1,6 @@
 """Runs GitHub workflows here: their scripts for real, their actions and GitHub's API as fakes.
 
-Each job has a folder and a token of its own. The API grants a token what the job's `permissions` say.
+Each job has a folder and a token of its own. The API knows the job's `permissions` by its token.
 """
 
 from __future__ import annotations

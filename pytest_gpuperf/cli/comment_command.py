@@ -16,38 +16,37 @@ from pytest_gpuperf.records.merging import merge_runs
 from pytest_gpuperf.report.request_comment import JudgedRun, RequestFacts, refused_comment, request_comment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CONCLUSIONS = ("success", "failure", "cancelled", "timed_out")
 """Results of a workflow run on GitHub."""
 
 
-class _Matching(click.ParamType):
-    """A text without anything that Markdown could take for markup."""
+def _only(regex: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Return a check of an option: nothing that passes can be markup."""
 
-    def __init__(self, name: str, regex: str) -> None:
-        self.name = name
-        self._regex = re.compile(regex)
+    def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if value is None or re.fullmatch(regex, value):
+            return value
+        raise click.BadParameter(f"{value!r} does not match {regex}", ctx, param)
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not self._regex.fullmatch(value):
-            self.fail(f"{value!r} does not match {self._regex.pattern}", param, ctx)
-        return value
+    return check
 
 
-URL = _Matching("url", r"https?://[A-Za-z0-9.:/_~%?=&#-]+")
-NAME = _Matching("name", r"[a-z0-9]+(-[a-z0-9]+)*")
+_URL = _only(r"https?://[A-Za-z0-9.:/_~%?=&#-]+")
+_NAME = _only(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @click.command("comment")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="Write the Markdown to this file.")
-@click.option("--report", type=URL, help="Link to the HTML report.")
-@click.option("--job", type=URL, help="Link to the workflow run that measured.")
+@click.option("--report", callback=_URL, help="Link to the HTML report.")
+@click.option("--job", callback=_URL, help="Link to the workflow run that measured.")
 @click.option("--conclusion", type=click.Choice(CONCLUSIONS), help="Name the result of that job.")
 @click.option(
     "--marker",
-    type=NAME,
+    callback=_NAME,
     default="gpuperf",
     show_default=True,
     help="Set the name in the hidden first line, by which the comment is found again.",

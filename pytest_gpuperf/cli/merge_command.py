@@ -98,7 +98,7 @@ def _refuse_others(folder: Path, targets: dict[Path, Run]) -> None:
 
 
 def _refuse_to_overwrite(targets: Iterable[Path], sources: Sequence[Path]) -> None:
-    """Refuse to replace a file that is no run, or one that is a part of the result."""
+    """Refuse to replace a run that is a part of the result, and other files than runs."""
     parts = {source.resolve() for source in sources}
     for target in targets:
         if not target.exists():

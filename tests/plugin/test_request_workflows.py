@@ -142,6 +142,8 @@ def test_comment_is_posted_and_then_updated(project: Project) -> None:
     [posted] = project.posted()
     assert posted.startswith("<!-- gpuperf: gpuperf -->\n\n## ✅ gpuperf: 38 pass")
     assert f"[measuring job](https://github.com/{REPOSITORY}/actions/runs/77)" in posted
+    assert f"[Open the report](https://github.example/{REPOSITORY}/artifacts/report)" in posted
+    assert "<table" in (done.artifacts["report"] / "report.html").read_text(encoding="utf-8")
 
     second = project.measure(recording="20261122-145918-8e58", status=1)
     assert second.results == {"measure": "failure"}

@@ -1,4 +1,4 @@
-"""The comment on a pull request: what it shows, and that no run file can write markup into it."""
+"""The comment on a pull request, and texts in run files that look like markup."""
 
 from __future__ import annotations
 
