@@ -33,6 +33,8 @@ class HistoryLine(Record, frozen=True, kw_only=True):
     run: str
     date: str
     """Start of the run: UTC, ISO 8601."""
+    url: str = ""
+    """Address of the CI job that measured; empty if it is not known."""
     commit: str = ""
     """Commit of the tested code; empty if it is not known."""
     commit_date: str = ""

@@ -7,7 +7,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.against.git import GitError, Repository
+from pytest_gpuperf.against.git import Repository
+from pytest_gpuperf.processes.git import GitError
 from pytest_gpuperf.report.html.section import SourceLinks
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def test_tests_with_one_cause_share_a_range(tmp_path: Path) -> None:
 def test_time_that_returned_is_not_open(tmp_path: Path) -> None:
     first, second = ranges(times(*[5.0] * 16, *[5.3] * 16, *[5.0] * 16), tmp_path)
     assert (first.found[0].status, first.open) == ("returned", False)
-    assert first.found[0].note == f"returned at {second.after.commit[:7]}"
+    assert first.found[0].note == f"to the old level at {second.after.commit[:7]}"
     assert second.found[0].status == "faster"
     assert second.found[0].note == f"back to the level before {first.after.commit[:7]}"
 

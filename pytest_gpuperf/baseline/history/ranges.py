@@ -161,7 +161,7 @@ def _found(series: Series, accepted: Accepted) -> list[Found]:
         if status == "slower":
             taken = [point for point in series.points[change.after :] if point.line.run in known]
             if end is not None:
-                status, note = "returned", f"returned at {_commit(series.points[changes[end].after])}"
+                status, note = "returned", f"to the old level at {_commit(series.points[changes[end].after])}"
             elif taken:
                 status, note = "accepted", f"run {taken[0].line.run} is in the baseline"
         found.append(Found(series, change, status, note))

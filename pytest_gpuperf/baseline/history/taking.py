@@ -31,7 +31,13 @@ class Taken(NamedTuple):
     """Test or label, and the reason."""
 
 
-def lines_of(run: Run, sources: Mapping[tuple[str, str, str], TimingSource], commit_date: str = "") -> Taken:
+def lines_of(
+    run: Run,
+    sources: Mapping[tuple[str, str, str], TimingSource],
+    *,
+    commit_date: str = "",
+    url: str = "",
+) -> Taken:
     """Return a line for each time of a run that a baseline could take.
 
     Args:
@@ -39,6 +45,7 @@ def lines_of(run: Run, sources: Mapping[tuple[str, str, str], TimingSource], com
         sources: Source of the stored times of a test, by GPU, test and label: a run that has times of two
             sources gives that one.
         commit_date: Date of the run's commit, ISO 8601; empty if unknown.
+        url: Address of the CI job that measured; empty if unknown.
     """
     gpu, toolchain = run.environment.gpu, run.environment.toolchain
     lines, left_out = [], []
@@ -64,6 +71,7 @@ def lines_of(run: Run, sources: Mapping[tuple[str, str, str], TimingSource], com
                             gpu_uuid=gpu.uuid,
                             run=run.id,
                             date=run.started_at,
+                            url=url,
                             commit=run.environment.commit,
                             commit_date=commit_date,
                             dirty=run.environment.dirty,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,11 +19,10 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.history.changes_report import changes_report
 from pytest_gpuperf.report.history.series_report import detailed, overview
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.show import count, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from pytest_gpuperf.cli.history.options import Searched
     from pytest_gpuperf.cli.project import Project
@@ -34,6 +34,12 @@ _CASES = 3
 """Number of tests in a note."""
 
 
+def _web_address(_: click.Context, __: click.Parameter, value: str) -> str:
+    if value and not (value.startswith(("https://", "http://")) and value.isprintable() and " " not in value):
+        raise click.BadParameter(f"{value!r} is not an address that begins with https://")
+    return value
+
+
 @click.group("history")
 def command() -> None:
     """Follow times over commits, and find steps and creep."""
@@ -42,8 +48,9 @@ def command() -> None:
 @command.command("add")
 @click.argument("runs", nargs=-1)
 @click.option("--push", is_flag=True, help="Push the branch of the history, merged with the remote's.")
+@click.option("--url", metavar="URL", default="", callback=_web_address, help="Link the runs to this CI job.")
 @store_options
-def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool) -> None:
+def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool, url: str) -> None:
     """Add the times of RUNS to the history.
 
     A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Adding a run
@@ -57,7 +64,7 @@ def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool)
     lines: list[HistoryLine] = []
     said = []
     for run in (run for ref in runs or (None,) for run in project.load_all(ref)):
-        taken = lines_of(run, known, commit_date(project.root, run.environment.commit))
+        taken = lines_of(run, known, commit_date=commit_date(project.root, run.environment.commit), url=url)
         known |= {(line.gpu, line.test, line.label): line.source for line in taken.lines}
         lines += taken.lines
         said.append(f"{show_run(run)}, {run.environment.gpu.slug}: {count(len(taken.lines), 'time')}")
@@ -113,6 +120,31 @@ def check_command(project: Project, store: str, test: str, form: str) -> None:
     show(changes_report(found.ranges, found.series, found.order, found.notes), form)
     if any(one.open for one in found.ranges):
         raise click.exceptions.Exit(1)
+
+
+@command.command("site")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Write into this folder: a new one, or that of an earlier dashboard.",
+)
+@store_options
+def site_command(project: Project, store: str, output: Path) -> None:
+    """Write a dashboard for GitHub Pages: one page that asks for no other file.
+
+    It has the changes found, a picture of each time, and filters by GPU model and suite. Points link to their
+    commits at the remote, and to their runs.
+    """
+    from pytest_gpuperf.report.history.site import refuse_other_folder, write_site
+    from pytest_gpuperf.session.source_links import source_links
+
+    refuse_other_folder(output)
+    found = search(project, store)
+    links = source_links(project.root)
+    size = write_site(output, found.series, found.ranges, found.order, links, found.notes)
+    echo(f"wrote {show_path(output)}/index.html ({count(len(found.series), 'time')}, {show_size(size)})")
 
 
 def _draw(found: Searched, output: Path) -> None:

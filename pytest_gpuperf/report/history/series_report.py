@@ -49,7 +49,7 @@ def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order, no
         Column("suite", [f"{one.gpu}, {one.test.partition('::')[0]}" for one in series], "group"),
         Column("test", names, "name", code=True, most=_LONGEST_NAME),
         Column("runs", [str(len(one.points)) for one in series]),
-        Column("time", [_show(one.points[-1].time_us) for one in series]),
+        Column("time", [show_four_digits(one.points[-1].time_us) for one in series]),
         Column("course", [_sparks(one) for one in series], left=True),
         Column("newest change", [show_interval(found[0]) if found else "" for found in newest], left=True),
         Column(
@@ -101,9 +101,9 @@ def _table(series: Series, changes: Sequence[Found], width: int, last: int) -> T
             Column("commit", [points[0].commit or points[0].line.run for points in shown], "name", code=True),
             Column("date", [(points[0].line.commit_date or points[0].line.date)[:10] for points in shown]),
             Column("runs", [str(len(points)) for points in shown]),
-            Column("time", [_show(fmean(point.time_us for point in points)) for points in shown]),
+            Column("time", [show_four_digits(fmean(point.time_us for point in points)) for points in shown]),
             Column(
-                f"{_show(low)}{_show(high):>{max(columns - len(_show(low)), 1)}}",
+                _ends(show_four_digits(low), show_four_digits(high), columns),
                 [_dots(points, low, high, columns) for points in shown],
                 left=True,
             ),
@@ -112,6 +112,10 @@ def _table(series: Series, changes: Sequence[Found], width: int, last: int) -> T
         [f"{series.name}, {series.gpu_name}, {series.mode} by {series.source}{_clock(series)}"],
         [f"{count(older, 'older commit')} not shown: --last 0 shows all"] if older else [],
     )
+
+
+def _ends(low: str, high: str, columns: int) -> str:
+    return f"{low} {high:>{max(columns - len(low) - 1, 0)}}"
 
 
 def _row(point: Point) -> str:
@@ -129,7 +133,7 @@ def _clock(series: Series) -> str:
     return f", at {series.at_mhz:.0f} MHz" if series.at_mhz else ", as measured"
 
 
-def _show(time_us: float) -> str:
+def show_four_digits(time_us: float) -> str:
     """Show a time with four digits: `5.301 µs`."""
     shown = show_time(time_us)
     _, unit = shown.split()

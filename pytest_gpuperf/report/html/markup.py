@@ -40,9 +40,9 @@ def packed(data: object) -> str:
     return base64.b64encode(gzip.compress(msgspec.json.encode(data), mtime=0)).decode()
 
 
-def asset(name: str) -> str:
-    """Return a style sheet or script of the package."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+def asset(name: str, package: str = __package__) -> str:
+    """Return a style sheet or script of a package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def digest(content: str) -> str:

@@ -1,0 +1,85 @@
+"""A project whose history are sessions of H200s that a benchmark recorded.
+
+The sessions are real; the commits between them are not. Each process of the benchmark timed every kernel as
+it is and with more work. Here a commit adds work to a kernel, and another one takes it away again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.gate_power.samples import Began, SessionSample, read
+from pytest_gpuperf.processes.git import run_git
+from pytest_gpuperf.records import RUN_SCHEMA, Measurement, Run, TestRecord
+from pytest_gpuperf.records.runs import RunStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Environment
+
+KERNELS = {
+    "row sum": "test_row_sum",
+    "copy 512 MB": "test_copy[512]",
+    "arithmetic 50 µs": "test_arithmetic[50]",
+    "matmul bf16": "test_matmul[bf16]",
+}
+SLOWER = {"row sum": (19, 30, 10), "arithmetic 50 µs": (8, 20, 20)}
+"""First run of the slower code, the first one after it, and the added work in ‰."""
+_BEGAN = 1_795_000_000
+"""Date of the first commit, in seconds since 1970."""
+
+
+def write_history(root: Path, project: Path) -> list[str]:
+    """Write a run for each commit, and return their ids."""
+    samples = sorted((root / "benchmarks" / "results").glob("gate_power*.jsonl.gz"))
+    processes: dict[int, dict[tuple[str, int], SessionSample]] = {}
+    began: dict[int, Began] = {}
+    newest: Began | None = None
+    for line in read(samples):
+        if isinstance(line, Began):
+            newest = line
+        elif isinstance(line, SessionSample) and newest is not None:
+            processes.setdefault(line.process, {})[line.kernel, line.permille] = line
+            began.setdefault(line.process, newest)
+    chosen = [found for found in processes.values() if all((kernel, 0) in found for kernel in KERNELS)]
+    starts = [began[next(iter(found.values())).process] for found in chosen]
+    commits = _commits(project, len(chosen))
+    ids = []
+    for at, (found, start, commit) in enumerate(zip(chosen, starts, commits, strict=True)):
+        run = _run(at, found, start.date, start.environment, commit)
+        RunStore(project / ".gpuperf").write(run)
+        ids.append(run.id)
+    return ids
+
+
+def _run(
+    at: int, found: dict[tuple[str, int], SessionSample], date: str, environment: Environment, commit: str
+) -> Run:
+    from msgspec.structs import replace
+
+    tests = []
+    for kernel, name in KERNELS.items():
+        first, end, permille = SLOWER.get(kernel, (0, 0, 0))
+        sample = found[kernel, permille if first <= at < end else 0]
+        measured = {"main": Measurement(timing=sample.timing)}
+        tests.append(TestRecord(nodeid=f"perf/test_kernels.py::{name}", measurements=measured))
+    return Run(
+        schema=RUN_SCHEMA,
+        id=f"{date[:10].replace('-', '')}-{date[11:19].replace(':', '')}-{at:04x}",
+        started_at=date,
+        environment=replace(environment, commit=commit, dirty=False),
+        tests=tuple(tests),
+    )
+
+
+def _commits(project: Path, number: int) -> Sequence[str]:
+    """Make a repository with so many commits, the same ones each time, and return their ids."""
+    run_git(project, "init", "--quiet", "--initial-branch=main")
+    who = "committer A <a@example.org>"
+    stream = "".join(
+        f"commit refs/heads/main\n{who} {_BEGAN + 3600 * at} +0000\ndata 6\nChange\n" for at in range(number)
+    )
+    run_git(project, "fast-import", "--quiet", stdin=stream.encode())
+    return run_git(project, "rev-list", "--reverse", "main").decode().split()

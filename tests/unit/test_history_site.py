@@ -1,0 +1,146 @@
+"""Dashboard of a history."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from history_builders import commit_of, line, times
+from pytest_gpuperf.baseline.history.order import Order
+from pytest_gpuperf.baseline.history.ranges import find_ranges
+from pytest_gpuperf.baseline.history.series import series_of
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.report.history.site import write_site
+from pytest_gpuperf.report.html.markup import asset
+from pytest_gpuperf.report.html.section import SourceLinks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.records.history import HistoryLine
+
+REPOSITORY = "https://github.com/o/r"
+STEP = times(*[5.0] * 6, *[5.2] * 6, url="https://github.com/o/r/actions/runs/1")
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text of each script."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts.append(data)
+
+    @property
+    def data(self) -> list[dict[str, Any]]:
+        """Data of all series."""
+        packs = [json.loads(gzip.decompress(base64.b64decode(script))) for script in self.scripts[:-1]]
+        return [one for pack in packs for one in pack]
+
+
+def write(folder: Path, lines: Sequence[HistoryLine], links: SourceLinks | None = None) -> str:
+    order = Order("dates", "a test", {})
+    series = series_of(lines, order)
+    ranges = find_ranges(series, order, {}, folder.parent)
+    write_site(folder, series, ranges, order, links or SourceLinks(REPOSITORY))
+    return (folder / "index.html").read_text(encoding="utf-8")
+
+
+def test_page_has_changes_and_a_picture_for_each_time(tmp_path: Path) -> None:
+    source = write(tmp_path / "site", [*STEP, *times(*[7.0] * 12, label="cold")])
+    assert "+4.0 % (+3.8 to +4.3)" in source
+    assert source.count("<article ") == 2
+    shown = Page(source).data
+    assert [len(one["picture"]["marks"][-1]["y"]) for one in shown] == [12, 12]
+
+
+def test_points_link_to_commit_and_run(tmp_path: Path) -> None:
+    page = Page(write(tmp_path / "site", STEP))
+    [one] = page.data
+    assert one["picture"]["marks"][-1]["links"][0] == f"{REPOSITORY}/commit/{commit_of(0)}"
+    newest = one["runs"][0]
+    assert (newest["address"], newest["job"]) == (f"{REPOSITORY}/commit/{commit_of(11)}", STEP[0].url)
+    assert newest["row"] in [found.get("id") for _, found in page.tags]
+    addresses = {found.get("href") for tag, found in page.tags if tag == "a"}
+    assert f"{REPOSITORY}/compare/{commit_of(5)}...{commit_of(6)}" in addresses
+
+
+def test_page_loads_nothing(tmp_path: Path) -> None:
+    page = Page(write(tmp_path / "site", STEP))
+    assert not [tag for tag, found in page.tags if "src" in found or tag in ("link", "iframe", "img", "base")]
+    [policy] = [str(found["content"]) for _, found in page.tags if "http-equiv" in found]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_same_history_makes_the_same_page(tmp_path: Path) -> None:
+    assert write(tmp_path / "a", STEP) == write(tmp_path / "b", STEP)
+
+
+HOSTILE = st.text(st.sampled_from("<>&\"'/`=!-[]() ${}scriptonerrorhref:jav\u2028\x00\x1b"), max_size=40)
+
+
+def parts(page: Page) -> set[tuple[str, ...]]:
+    return {(tag, *sorted(found)) for tag, found in page.tags}
+
+
+@settings(deadline=None, max_examples=20)
+@given(name=HOSTILE, commit=HOSTILE, url=HOSTILE, version=HOSTILE)
+def test_no_text_of_a_run_becomes_markup(
+    tmp_path_factory: pytest.TempPathFactory, name: str, commit: str, url: str, version: str
+) -> None:
+    folder = tmp_path_factory.mktemp("site")
+    usual = Page(write(folder, STEP))
+    test = f"t/test_a.py::test[{name}]"
+    hostile = times(
+        *[5.0] * 6, *[5.2] * 6, test=test, label=name, commit=commit, url=url, driver=version, gpu_uuid=name
+    )
+    page = Page(write(folder, hostile))
+    assert parts(page) <= parts(usual) | {("p",)}
+    assert len(page.scripts) == len(usual.scripts)
+    links = [str(found["href"]) for tag, found in page.tags if tag == "a"]
+    assert all(link.startswith(("https://", "http://", "#")) for link in links)
+
+
+def test_earlier_dashboard_is_replaced_and_other_files_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    write(folder, [line(0)])
+    (folder / "CNAME").write_text("perf.example.org")
+    assert "12 commits" in write(folder, STEP)
+    assert (folder / "CNAME").read_text() == "perf.example.org"
+
+
+@pytest.mark.parametrize("name", ["index.html", "other.txt"])
+def test_folder_of_others_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("<title>mine</title>")
+    with pytest.raises(GpuperfError, match="is not a dashboard of pytest-gpuperf"):
+        write(tmp_path, STEP)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_scripts_set_no_markup() -> None:
+
+    for name, package in (
+        ("site.js", "pytest_gpuperf.report.history"),
+        ("picture.js", "pytest_gpuperf.report.html"),
+    ):
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", asset(name, package)
+        )
