@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from benchmarks.gate_power.samples import Began, SessionSample, read
+from pytest_gpuperf.baseline.history.store import FolderStore
+from pytest_gpuperf.baseline.history.taking import lines_of
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import RUN_SCHEMA, Measurement, Run, TestRecord
-from pytest_gpuperf.records.runs import RunStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from pytest_gpuperf.records import Environment
 
 KERNELS = {
     "row sum": "test_row_sum",
@@ -31,8 +31,8 @@ _BEGAN = 1_795_000_000
 """Date of the first commit, in seconds since 1970."""
 
 
-def write_history(root: Path, project: Path) -> list[str]:
-    """Write a run for each commit, and return their ids."""
+def write_history(root: Path, project: Path) -> None:
+    """Make a history with a run for each commit of a new repository."""
     samples = sorted((root / "benchmarks" / "results").glob("gate_power*.jsonl.gz"))
     processes: dict[int, dict[tuple[str, int], SessionSample]] = {}
     began: dict[int, Began] = {}
@@ -43,43 +43,39 @@ def write_history(root: Path, project: Path) -> list[str]:
         elif isinstance(line, SessionSample) and newest is not None:
             processes.setdefault(line.process, {})[line.kernel, line.permille] = line
             began.setdefault(line.process, newest)
-    chosen = [found for found in processes.values() if all((kernel, 0) in found for kernel in KERNELS)]
-    starts = [began[next(iter(found.values())).process] for found in chosen]
+    chosen = [at for at, found in processes.items() if all((kernel, 0) in found for kernel in KERNELS)]
     commits = _commits(project, len(chosen))
-    ids = []
-    for at, (found, start, commit) in enumerate(zip(chosen, starts, commits, strict=True)):
-        run = _run(at, found, start.date, start.environment, commit)
-        RunStore(project / ".gpuperf").write(run)
-        ids.append(run.id)
-    return ids
+    lines = []
+    for at, (process, (commit, date)) in enumerate(zip(chosen, commits, strict=True)):
+        run = _run(at, processes[process], began[process], commit)
+        lines += lines_of(run, {}, commit_date=date).lines
+    FolderStore(project / "perf-history").add(lines)
 
 
-def _run(
-    at: int, found: dict[tuple[str, int], SessionSample], date: str, environment: Environment, commit: str
-) -> Run:
-    from msgspec.structs import replace
-
+def _run(at: int, found: dict[tuple[str, int], SessionSample], began: Began, commit: str) -> Run:
     tests = []
     for kernel, name in KERNELS.items():
         first, end, permille = SLOWER.get(kernel, (0, 0, 0))
         sample = found[kernel, permille if first <= at < end else 0]
         measured = {"main": Measurement(timing=sample.timing)}
         tests.append(TestRecord(nodeid=f"perf/test_kernels.py::{name}", measurements=measured))
+    time = began.date.translate(str.maketrans("T", "-", "-:Z"))
     return Run(
         schema=RUN_SCHEMA,
-        id=f"{date[:10].replace('-', '')}-{date[11:19].replace(':', '')}-{at:04x}",
-        started_at=date,
-        environment=replace(environment, commit=commit, dirty=False),
+        id=f"{time}-{at:04x}",
+        started_at=began.date,
+        environment=structs.replace(began.environment, commit=commit, dirty=False),
         tests=tuple(tests),
     )
 
 
-def _commits(project: Path, number: int) -> Sequence[str]:
-    """Make a repository with so many commits, the same ones each time, and return their ids."""
+def _commits(project: Path, number: int) -> list[tuple[str, str]]:
+    """Make a repository with so many commits, the same ones each time; return their ids and dates."""
     run_git(project, "init", "--quiet", "--initial-branch=main")
     who = "committer A <a@example.org>"
     stream = "".join(
         f"commit refs/heads/main\n{who} {_BEGAN + 3600 * at} +0000\ndata 6\nChange\n" for at in range(number)
     )
     run_git(project, "fast-import", "--quiet", stdin=stream.encode())
-    return run_git(project, "rev-list", "--reverse", "main").decode().split()
+    listed = run_git(project, "log", "--reverse", "--format=%H %cI", "main").decode().splitlines()
+    return [(commit, date) for commit, _, date in (line.partition(" ") for line in listed)]

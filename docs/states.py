@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from docs.recorded_history import write_history
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.records import (
     NO_GPU,
@@ -28,7 +29,8 @@ from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import RunStore, encode_run, load_run, newest_recordings, recording_path
 
-CAPTURES = Path(__file__).parent.parent / "tests" / "data" / "captures"
+ROOT = Path(__file__).parent.parent
+CAPTURES = ROOT / "tests" / "data" / "captures"
 GALLERY = "test_third_party"
 SQUARE = "suites/test_square.py::test_square_"
 FIRST_TEST = "perf/test_square.py::test_square"
@@ -143,6 +145,11 @@ def wrong_kernel(project: Path) -> None:
     checked = TestRecord(nodeid=nodeid, measurements={"main": Measurement(correctness=result)})
     tests = tuple(checked if test.nodeid == nodeid else test for test in run.tests)
     _write(project, msgspec.structs.replace(run, tests=tests))
+
+
+def history(project: Path) -> None:
+    """Give the project the history of another one."""
+    write_history(ROOT, project)
 
 
 def fuzzed(project: Path) -> None:
