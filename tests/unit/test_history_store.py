@@ -60,7 +60,7 @@ def test_each_gpu_and_suite_has_a_file(tmp_path: Path) -> None:
 
 
 def test_place_without_history_says_so(tmp_path: Path) -> None:
-    with pytest.raises(NoHistoryError, match=r"there is no history in .*gpuperf history add"):
+    with pytest.raises(NoHistoryError, match=r"found no history in .*gpuperf history add"):
         FolderStore(tmp_path / "none").load()
 
 

@@ -76,7 +76,7 @@ class BranchStore:
         """Read all lines, of the branch here and of its remote when that was fetched last.
 
         Raises:
-            GpuperfError: There is no history, or a file in it is broken or of a newer version.
+            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
         """
         found = self._read(self._tips())
         if not found:

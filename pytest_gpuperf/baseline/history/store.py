@@ -55,7 +55,7 @@ class Store(Protocol):
         """Read all lines.
 
         Raises:
-            GpuperfError: There is no history, or a file in it is broken or of a newer version.
+            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
         """
 
     def add(self, lines: Iterable[HistoryLine]) -> Added:
@@ -85,7 +85,7 @@ class FolderStore:
         """Read all lines.
 
         Raises:
-            GpuperfError: There is no history, or a file in it is broken or of a newer version.
+            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
         """
         paths = find_files(self.root, "*/*.jsonl")
         if not paths:
@@ -147,7 +147,7 @@ class NoHistoryError(GpuperfError):
     """A place without a history."""
 
     def __init__(self, shown: str, next_step: str) -> None:
-        super().__init__(f"there is no history in {shown}", next_step=next_step)
+        super().__init__(f"found no history in {shown}", next_step=next_step)
 
 
 def history_of(files: Mapping[str, Lines]) -> History:

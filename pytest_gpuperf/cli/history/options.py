@@ -83,7 +83,7 @@ def search(project: Project, store: str, test: str = "") -> Searched:
         test: A node id, or a part of one; empty for all tests.
 
     Raises:
-        GpuperfError: There is no history, or it has no such test, or a file is broken.
+        GpuperfError: The history or the test is missing, or a file is broken.
     """
     history = open_store(project, store).load()
     order = order_of(history.lines, project.root)

@@ -25,7 +25,7 @@ _FEW_POINTS = 4
 def changes_report(
     ranges: Sequence[Range], series: Sequence[Series], order: Order, notes: Sequence[str] = ()
 ) -> Report:
-    """Return a table for each range of commits, and what was searched.
+    """Return a table for each range of commits, and the times searched.
 
     Args:
         ranges: The ranges with changes.
@@ -55,7 +55,7 @@ def searched_line(series: Sequence[Series]) -> str:
 
 
 def range_lines(one: Range) -> list[str]:
-    """Name a range of commits and what else changed in it."""
+    """Name a range of commits and other changes in it."""
     days = dict.fromkeys(line.date[:10] for line in (one.before, one.after))
     commits = f", {count(one.commits, 'commit')}" if one.commits else ""
     share = f"{len(one.found)} of {count(one.times, 'time')}"
