@@ -19,6 +19,8 @@ from pytest_gpuperf.records import RUN_SCHEMA, Measurement, Run, TestRecord
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_gpuperf.records.history import HistoryLine
+
 KERNELS = {
     "row sum": "test_row_sum",
     "copy 512 MB": "test_copy[512]",
@@ -45,7 +47,7 @@ def write_history(root: Path, project: Path) -> None:
             began.setdefault(line.process, newest)
     chosen = [at for at, found in processes.items() if all((kernel, 0) in found for kernel in KERNELS)]
     commits = _commits(project, len(chosen))
-    lines = []
+    lines: list[HistoryLine] = []
     for at, (process, (commit, date)) in enumerate(zip(chosen, commits, strict=True)):
         run = _run(at, processes[process], began[process], commit)
         lines += lines_of(run, {}, commit_date=date).lines
