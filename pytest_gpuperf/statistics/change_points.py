@@ -26,15 +26,21 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[np.float64]
 
-LEVEL = 1e-4
-"""One-sided p-value below which a change is one. Tuned on half of the tests of
-`benchmarks/history_power`; a history is judged after each commit, at each commit of it."""
+LEVEL = 3e-4
+"""One-sided p-value below which a change is one, small because a history is judged after each commit, at each
+commit of it. Tuned on half of the tests of `benchmarks/history_power`."""
 LEAST_POINTS = 2
 """Minimum number of points of a level: one session may be an outlier."""
+SURE_POINTS = 3
+"""Number of points of a level from which `LEVEL` counts."""
+SHORT_FACTOR = 1 / 30
+"""Factor of `LEVEL` for shorter ones: sessions that follow each other often share what slows them."""
 MOST_POINTS = 1000
 """Number of points, the newest, that are searched: time and memory go with its square."""
-MOST_RAMP = 30
-"""Maximum number of points of a creep."""
+LEAST_RAMP, MOST_RAMP = 3, 30
+"""Minimum and maximum number of points over which a creep goes."""
+RAMPS = (4, 8, 16)
+"""Numbers of points over which the search for a creep begins."""
 LEAST_PART = 16
 """Minimum number of points of a part of a history that is searched."""
 MOST_CHANGES = 20
@@ -90,7 +96,9 @@ class _Scan(NamedTuple):
     """Inverse variance of `log_ratio` in units of the noise; 0 if the model has the change already."""
 
 
-def find_changes(points: Sequence[HistoryPoint], thresholds: Thresholds | None = None) -> tuple[Change, ...]:
+def find_changes(
+    points: Sequence[HistoryPoint], thresholds: Thresholds | None = None, *, level: float = LEVEL
+) -> tuple[Change, ...]:
     """Find the changes of a test's level, in the order of their commits.
 
     A change is reported if it is significantly larger than `thresholds.indifference_pct`.
@@ -98,11 +106,12 @@ def find_changes(points: Sequence[HistoryPoint], thresholds: Thresholds | None =
     Args:
         points: The history, oldest first.
         thresholds: The noise to expect; by default that of times by the GPU's clock.
+        level: One-sided p-value below which a change is reported.
     """
     if len(points) < 2 * LEAST_POINTS:
         return ()
     skipped = max(0, len(points) - MOST_POINTS)
-    history = _History(points[skipped:], thresholds or Thresholds())
+    history = _History(points[skipped:], thresholds or Thresholds(), level)
     return tuple(
         change._replace(before=change.before + skipped, after=change.after + skipped)
         for change in history.changes()
@@ -112,11 +121,12 @@ def find_changes(points: Sequence[HistoryPoint], thresholds: Thresholds | None =
 class _History:
     """Points of a test as a linear mixed model: level, effects of the cards, changes."""
 
-    def __init__(self, points: Sequence[HistoryPoint], thresholds: Thresholds) -> None:
+    def __init__(self, points: Sequence[HistoryPoint], thresholds: Thresholds, level: float) -> None:
         import numpy as np
 
         self.points = points
         self.thresholds = thresholds
+        self.level = level
         self.count = len(points)
         self.log_time: Array = np.log([point.time for point in points])
         self.known: Array = np.array([point.sd for point in points]) ** 2
@@ -142,65 +152,72 @@ class _History:
 
         A step up and one down hide each other in the whole history, so parts of it are searched as well.
         """
-        gaps = self._gaps(found)
-        step = self._best(found)
-        if step is None:
-            parts = [part for gap in gaps for part in _seeded(*gap)]
+        best = self._best(found)
+        if best is None:
+            parts = [part for gap in self._gaps(found) for part in _seeded(*gap)]
             for low, high in parts:
-                step = _History(self.points[low:high], self.thresholds)._best([])
-                if step is not None:
-                    step = _Ramp(step.before + low, step.after + low)
+                best = _History(self.points[low:high], self.thresholds, self.level)._best([])
+                if best is not None:
+                    best = _Ramp(best.before + low, best.after + low)
                     break
-        return step and self._widened(step, found)
+        return best and self._shaped(best, found)
 
     def _best(self, found: list[_Ramp]) -> _Ramp | None:
-        """Return the most significant step next to the changes found; None if there is none."""
+        """Return the most significant change next to those found; None if there is none."""
         import numpy as np
 
-        steps = [
-            _Ramp(at - 1, at)
-            for low, high in self._gaps(found)
-            for at in range(low + LEAST_POINTS, high - LEAST_POINTS + 1)
-        ]
-        if not steps:
+        candidates: list[_Ramp] = []
+        factors: list[float] = []
+        for low, high in self._gaps(found):
+            for ramp in _candidates(low, high):
+                candidates.append(ramp)
+                shortest = min(ramp.before + 1 - low, high - ramp.after)
+                # A ramp may go on, so its points tell as well.
+                sure = shortest >= SURE_POINTS or ramp.after > ramp.before + 1
+                factors.append(1.0 if sure else SHORT_FACTOR)
+        if not candidates:
             return None
-        p = self._p(self._scan(steps, found))
+        p = self._p(self._scan(candidates, found)) / np.array(factors)
         best = int(np.argmin(p))
-        return steps[best] if p[best] <= LEVEL else None
+        return candidates[best] if p[best] <= self.level else None
 
     def _kept(self, found: list[_Ramp]) -> list[_Ramp]:
         """Return the changes without the least significant, if it is not significant next to the others."""
         p = [float(self._p(self._scan([ramp], others))[0]) for ramp, others in _each(found)]
         worst = max(p, default=0.0)
-        return found if worst <= LEVEL else [ramp for ramp, its in zip(found, p, strict=True) if its < worst]
+        return (
+            found
+            if worst <= self.level
+            else [ramp for ramp, its in zip(found, p, strict=True) if its < worst]
+        )
 
     def _gaps(self, found: list[_Ramp]) -> list[tuple[int, int]]:
         """Return the ranges of points between changes: first index, and the one after the last."""
         edges = [0, *(edge for ramp in found for edge in (ramp.before + 1, ramp.after)), self.count]
         return list(zip(edges[::2], edges[1::2], strict=True))
 
-    def _widened(self, step: _Ramp, found: list[_Ramp]) -> _Ramp:
-        """Return the ramp around a step if it explains the points better than any step, else the step.
+    def _shaped(self, change: _Ramp, found: list[_Ramp]) -> _Ramp:
+        """Return the likeliest change at the place of one: a step, or a ramp if it explains more.
 
         The ramp has one more parameter: by the criterion of G. Schwarz, Ann. Statist. 6 (1978) 461, its
         likelihood has to be larger by half the logarithm of the number of points.
         """
         import numpy as np
 
-        low, high = next((low, high) for low, high in self._gaps(found) if low <= step.before < high)
+        low, high = next((low, high) for low, high in self._gaps(found) if low <= change.before < high)
+        steps = _steps(low, high)
         ramps = [
             _Ramp(before, after)
-            for before in range(max(low + LEAST_POINTS - 1, step.after - MOST_RAMP), step.after)
-            for after in range(before + 3, min(high, before + MOST_RAMP, self.count - 1) + 1)
-            if after > step.before
+            for before in range(max(low + LEAST_POINTS - 1, change.after - MOST_RAMP), change.after)
+            for after in range(before + LEAST_RAMP, min(high - 1, before + MOST_RAMP) + 1)
+            if after > change.before
         ]
-        if not ramps:
-            return step
-        scan = self._scan([step, *ramps], found)
+        scan = self._scan([*steps, *ramps], found)
         likelihood = self._likelihood(scan)
-        best = 1 + int(np.argmax(likelihood[1:]))
-        better = likelihood[best] - likelihood[0] > math.log(self.count) / 2
-        return ramps[best - 1] if better and self._p(scan)[best] <= LEVEL else step
+        likelihood[len(steps) :] -= math.log(self.count) / 2
+        likelihood[self._p(scan) > self.level] = -math.inf
+        best = int(np.argmax(likelihood))
+        return [*steps, *ramps][best] if np.isfinite(likelihood[best]) else change
 
     def _described(self, ramp: _Ramp, others: list[_Ramp]) -> Change:
         """Return a change with its commit range and its size.
@@ -334,6 +351,21 @@ class _History:
         before = np.array([ramp.before for ramp in ramps], dtype=float)
         after = np.array([ramp.after for ramp in ramps], dtype=float)
         return np.clip((at - before) / (after - before), 0.0, 1.0)
+
+
+def _steps(low: int, high: int) -> list[_Ramp]:
+    """Return the steps within a range of points."""
+    return [_Ramp(at - 1, at) for at in range(low + LEAST_POINTS, high - LEAST_POINTS + 1)]
+
+
+def _candidates(low: int, high: int) -> list[_Ramp]:
+    """Return the changes to test within a range of points: all steps, and ramps of some lengths."""
+    ramps = [
+        _Ramp(before, before + length)
+        for length in RAMPS
+        for before in range(low + LEAST_POINTS - 1, high - length)
+    ]
+    return [*_steps(low, high), *ramps]
 
 
 def _each(found: list[_Ramp]) -> list[tuple[_Ramp, list[_Ramp]]]:
