@@ -71,10 +71,9 @@ def tests_of(suite: str, samples: Iterable[SessionSample]) -> list[Test]:
 
 
 def halves(tests: Sequence[Test]) -> tuple[list[Test], list[Test]]:
-    """Return the tests for tuning and those held out: every second of a suite, in the order of their times."""
-    by_suite = [
-        [test for test in tests if test.suite == suite] for suite in dict.fromkeys(t.suite for t in tests)
-    ]
+    """Return the tests for tuning and those held out: every second of a suite, in the order of times."""
+    suites = dict.fromkeys(test.suite for test in tests)
+    by_suite = [[test for test in tests if test.suite == suite] for suite in suites]
     tuning = [test for suite in by_suite for test in suite[::2]]
     return tuning, [test for test in tests if test not in tuning]
 

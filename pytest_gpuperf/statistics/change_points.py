@@ -41,8 +41,8 @@ LEAST_RAMP, MOST_RAMP = 3, 30
 """Minimum and maximum number of points over which a creep goes."""
 RAMPS = (4, 8, 16)
 """Numbers of points over which the search for a creep begins."""
-LEAST_PART = 16
-"""Minimum number of points of a part of a history that is searched."""
+LEAST_PAIR = 4
+"""Minimum number of points between a step and the one that takes it back, if neither shows alone."""
 MOST_CHANGES = 20
 """Maximum number of changes in the points searched."""
 MASS = 0.95
@@ -141,49 +141,42 @@ class _History:
     def changes(self) -> list[Change]:
         """Return all changes."""
         found: list[_Ramp] = []
-        while len(found) < MOST_CHANGES and (ramp := self._next(found)) is not None:
-            found = sorted([*found, ramp])
+        while len(found) < MOST_CHANGES and (more := self._best(found)):
+            found = sorted([*found, *more])
+            for change in more:
+                others = [other for other in found if other != change]
+                found = sorted([*others, self._shaped(change, others)])
         while (kept := self._kept(found)) != found:
             found = kept
         return [self._described(ramp, others) for ramp, others in _each(found)]
 
-    def _next(self, found: list[_Ramp]) -> _Ramp | None:
-        """Return the most significant change next to those found; None if there is none.
+    def _best(self, found: list[_Ramp]) -> list[_Ramp]:
+        """Return the most significant change next to those found; none if there is none.
 
-        A step up and one down hide each other in the whole history, so parts of it are searched as well.
+        A step and its fix hide each other in the whole history, so such pairs are searched as well.
         """
-        best = self._best(found)
-        if best is None:
-            parts = [part for gap in self._gaps(found) for part in _seeded(*gap)]
-            for low, high in parts:
-                best = _History(self.points[low:high], self.thresholds, self.level)._best([])
-                if best is not None:
-                    best = _Ramp(best.before + low, best.after + low)
-                    break
-        return best and self._shaped(best, found)
-
-    def _best(self, found: list[_Ramp]) -> _Ramp | None:
-        """Return the most significant change next to those found; None if there is none."""
         import numpy as np
 
-        candidates: list[_Ramp] = []
-        factors: list[float] = []
-        for low, high in self._gaps(found):
-            for ramp in _candidates(low, high):
-                candidates.append(ramp)
-                shortest = min(ramp.before + 1 - low, high - ramp.after)
-                # A ramp may go on, so its points tell as well.
-                sure = shortest >= SURE_POINTS or ramp.after > ramp.before + 1
-                factors.append(1.0 if sure else SHORT_FACTOR)
-        if not candidates:
-            return None
-        p = self._p(self._scan(candidates, found)) / np.array(factors)
+        gaps = self._gaps(found)
+        single = [(ramp, _factor(ramp, low, high)) for low, high in gaps for ramp in _candidates(low, high)]
+        pairs = [pair for low, high in gaps for pair in _pairs(low, high)]
+        if not single:
+            return []
+        shifts = self._columns([ramp for ramp, _ in single])
+        if pairs:
+            there, back = (self._columns([pair[at] for pair in pairs]) for at in range(2))
+            shifts = np.column_stack([shifts, there - back])
+        p = self._p(self._scan(shifts, found))
+        p[: len(single)] /= np.array([factor for _, factor in single])
+        best = int(np.argmin(p[: len(single)]))
+        if p[best] <= self.level:
+            return [single[best][0]]
         best = int(np.argmin(p))
-        return candidates[best] if p[best] <= self.level else None
+        return list(pairs[best - len(single)]) if p[best] <= self.level else []
 
     def _kept(self, found: list[_Ramp]) -> list[_Ramp]:
         """Return the changes without the least significant, if it is not significant next to the others."""
-        p = [float(self._p(self._scan([ramp], others))[0]) for ramp, others in _each(found)]
+        p = [float(self._p(self._scan(self._columns([ramp]), others))[0]) for ramp, others in _each(found)]
         worst = max(p, default=0.0)
         return (
             found
@@ -212,7 +205,7 @@ class _History:
             for after in range(before + LEAST_RAMP, min(high - 1, before + MOST_RAMP) + 1)
             if after > change.before
         ]
-        scan = self._scan([*steps, *ramps], found)
+        scan = self._scan(self._columns([*steps, *ramps]), found)
         likelihood = self._likelihood(scan)
         likelihood[len(steps) :] -= math.log(self.count) / 2
         likelihood[self._p(scan) > self.level] = -math.inf
@@ -228,7 +221,7 @@ class _History:
         import numpy as np
         from scipy.special import stdtrit
 
-        scan = self._scan([ramp], others)
+        scan = self._scan(self._columns([ramp]), others)
         margin = stdtrit(scan.df[0], (1 + MASS) / 2) * scan.standard_error[0]
         low, ratio, high = np.exp(scan.log_ratio[0] + margin * np.array([-1.0, 0.0, 1.0])).tolist()
         before, after = ramp
@@ -236,7 +229,7 @@ class _History:
             return Change("creep", before, after, ratio, low, high)
         first, last = next((low, high) for low, high in self._gaps(others) if low <= before < high)
         steps = [_Ramp(at - 1, at) for at in range(first + 1, last)]
-        places = self._scan(steps, others)
+        places = self._scan(self._columns(steps), others)
         likelihood = self._likelihood(places)
         weight = np.exp(likelihood - likelihood.max()) * (places.information > 0)
         order = np.argsort(-weight)
@@ -260,15 +253,14 @@ class _History:
         zone = math.log1p(self.thresholds.indifference_pct / 100)
         return np.asarray(stdtr(scan.df, (zone - np.abs(scan.log_ratio)) / scan.standard_error))
 
-    def _scan(self, candidates: Sequence[_Ramp], found: Sequence[_Ramp]) -> _Scan:
-        """Estimate each candidate next to the changes found.
+    def _scan(self, shifts: Array, found: Sequence[_Ramp]) -> _Scan:
+        """Estimate each candidate, a column of `shifts`, next to the changes found.
 
         Effects of cards are shrunk by the expected variances (best linear unbiased prediction: C. R.
         Henderson, Biometrics 31 (1975) 423); errors are by variances that the points have moderated.
         """
         import numpy as np
 
-        shifts = self._columns(candidates)
         base = np.column_stack([np.ones(self.count), self._columns(found), self.cards])
         ridge = np.zeros(base.shape[1])
         ridge[-self.cards.shape[1] :] = self.noise.value / self.between.value
@@ -316,7 +308,9 @@ class _History:
 
         # Cards are fixed effects here, so that their differences do not count as noise of the sessions.
         base = np.column_stack([self.cards, self._columns(found)])
-        inverse = np.linalg.pinv(base.T @ base)
+        values, vectors = np.linalg.eigh(base.T @ base)
+        vectors = vectors[:, values > 1e-6] / np.sqrt(values[values > 1e-6])
+        inverse = vectors @ vectors.T
         free = shifts - base @ (inverse @ (base.T @ shifts))
         information = np.einsum("ij,ij->j", free, free)
         inside = information > 1e-6
@@ -324,7 +318,7 @@ class _History:
         score = free.T @ rest
         residual = rest @ rest - np.where(inside, score**2 / np.where(inside, information, 1), 0.0)
         residual = np.maximum(residual, 0.0)
-        own_df = np.maximum(self.count - np.linalg.matrix_rank(base) - inside, 0)
+        own_df = np.maximum(self.count - vectors.shape[1] - inside, 0)
         noise_df = self.noise.df + own_df
         noise = (self.noise.df * self.noise.value + residual) / noise_df
         noise = np.maximum(noise, residual / np.maximum(own_df, 1) / 2)
@@ -368,18 +362,22 @@ def _candidates(low: int, high: int) -> list[_Ramp]:
     return [*_steps(low, high), *ramps]
 
 
+def _factor(ramp: _Ramp, low: int, high: int) -> float:
+    """Return the factor of the level for a change within a range of points."""
+    shortest = min(ramp.before + 1 - low, high - ramp.after)
+    # A ramp may go on, so its points tell as well.
+    return 1.0 if shortest >= SURE_POINTS or ramp.after > ramp.before + 1 else SHORT_FACTOR
+
+
+def _pairs(low: int, high: int) -> Iterator[tuple[_Ramp, _Ramp]]:
+    """Yield steps with a second one 4, 8, 16 and more points later, within a range of points."""
+    length = LEAST_PAIR
+    while low + LEAST_POINTS + length <= high - LEAST_POINTS:
+        for at in range(low + LEAST_POINTS, high - LEAST_POINTS - length + 1):
+            yield _Ramp(at - 1, at), _Ramp(at + length - 1, at + length)
+        length *= 2
+
+
 def _each(found: list[_Ramp]) -> list[tuple[_Ramp, list[_Ramp]]]:
     """Return each change with the others."""
     return [(ramp, [other for other in found if other != ramp]) for ramp in found]
-
-
-def _seeded(low: int, high: int) -> Iterator[tuple[int, int]]:
-    """Yield parts of a range, each half as long as those before and half over the next, down to 16 points.
-
-    Source: S. Kovács, P. Bühlmann, H. Li and A. Munk, Biometrika 110 (2023) 249.
-    """
-    length = high - low
-    while (length := length // 2) >= LEAST_PART:
-        half = length // 2
-        for first in range(low, high - length + 1, half):
-            yield first, min(first + length, high)

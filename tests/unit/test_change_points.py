@@ -60,6 +60,11 @@ def test_step_up_and_down_are_two_changes():
     assert [change.ratio > 1 for change in changes] == [True, False]
 
 
+def test_loss_that_was_fixed_soon_is_found():
+    changes = find_changes(history([1.0] * 20 + [1.06] * 6 + [1.0] * 20))
+    assert [(change.before, change.after) for change in changes] == [(19, 20), (25, 26)]
+
+
 def test_one_slow_session_is_not_a_change():
     assert find_changes(history([1.0] * 15 + [1.05] + [1.0] * 15)) == ()
 
