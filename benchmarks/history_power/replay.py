@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from benchmarks.history_power.rules import Reported, Rule
     from benchmarks.history_power.series import Series
 
@@ -64,8 +62,3 @@ def replay(series: Series, rule: Rule) -> Replayed:
 def _alike(one: tuple[int, int], other: tuple[int, int]) -> bool:
     """Return True if two commit ranges overlap or are at most `TOLERANCE` apart."""
     return one[0] < other[1] + TOLERANCE and other[0] < one[1] + TOLERANCE
-
-
-def replay_all(series: Iterable[Series], rule: Rule) -> list[Replayed]:
-    """Replay several histories."""
-    return [replay(each, rule) for each in series]

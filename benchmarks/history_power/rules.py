@@ -5,11 +5,14 @@ A rule takes a history up to its newest commit and returns the commit ranges tha
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.statistics.change_points import LEVEL, HistoryPoint, find_changes
+from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +30,9 @@ class Reported(NamedTuple):
 
 Rule: TypeAlias = "Callable[[Sequence[HistoryPoint]], list[Reported]]"
 
+_SHIPPED = Thresholds()
+SENSITIVE_LEVEL = 0.01
+"""Level at which this package, without indifference zone, is compared with a rule that has false alerts."""
 OTAVA_WINDOW = 50
 OTAVA_P = 0.001
 ASV_THRESHOLD = 0.05
@@ -34,9 +40,14 @@ HUD_DAYS = 4
 HUD_LEAST = 2
 
 
-def ours(points: Sequence[HistoryPoint]) -> list[Reported]:
-    """Return the changes by this package."""
-    return [Reported(found.before, found.after, found.ratio > 1) for found in find_changes(points)]
+def ours(level: float = LEVEL, thresholds: Thresholds = _SHIPPED) -> Rule:
+    """Return the rule of this package with a one-sided p-value."""
+
+    def rule(points: Sequence[HistoryPoint]) -> list[Reported]:
+        found = find_changes(points, thresholds, level=level)
+        return [Reported(change.before, change.after, change.ratio > 1) for change in found]
+
+    return rule
 
 
 def otava(points: Sequence[HistoryPoint]) -> list[Reported]:
@@ -78,14 +89,27 @@ def hud(limit: float) -> Rule:
     return rule
 
 
+SENSITIVE = f"gpuperf, p < {SENSITIVE_LEVEL:g}, no zone"
 OURS, OTAVA, ASV, HUD, HUD_5 = "gpuperf", "apache-otava", "asv", "PyTorch HUD, 15 %", "PyTorch HUD, 5 %"
-RULES: dict[str, Rule] = {OURS: ours, OTAVA: otava, ASV: asv, HUD: hud(0.15), HUD_5: hud(0.05)}
+RULES: dict[str, Rule] = {
+    OURS: ours(),
+    SENSITIVE: ours(SENSITIVE_LEVEL, replace(_SHIPPED, indifference_pct=0.0)),
+    OTAVA: otava,
+    ASV: asv,
+    HUD: hud(0.15),
+    HUD_5: hud(0.05),
+}
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that have rules here.
 
     Raises:
-        PackageNotFoundError: One of them is not installed.
+        GpuperfError: One of them is not installed.
     """
-    return {name: version(name) for name in (OTAVA, ASV)}
+    try:
+        return {name: version(name) for name in (OTAVA, ASV)}
+    except PackageNotFoundError as error:
+        raise GpuperfError(
+            f"{error.name} is not installed", next_step=f"type `pip install {OTAVA} {ASV}`"
+        ) from None

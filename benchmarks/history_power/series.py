@@ -21,6 +21,9 @@ LAYOUTS: tuple[Layout, ...] = ("pool", "blocks")
 """Each commit on a card by chance, or all commits of a card before those of the next."""
 
 
+SOON = 3
+
+
 class Scenario(NamedTuple):
     """Planted change."""
 
@@ -34,6 +37,11 @@ class Scenario(NamedTuple):
     def commits(self) -> int:
         """Return the number of commits that change the time."""
         return max(1, len(self.factors))
+
+    @property
+    def soon(self) -> int:
+        """Return the number of commits within which it should be found: three, or before a creep ends."""
+        return SOON if self.commits == 1 else self.commits
 
 
 def _creep(percent: float, commits: int) -> Scenario:

@@ -205,12 +205,15 @@ class _History:
             for after in range(before + LEAST_RAMP, min(high - 1, before + MOST_RAMP) + 1)
             if after > change.before
         ]
-        scan = self._scan(self._columns([*steps, *ramps]), found)
+        shapes = [*steps, *ramps]
+        if not shapes:
+            return change
+        scan = self._scan(self._columns(shapes), found)
         likelihood = self._likelihood(scan)
         likelihood[len(steps) :] -= math.log(self.count) / 2
         likelihood[self._p(scan) > self.level] = -math.inf
         best = int(np.argmax(likelihood))
-        return [*steps, *ramps][best] if np.isfinite(likelihood[best]) else change
+        return shapes[best] if np.isfinite(likelihood[best]) else change
 
     def _described(self, ramp: _Ramp, others: list[_Ramp]) -> Change:
         """Return a change with its commit range and its size.
