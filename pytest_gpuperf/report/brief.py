@@ -55,7 +55,7 @@ def brief_lines(summary: Summary) -> list[str]:
     failed = failures(results)
     counts = ", ".join(f"{number:,} {status.value}" for status, number in counts_by_status(results).items())
     source = "; ".join(header_lines(summary.environment, summary.replayed_from))
-    lines = [source, f"{len(failed):,} of {count(len(results), 'test')} failed: {counts}"]
+    lines = [source, f"{len(failed):,} of {count(len(results), 'judged test')} failed: {counts}"]
     for result in failed[:TESTS_SHOWN]:
         change = next((row.change for row in build_rows([result])[0] if row.change), "")
         shown = [overall_status(result).value, result.record.nodeid, f"({change})" if change else ""]

@@ -137,7 +137,7 @@ def test_summary_names_the_worst_tests_and_errors() -> None:
         [
             "replayed from NVIDIA H200, commit abc1234, 2026-11-20; driver 580.95.05, torch 2.11.0+cu128, "
             "triton 3.6.0, ncu 2025.3.1.0",
-            "8 of 98 tests failed: 1 regressed, 7 limit, 90 pass",
+            "8 of 98 judged tests failed: 1 regressed, 7 limit, 90 pass",
             "  regressed t.py::test_slow (+7.0 ±0.5 %)",
             "  limit t.py::test_0 (+0.3 ±0.5 %)",
             "  limit t.py::test_1 (+0.3 ±0.5 %)",
