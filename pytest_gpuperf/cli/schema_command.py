@@ -81,8 +81,8 @@ def command(name: str | None, form: str) -> None:
         echo_data(escaped(text) + "\n", "json")
         return
     columns = [
-        Column("schema", list(SCHEMAS), "name", code=True),
-        Column("describes", [one.writer for one in SCHEMAS.values()], "prose"),
+        Column("", list(SCHEMAS), "name", code=True),
+        Column("", [one.writer for one in SCHEMAS.values()], "prose"),
     ]
     records = [{"name": key, "describes": one.writer} for key, one in SCHEMAS.items()]
     show(Report([Table(columns)], records), form)

@@ -81,7 +81,7 @@ def _docstrings(record: type) -> dict[str, str]:
 
 
 def _allow(part: Any, not_finite: NotFinite) -> None:
-    """Let numbers without a range be what a file has in place of infinity and NaN."""
+    """Allow the forms that infinity and NaN have in a file, for numbers without a range."""
     if isinstance(part, list):
         for one in part:
             _allow(one, not_finite)

@@ -85,7 +85,7 @@ def test_each_failure_of_a_process_has_at_most_ten_lines(
     assert shown.keys() == {f"test_{kind}" for kind in KINDS}
     assert max(map(len, shown.values())) <= 10
     assert shown["test_raises"][0] == "ZeroDivisionError: division by zero"
-    assert shown["test_raises"][-1] == "at test_k.py:8"
+    assert shown["test_raises"][-1] == "at test_k.py:7"
     assert shown["test_hangs"][0].startswith("gpuperf: this test took more than 3 s")
     assert shown["test_aborts"][0].startswith("gpuperf: this test ended its process by signal 6")
     summary = result.outlines[

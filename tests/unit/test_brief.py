@@ -16,6 +16,7 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     AgainstTiming,
+    Correctness,
     Fuzzing,
     GpuInfo,
     Measurement,
@@ -40,7 +41,16 @@ HITS = tuple(
 )
 FUZZED = Fuzzing(passed=False, cases=9, seconds=1, found_after=9, failure="off\n" * 30)
 REFUSED = replace(timing(), verification=Verification(refused="the outputs are stale"))
-H200 = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", compute_capability="9.0", l2_bytes=62_914_560)
+H200 = GpuInfo(
+    name="NVIDIA H200",
+    slug="nvidia-h200",
+    compute_capability="9.0",
+    multiprocessors=132,
+    l2_bytes=62_914_560,
+    dram_gb_per_s=4814.304,
+)
+CLAIMED = replace(timing(5.3, bytes=10**12), argument_bytes=10**12)
+BIG = Correctness(passed=True, argument_bytes=10**12, output_bytes=10**12)
 CASES = {
     "regressed": (measured(8.0, MOVED), {"known": baseline(5.3, COUNTERS)}),
     "limit": (
@@ -71,7 +81,7 @@ CASES = {
 
 def message(kind: str) -> str:
     if kind == "impossible":
-        finding = impossible_time(Measurement(timing=timing(5.3, bytes=10**12)), H200)
+        finding = impossible_time(Measurement(timing=CLAIMED, correctness=BIG), H200)
         assert finding is not None
         return TestVerdict(finding.status, (finding,)).message()
     measurement, arguments = CASES[kind]
