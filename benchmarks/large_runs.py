@@ -3,8 +3,8 @@
     python -m benchmarks.large_runs                     # everything; some minutes and 1 GB of disk
     python -m benchmarks.large_runs replay --tests 2000
 
-The tests and the run file repeat the records of the largest recording of the repository, under new names. Each
-command runs in a process of its own, whose CPU seconds and largest resident memory the kernel counts.
+Tests and run file repeat the records of the largest recording in the repository under new names. Each command
+runs in a process of its own, whose CPU seconds and largest resident memory the kernel counts.
 """
 
 from __future__ import annotations
