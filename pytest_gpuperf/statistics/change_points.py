@@ -39,6 +39,8 @@ MOST_POINTS = 1000
 """Number of points, the newest, that are searched: time and memory go with its square."""
 LEAST_RAMP, MOST_RAMP = 3, 30
 """Minimum and maximum number of points over which a creep goes."""
+REACH = 12
+"""Number of points around each end of a creep that may be its end."""
 RAMPS = (4, 8, 16)
 """Numbers of points over which the search for a creep begins."""
 LEAST_PAIR = 4
@@ -218,8 +220,8 @@ class _History:
     def _described(self, ramp: _Ramp, others: list[_Ramp]) -> Change:
         """Return a change with its commit range and its size.
 
-        The range of a step holds 95 % of the probability of its place, all places being alike before: A. F.
-        M. Smith, Biometrika 62 (1975) 407.
+        The range holds 95 % of the probability of the places around it, all being alike before: A. F. M.
+        Smith, Biometrika 62 (1975) 407.
         """
         import numpy as np
         from scipy.special import stdtrit
@@ -227,19 +229,26 @@ class _History:
         scan = self._scan(self._columns([ramp]), others)
         margin = stdtrit(scan.df[0], (1 + MASS) / 2) * scan.standard_error[0]
         low, ratio, high = np.exp(scan.log_ratio[0] + margin * np.array([-1.0, 0.0, 1.0])).tolist()
-        before, after = ramp
-        if after - before > 1:
-            return Change("creep", before, after, ratio, low, high)
-        first, last = next((low, high) for low, high in self._gaps(others) if low <= before < high)
-        steps = [_Ramp(at - 1, at) for at in range(first + 1, last)]
-        places = self._scan(self._columns(steps), others)
+        first, last = next((low, high) for low, high in self._gaps(others) if low <= ramp.before < high)
+        creep = ramp.after - ramp.before > 1
+        if creep:
+            shapes = [
+                _Ramp(before, after)
+                for before in range(max(first, ramp.before - REACH), ramp.after)
+                for after in range(
+                    max(before + LEAST_RAMP, ramp.after - REACH), min(last, ramp.after + REACH)
+                )
+            ]
+        else:
+            shapes = [_Ramp(at - 1, at) for at in range(first + 1, last)]
+        places = self._scan(self._columns(shapes), others)
         likelihood = self._likelihood(places)
         weight = np.exp(likelihood - likelihood.max()) * (places.information > 0)
         order = np.argsort(-weight)
         enough = int(np.searchsorted(np.cumsum(weight[order]), MASS * weight.sum())) + 1
-        within = [steps[at] for at in order[:enough]] + [ramp]
-        before, after = min(step.before for step in within), max(step.after for step in within)
-        return Change("step", before, after, ratio, low, high)
+        within = [shapes[at] for at in order[:enough]] + [ramp]
+        before, after = min(place.before for place in within), max(place.after for place in within)
+        return Change("creep" if creep else "step", before, after, ratio, low, high)
 
     def _likelihood(self, scan: _Scan) -> Array:
         """Return the logarithm of the marginal likelihood of each candidate, up to a constant."""
