@@ -96,7 +96,6 @@ PluginPart: TypeAlias = Literal[
     "seeding",
     "start",
     "trace",
-    "verdicts",
 ]
 """Parts of the plugin whose own errors never end a run."""
 _REFUSING: Container[PluginPart] = (

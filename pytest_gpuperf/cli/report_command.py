@@ -34,6 +34,8 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     """
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.judged import judge_run
+    from pytest_gpuperf.measure.trace.recorded import classify_again
+    from pytest_gpuperf.records.runs import load_run
     from pytest_gpuperf.report.html.file import refuse_other_file
     from pytest_gpuperf.report.html.page import page_pieces
     from pytest_gpuperf.report.html.section import Section
@@ -44,14 +46,15 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     links = source_links(project.root)
     before = project.load_all(against) if against else []
     sections = []
-    for run in [run for ref in runs or [None] for run in project.load_all(ref)]:
+    for path in [path for ref in runs or [None] for path in project.find_all(ref)]:
+        run = classify_again(load_run(path))
         store, other = _store(project, run, before)
         results = judge_run(run, store, project.tolerance_pct)
         summary = Summary(
             results, run.environment, None, counters_unavailable=run.counters_unavailable, root=project.root
         )
         expected = Expectations(store, run.environment.gpu)
-        sections.append(Section(run, summary, expected, other, links))
+        sections.append(Section(run, summary, expected, other, links, path.parent))
     tests = [test for section in sections for test in section.run.tests]
     write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)})")
 

@@ -22,11 +22,11 @@ from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER
-from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import torch
     from _pytest.terminal import TerminalReporter
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.rows import Summary
-    from pytest_gpuperf.report.verdicts import End
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
@@ -94,8 +93,6 @@ class Runner:
     """True if calls run on the GPU of this machine."""
     judges: ClassVar[bool] = True
     """False in children: their parent judges."""
-    run_id = ""
-    """Id of the run file; empty if none is kept."""
 
     def __init__(
         self,
@@ -324,6 +321,11 @@ class Runner:
         """The run that an HTML report names; None if this way to run has none."""
         return self.replayed_from
 
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the run, with its traces; None if this way to run has none."""
+        return None
+
     def write_html(self) -> None:
         """Write the report to the file that the user names.
 
@@ -339,27 +341,15 @@ class Runner:
         from pytest_gpuperf.session.source_links import source_links
 
         links = source_links(self.settings.root)
-        write_page(path, [Section(run, self._summary(), self.expected, links=links)])
+        write_page(path, [Section(run, self._summary(), self.expected, links=links, folder=self.folder)])
         self.notices.append(f"report written to {show_path(path)}")
-
-    def write_json(self, end: End) -> None:
-        """Write the verdicts to the file that the user names.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        from pytest_gpuperf.report.verdicts import encode_verdicts, verdicts_of
-
-        if self.settings.json is not None:
-            verdicts = verdicts_of(self._summary(), end, self.run_id)
-            write_files({self.settings.json: encode_verdicts(verdicts)})
 
     def report(self, terminal: TerminalReporter) -> None:
         """Write the summary to the terminal, and annotations for GitHub."""
         from pytest_gpuperf.report.publish import annotate, publish
 
         with self.guarded("report"):
-            publish(self._summary(), terminal, brief=self.settings.brief)
+            publish(self._summary(), terminal)
         with self.guarded("annotations"):
             annotate(self._summary(), terminal)
 

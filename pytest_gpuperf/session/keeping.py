@@ -13,6 +13,7 @@ from pytest_gpuperf.session.base import Runner, now
 
 if TYPE_CHECKING:
     import datetime
+    from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.session.link import Link
@@ -49,6 +50,11 @@ class KeepingRunner(Runner):
     def why_no_counters(self) -> str:
         """Reason why the whole run has no counters; empty if no test asks for any."""
         return ""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run, with its traces."""
+        return self.runs.folder / self.run_id
 
     @property
     def shown_run(self) -> Run:

@@ -23,7 +23,7 @@ RECORDINGS = recordings(ROOT / "baselines")
 SMALLEST = min(RECORDINGS, key=lambda path: path.stat().st_size)
 SERIOUS = ("serious", "critical")
 NAMES = (*(path.stem for path in RECORDINGS), "against", "two models")
-ROWS = ".scroll > table > tbody:visible"
+ROWS = "main .scroll > table > tbody:visible"
 
 
 @pytest.fixture(scope="session")
@@ -173,7 +173,7 @@ def test_details_that_are_open_are_printed(
 def test_hostile_names_are_shown_and_not_run(tmp_path: Path, opened: Callable[..., Page]) -> None:
     name = "t/test_a.py::test[</script><img src=x onerror=document.title=1>]"
     path = tmp_path / "run.json"
-    path.write_bytes(encode_run(run(record(name, main=measured(), **{"<b>": measured()}))))
+    path.write_bytes(encode_run(run(record(name, "", main=measured(), **{"<b>": measured()}))))
     write_report([str(path)], tmp_path / "report.html")
     page = opened(tmp_path / "report.html")
     page.get_by_role("button", name="Open all").click()

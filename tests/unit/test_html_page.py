@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -22,6 +23,7 @@ from pytest_gpuperf.report.html.change_bar import change_bar, scale_of
 from pytest_gpuperf.report.html.page import page_pieces
 from pytest_gpuperf.report.html.section import Section, SourceLinks
 from pytest_gpuperf.report.rows import Summary
+from pytest_gpuperf.statistics.decision import Outcome
 from report_examples import METRICS, compared, profile, result, timing
 from run_builders import run
 
@@ -138,11 +140,30 @@ def test_details_have_findings_facts_and_explanation() -> None:
     assert parts["Explanation"]["table"]["rows"][0][0] == "square_kernel"
 
 
+def test_failed_picture_leaves_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("boom")
+
+    monkeypatch.setattr("pytest_gpuperf.report.html.details.pictures_of", broken)
+    (details,) = Parsed(page(section(result()))).details
+    assert details["failed"][0].startswith("error in the HTML report: KeyError: 'boom'")
+    assert [part["title"] for part in details["parts"]] == ["Measurement", "Explanation"]
+
+
 def test_several_runs_have_a_section_each() -> None:
     other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
     shown = page(section(result()), section(result(), kept=other))
     assert re.findall(r"<h2[^>]*>([^<]+)", shown) == ["NVIDIA H200", "NVIDIA B200"]
     assert Parsed(shown).links == ["#s0", "#s1"]
+
+
+def test_tests_that_fail_on_one_gpu_model_lead_to_their_rows() -> None:
+    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
+    good, slow = result("t/test_a.py::test_a"), result("t/test_a.py::test_a", Status.REGRESSED)
+    alone = result("t/test_a.py::test_b", Status.LIMIT)
+    shown = Parsed(page(section(good), section(slow, alone, kept=other)))
+    assert shown.links == ["#t0", "#t1", "#t2", "#s0", "#s1"]
+    assert "not in the run" in shown.text
 
 
 def test_policy_allows_only_the_style_and_script_of_the_page() -> None:
@@ -195,7 +216,12 @@ def test_scale_holds_three_quarters_of_the_changes() -> None:
     assert scale_of([]) == 1
     assert scale_of([compared(change).decision for change in (0.1, 0.2, 0.3, 9.0)]) == 1
     assert scale_of([compared(change).decision for change in (1.0, 4.0, 4.0, 9.0)]) == 5
-    assert scale_of([compared(500.0).decision]) == 20
+    assert scale_of([compared(500.0).decision]) == 10
+
+
+def test_scale_holds_every_change_that_is_called() -> None:
+    called = dataclasses.replace(compared(4.2).decision, outcome=Outcome.REGRESSED)
+    assert scale_of([*(compared(change).decision for change in (0.1, 0.2, 0.3)), called]) == 5
 
 
 def test_bar_ends_in_an_arrow_outside_its_scale() -> None:

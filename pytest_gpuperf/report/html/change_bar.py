@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.statistics.decision import Outcome
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,18 +16,23 @@ WIDTH, HEIGHT = 108, 16
 """Of the bar, in pixels."""
 EDGE = 8
 """Room on either side for the arrow of a bound that lies outside."""
-ENDS_PCT = (1, 2, 5, 10, 20)
+ENDS_PCT = (1, 2, 5, 10)
 """Changes at the ends of a scale, in %."""
 INSIDE = 0.75
 """Share of the changes that a scale has to hold; the others end in an arrow."""
+CALLED = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 
 def scale_of(decisions: Sequence[Decision]) -> int:
-    """Return the change at the ends of the scale that all bars of a table share, in %."""
-    largest = sorted(max(abs(one.low_pct), abs(one.high_pct)) for one in decisions)
-    if not largest:
+    """Return the change at the ends of the scale that all bars of a table share, in %.
+
+    It holds most changes with their intervals, and all that are called regressed or improved.
+    """
+    bounds = sorted(max(abs(one.low_pct), abs(one.high_pct)) for one in decisions)
+    if not bounds:
         return ENDS_PCT[0]
-    wanted = largest[math.ceil(INSIDE * len(largest)) - 1]
+    called = [abs(one.change_pct) for one in decisions if one.outcome in CALLED]
+    wanted = max(bounds[math.ceil(INSIDE * len(bounds)) - 1], *called, 0.0)
     return next((end for end in ENDS_PCT if end >= wanted), ENDS_PCT[-1])
 
 

@@ -53,15 +53,16 @@ def details_of(section: Section, result: TestResult, label: str) -> dict[str, An
     }
     if measurement is None:
         return data
-    # One part that fails must not take the others with it.
     parts: list[dict[str, Any]] = []
     failed: list[str] = []
-    with guarded("HTML report", failed.append):
-        parts += _parts(section, result, label, measurement)
+    for make in (_pictures, _texts):
+        # One that fails must not take the others with it.
+        with guarded("HTML report", failed.append):
+            parts += make(section, result, label, measurement)
     return data | {"parts": parts, "failed": failed}
 
 
-def _parts(
+def _pictures(
     section: Section, result: TestResult, label: str, measurement: Measurement
 ) -> Iterator[dict[str, Any]]:
     known, runs = section.known(result, label)
@@ -71,9 +72,16 @@ def _parts(
         baseline=known,
         runs=runs,
         comparison=result.verdict.times.get(label),
+        folder=section.folder,
     )
     if pictures:
         yield {"pictures": list(pictures.values())}
+
+
+def _texts(
+    section: Section, result: TestResult, label: str, measurement: Measurement
+) -> Iterator[dict[str, Any]]:
+    known, _ = section.known(result, label)
     yield {"title": "Measurement", "facts": facts_of(measurement, result.record.sanitizer)}
     if known is not None and (moved := compare_counters(measurement, known).changes):
         before = section.against or "baseline"

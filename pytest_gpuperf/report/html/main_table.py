@@ -144,5 +144,5 @@ def _why(entry: Entry) -> str:
     own = [finding for finding in result.verdict.findings if finding.status is status]
     of_label = [finding.line for finding in own if finding.label in ("", entry.label)]
     why = of_label[0] if of_label else failure_message(result).partition("\n")[0]
-    why = why.partition("\n")[0]
+    why = why.partition("\n")[0].removesuffix(":")
     return why if len(why) <= WHY_CHARACTERS else f"{why[:WHY_CHARACTERS]}…"

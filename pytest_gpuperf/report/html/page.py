@@ -9,6 +9,7 @@ from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.html.details import details_of
 from pytest_gpuperf.report.html.main_table import entries_of, table_pieces
 from pytest_gpuperf.report.html.markup import asset, digest, items, link, packed, text
+from pytest_gpuperf.report.html.overview import overview_pieces
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import TONES, counts_by_status, header_lines
 from pytest_gpuperf.report.show import count
@@ -16,6 +17,7 @@ from pytest_gpuperf.report.show import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.report.html.main_table import Entry
     from pytest_gpuperf.report.html.section import Section
 
@@ -45,28 +47,35 @@ def _pieces(sections: Sequence[Section]) -> Iterator[str]:
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">\n'
     yield '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">\n'
     yield f"<title>{text(title)}</title>\n<style>{style}</style></head>\n<body>\n"
-    yield f"<header><h1>{text(title)}</h1>{_navigation(sections)}</header>\n<main>\n"
+    entries = [entries_of(section.summary.results) for section in sections]
+    yield f"<header><h1>{text(title)}</h1>\n"
+    yield from overview_pieces(sections, entries)
+    yield f"{_navigation(sections)}</header>\n<main>\n"
     first = 0
-    for number, section in enumerate(sections):
-        entries = entries_of(section.summary.results)
-        yield from _section(section, number, entries, first)
-        first += len(entries)
+    for number, (section, some) in enumerate(zip(sections, entries, strict=True)):
+        yield from _section(section, number, some, first)
+        first += len(some)
     yield "</main>\n"
     yield f"<footer>Written by pytest-gpuperf {text(__version__)}.</footer>\n"
     yield f"<script>{script}</script>\n</body></html>\n"
 
 
 def _title(sections: Sequence[Section]) -> str:
-    counts = counts_by_status([result for section in sections for result in section.summary.results])
-    shown = ", ".join(f"{number:,} {status.value}" for status, number in counts.items())
+    shown = _counted([result for section in sections for result in section.summary.results])
     return f"gpuperf: {shown or 'no tests'}"
+
+
+def _counted(results: Sequence[TestResult]) -> str:
+    counts = counts_by_status(results)
+    return ", ".join(f"{number:,} {status.value}" for status, number in counts.items())
 
 
 def _navigation(sections: Sequence[Section]) -> str:
     if len(sections) < 2:
         return ""
     links = "".join(
-        f'<li><a href="#s{number}">{text(section.title)}</a> <span>{text(section.run.id)}</span></li>'
+        f'<li><a href="#s{number}">{text(section.title)}</a> '
+        f"<span>{text(section.run.id)}: {_counted(section.summary.results)}</span></li>"
         for number, section in enumerate(sections)
     )
     return f'<nav aria-label="GPU models"><ul>{links}</ul></nav>'
@@ -75,15 +84,17 @@ def _navigation(sections: Sequence[Section]) -> str:
 def _section(section: Section, number: int, entries: Sequence[Entry], first: int) -> Iterator[str]:
     data = f'data-first="{first}" data-pack="{DETAILS_AT_ONCE}"'
     yield f'<section id="s{number}" aria-labelledby="h{number}" {data}>\n'
-    yield f'<h2 id="h{number}">{text(section.title)}</h2>\n{_source(section)}{_counts(section)}'
+    yield f'<h2 id="h{number}">{text(section.title)}</h2>\n{_source(section)}'
+    if lines := [*notices(section.summary), *section.summary.notices]:
+        shown = count(len(lines), "notice")
+        yield f"<details><summary>{shown}</summary>{items(lines, 'notices')}</details>\n"
+    yield _counts(section)
     if section.summary.results:
         yield from table_pieces(section, entries, first)
         yield '<noscript><p class="note">Sorting, filtering and the details of each test need JavaScript.</p>'
         yield "</noscript>\n"
     else:
         yield '<p class="note">The run has no tests that measured anything.</p>\n'
-    if lines := [*notices(section.summary), *section.summary.notices]:
-        yield f"<h3>Notices</h3>{items(lines, 'notices')}\n"
     yield from _details(section, entries)
     yield "</section>\n"
 
@@ -92,11 +103,11 @@ def _source(section: Section) -> str:
     """Return the tools and versions behind the values, the run and its commit."""
     run, environment = section.run, section.run.environment
     [tools, *_] = header_lines(environment, None) or [""]
-    commit = f"{environment.commit[:7]}{'+' if environment.dirty else ''}"
     versions = (tools.rpartition(", commit ")[0] or tools).removeprefix(f"{printable(section.title)}, ")
     parts = [text(versions), f"run {text(run.id)} of {text(run.started_at[:10])}"]
     if environment.commit:
-        parts.append(f"commit {link(section.links.of_commit(environment.commit), commit)}")
+        commit = link(section.links.of_commit(environment.commit), environment.commit[:7])
+        parts.append(f"commit {commit}{' with changes' if environment.dirty else ''}")
     if section.against:
         parts.append(f"against run {text(section.against)}")
     if not run.complete:
