@@ -3,8 +3,8 @@
     python -m benchmarks.large_runs                     # everything; some minutes and 1 GB of disk
     python -m benchmarks.large_runs replay --tests 2000
 
-The tests and the run file repeat what the largest recording of the repository has, under new names. Each
-command runs in a process of its own, whose CPU seconds and largest resident memory the kernel counts.
+Tests and run file repeat the records of the largest recording in the repository under new names. Each command
+runs in a process of its own, whose CPU seconds and largest resident memory the kernel counts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ import pytest
 def gpuperf():
     return lambda *args, **kwargs: None
 """
-"""For the same tests without the plugin: what pytest itself takes."""
+"""For the same tests without the plugin: the share of pytest itself."""
 COMMANDS: dict[str, Sequence[str]] = {
     "compare": ("compare", "large", "large"),
     "compare --json": ("compare", "large", "large", "--json"),
@@ -91,7 +91,7 @@ def used_by(arguments: Sequence[str], folder: Path) -> Used:
         child = subprocess.Popen(
             [sys.executable, *arguments], cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT
         )
-        # Not `wait`: only this call tells what one child has used.
+        # Not `wait`: only this call returns the resources of one child.
         _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     wall_s = time.perf_counter() - begin

@@ -96,6 +96,7 @@ PluginPart: TypeAlias = Literal[
     "seeding",
     "start",
     "trace",
+    "verdicts",
 ]
 """Parts of the plugin whose own errors never end a run."""
 _REFUSING: Container[PluginPart] = (

@@ -112,7 +112,7 @@ class Sessions:
                 continue
             whole = all(timing.normalised_us for timing in timings)
             mhz = timings[0].clock_model.reference_mhz if whole and timings[0].clock_model else 0.0
-            groups.append([math.log(_at(timing, mhz)) for timing in timings])
+            groups.append([math.log(time_at(timing, mhz)) for timing in timings])
         return within(groups)
 
     def baseline(self, stored: tuple[int, ...], dose: int) -> Baseline:
@@ -227,7 +227,8 @@ def _gate(
     return Gate([baseline], card=card, comparisons=len(baseline.tests), thresholds=thresholds)
 
 
-def _at(timing: Timing, mhz: float) -> float:
+def time_at(timing: Timing, mhz: float) -> float:
+    """Return a time in microseconds at an SM clock in MHz; as measured without a clock model or with 0."""
     if not mhz or timing.clock_model is None:
         return timing.time_us
     return trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, timing.clock_model, mhz))

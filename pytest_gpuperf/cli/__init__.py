@@ -33,6 +33,7 @@ COMMANDS = {
     "plot": "plot_command",
     "recording": "recording_command",
     "report": "report_command",
+    "schema": "schema_command",
     "trace": "trace_command",
     "try": "trial.command",
 }

@@ -20,7 +20,7 @@ from pytest_gpuperf.cli.accepting import (
 from pytest_gpuperf.cli.baseline_pin import pin_command, unpin_command
 from pytest_gpuperf.cli.baseline_record import record_command
 from pytest_gpuperf.cli.baseline_status import status_command
-from pytest_gpuperf.cli.output import output_form
+from pytest_gpuperf.cli.output import DEFAULT, output_form
 from pytest_gpuperf.cli.project import Project, project_options
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def command() -> None:
 @APPEND
 @TOLERANCE
 @click.option("--incomplete", is_flag=True, help="Accept a run that was interrupted.")
+@output_form
 @project_options
 def accept_command(
     project: Project,
@@ -46,6 +47,7 @@ def accept_command(
     append: bool | None,
     tolerance: float | None,
     incomplete: bool,
+    form: str,
 ) -> None:
     """Make RUNS the baselines of their GPUs.
 
@@ -64,8 +66,9 @@ def accept_command(
         )
         for measured in models
     ]
-    show_plans(project, list(zip(models, plans, strict=True)))
-    show_written(*plans)
+    show_plans(project, list(zip(models, plans, strict=True)), form)
+    if form == DEFAULT:
+        show_written(*plans)
 
 
 @command.command("diff")

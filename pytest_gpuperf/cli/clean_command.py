@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from pytest_gpuperf.cli.project import Project, echo, project_options
+from pytest_gpuperf.cli.output import output_form, show
+from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.pruning import REPORTS_KEPT, find_old
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.report.show import count, show_size
+from pytest_gpuperf.report.table import Column, Report, Table
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.report.command_json import Cleaning, Removed
 
 
 @click.command("clean")
@@ -19,20 +26,38 @@ from pytest_gpuperf.report.show import count, show_size
     help="Keep the newest N runs; 0 keeps all (default: gpuperf_keep of pytest's configuration).",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed.")
+@output_form
 @project_options
-def command(project: Project, keep: int | None, dry_run: bool) -> None:
-    """Remove old runs, reports and logs."""
+def command(project: Project, keep: int | None, dry_run: bool, form: str) -> None:
+    """Remove old runs, reports and logs.
+
+    Only files that this tool made are removed.
+    """
     old = find_old(project.root / STATE_FOLDER, project.keep if keep is None else keep)
-    done = "would remove" if dry_run else "removed"
-    size_bytes = 0
+    rows: list[Removed] = []
     for one in old:
-        size_bytes += (size := one.size_bytes)
+        size_bytes = one.size_bytes
         if not dry_run:
             one.remove()
-        what = "" if one.is_run else f", {count(len(one.files), 'file')}"
-        echo(f"{done} {show_path(one.folder)}{what} ({show_size(size)})")
-    if old:
-        runs = sum(one.is_run for one in old)
-        echo(f"{done} {count(runs, 'run')}, and reports of others; together {show_size(size_bytes)}")
-    else:
-        echo(f"nothing to remove: reports of the newest {REPORTS_KEPT} runs stay")
+        folder, files = show_path(one.folder), len(one.files)
+        rows.append({"folder": folder, "run": one.is_run, "files": files, "size_bytes": size_bytes})
+    show(
+        _report({"dry_run": dry_run, "removed": rows, "size_bytes": sum(row["size_bytes"] for row in rows)}),
+        form,
+    )
+
+
+def _report(found: Cleaning) -> Report:
+    rows = found["removed"]
+    done = "would remove" if found["dry_run"] else "removed"
+    columns = [
+        Column("", [f"{done} {row['folder']}" for row in rows], "name"),
+        Column(
+            "", ["the whole run" if row["run"] else count(row["files"], "file") for row in rows], left=True
+        ),
+        Column("", [show_size(row["size_bytes"]) for row in rows]),
+    ]
+    runs = sum(row["run"] for row in rows)
+    note = f"{done} {count(runs, 'run')}, and reports of others; together {show_size(found['size_bytes'])}"
+    notes = [note if rows else f"nothing to remove: reports of the newest {REPORTS_KEPT} runs stay"]
+    return Report([Table(columns if rows else (), notes=notes)], rows, found)

@@ -20,19 +20,23 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 
-def _parquet(run: Run) -> Iterator[bytes]:
+def _parquet(*runs: Run) -> Iterator[bytes]:
     if importlib.util.find_spec("pyarrow") is None:
         raise GpuperfError("parquet needs pyarrow, which is not installed", next_step="pip install pyarrow")
-    return parquet_pieces(run)
+    return parquet_pieces(*runs)
 
 
-def _pytest_benchmark(run: Run) -> Iterator[bytes]:
+def _pytest_benchmark(*runs: Run) -> Iterator[bytes]:
     from pytest_gpuperf.report.pytest_benchmark import to_pytest_benchmark
 
-    yield to_pytest_benchmark(run)
+    if len(runs) > 1:
+        raise GpuperfError(
+            "a file of pytest-benchmark is of one machine", next_step="name the run of one GPU"
+        )
+    yield to_pytest_benchmark(runs[0])
 
 
-_FORMATS: Mapping[str, Callable[[Run], Iterator[bytes]]] = {
+_FORMATS: Mapping[str, Callable[..., Iterator[bytes]]] = {
     "csv": csv_pieces,
     "json": json_pieces,
     "parquet": _parquet,
@@ -60,14 +64,18 @@ _FORMATS: Mapping[str, Callable[[Run], Iterator[bytes]]] = {
 def command(project: Project, run: str | None, format_name: str, output: Path | None) -> None:
     """Write RUN in a format for other tools.
 
-    RUN is an id, the start of an id, a run.json, or its folder; the newest run by default.
+    RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
+    default.
     """
     if format_name == "parquet" and output is None:
         raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")
-    measured = project.load(run)
-    pieces = _FORMATS[format_name](measured)
+    runs = project.load_all(run)
+    pieces = _FORMATS[format_name](*runs)
     if output is None:
         for piece in pieces:
             echo_data(piece.decode(), format_name)
         return
-    write({output: pieces}, f"wrote {show_path(output)} ({count_tests(measured.tests)})")
+    write(
+        {output: pieces},
+        f"wrote {show_path(output)} ({count_tests([test for one in runs for test in one.tests])})",
+    )

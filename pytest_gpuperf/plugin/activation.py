@@ -11,6 +11,7 @@ from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from typing import Any
 
     from pytest_gpuperf.session.link import Link
@@ -42,6 +43,7 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
         from pytest_gpuperf.plugin.controller import Controller
 
         settings = Settings.from_config(config, first_on_path)
+        _forget_verdicts(settings.json)
         config.pluginmanager.register(Controller(config, settings), "gpuperf-hooks")
     else:
         link = _link(given) if given else None
@@ -71,10 +73,26 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
 
         prepare_side(config, settings.side)
     config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
+    if link is None and child is None and settings.side is None:
+        _forget_verdicts(settings.json)
+    if settings.brief:
+        from pytest_gpuperf.plugin.brief_reports import BriefReports
+
+        config.pluginmanager.register(BriefReports(), "gpuperf-brief")
     if settings.seed == "on":
         from pytest_gpuperf.session.seeds import Seeding
 
         config.pluginmanager.register(Seeding(), "gpuperf-seeding")
+
+
+def _forget_verdicts(path: Path | None) -> None:
+    """Remove the verdicts of an earlier run: if this one is refused, they would look like its own."""
+    if path is None or not path.is_file() or path.is_symlink():
+        return
+    with path.open("rb") as file:
+        head = file.read(100)
+    if head.startswith(b'{"schema":') and b'"gpuperf":' in head:
+        path.unlink()
 
 
 def _link(given: Mapping[str, Any]) -> Link:

@@ -226,6 +226,10 @@ class Controller:
             report.when = "call"
             report.location = self._begun[crashitem]
             report.longrepr = f"gpuperf: this test {self._ending}\n{_advice(crashitem)}"
+            if self._settings.brief:
+                from pytest_gpuperf.report.brief import shortened
+
+                report.longrepr = shortened(report.longrepr)
             self._blame(crashitem, self._ending.partition("\n")[0])
             most = self._config.option.maxfail
             if most and self._session.testsfailed + 1 >= most:

@@ -81,6 +81,7 @@ class Hooks:
         self._runner: Runner | None = None
         self._seen: set[str] = set()
         self._narrowed = False
+        self._failed: dict[str, str] = {}
         self.failure = ""
         """The error of this plugin that keeps tests from being measured; empty without one."""
 
@@ -262,7 +263,10 @@ class Hooks:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note expected failures."""
+        """Note expected failures, and the messages of others."""
+        if report.failed and self._settings.json is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            self._failed[report.nodeid] = crash.message if crash is not None else report.longreprtext
         if self._runner is not None and hasattr(report, "wasxfail"):
             # The results have the name of a test's own file, whatever links lead to it.
             names = (report.nodeid, name_of_file(report.nodeid, self._settings.root))
@@ -288,6 +292,11 @@ class Hooks:
                 self._runner.write_markdown()
             with self._reported(session, "HTML report"):
                 self._runner.write_html()
+            with self._reported(session, "verdicts"):
+                from pytest_gpuperf.report.verdicts import End
+
+                if self._runner.judges:
+                    self._runner.write_json(End(complete, int(session.exitstatus), self._failed))
         finally:
             with self._runner.guarded("lock"):
                 self._runner.end()

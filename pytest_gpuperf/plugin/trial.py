@@ -100,7 +100,7 @@ def test_solution(gpuperf: Gpuperf, trial_case: int, request: pytest.FixtureRequ
         trial.check(problem)
         if case.timed:
             trial.time(problem)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         trial.raised(error)
 
 
@@ -170,7 +170,6 @@ class _Trial:
         from pytest_gpuperf.measure.timing.timer import Timer
         from pytest_gpuperf.session.in_turn import InTurn, WrongWhileTimedError
 
-        self._enter("time")
         mode = None if self.plan.mode == "auto" else self.plan.mode
 
         def inputs(seed: int) -> tuple[Any, ...]:
@@ -178,6 +177,7 @@ class _Trial:
 
         # The timed calls are compared with the reference of the check that has the same inputs.
         self._check(problem, TIMED, (), inputs=inputs)
+        self._enter("time")
         timing = self._gpuperf.time(self._solution, inputs=inputs, mode=mode, label=TIMED)
         timer = Timer(gpu_info().l2_bytes, self.plan.budget_s, lambda: None)
         rounds = InTurn(problem, timer, self.plan.mode, self.plan.budget_s, Tolerance(self._rtol, self._atol))
@@ -195,7 +195,7 @@ class _Trial:
         if changed := _files(self._folder).unchanged.check():
             _fail(changed)
 
-    def raised(self, error: Exception) -> NoReturn:
+    def raised(self, error: BaseException) -> NoReturn:
         """Fail with an exception of the files, and its places in them."""
         __tracebackhide__ = True
         self._tell(RAISED, "yes")
@@ -212,22 +212,28 @@ class _Trial:
         return [begin + at for at in range(count)]
 
     def _tolerances(self, problem: Problem) -> tuple[float, float]:
-        """Call the reference for the first time, and choose the tolerances by its output."""
-        from pytest_gpuperf.measure.problems.problem import absolute_tolerance
+        """Call the reference for the first times, and choose the tolerances by its output.
 
-        args = problem.arguments(self.plan.seed)
+        Raises:
+            GpuperfError: No solution could agree with it.
+        """
+        from pytest_gpuperf.measure.problems.problem import absolute_tolerance, cloned, why_unusable
+
+        name, args = Path(self.plan.problem).name, problem.arguments(self.plan.seed)
         try:
-            output = problem.reference(*args)
+            output, again = (problem.reference(*cloned(args)) for _ in range(2))
         except Exception as error:
-            raise GpuperfError(
-                f"the reference of {Path(self.plan.problem).name} raised {type(error).__name__}: {error}"
-            ) from error
-        rtol, atol = self.plan.rtol, self.plan.atol
+            raise GpuperfError(f"the reference of {name} raised {type(error).__name__}: {error}") from error
         usual = problem.tolerance(output)
-        return (
-            usual if rtol is None else rtol,
-            absolute_tolerance(usual, output) if atol is None else atol,
-        )
+        absolute = absolute_tolerance(usual, output)
+        if why := why_unusable(output, again, usual, absolute):
+            raise GpuperfError(
+                f"the reference of {name} {why}",
+                expected="tensors of numbers, the same ones for the same inputs",
+                next_step="change the problem, such as by model.eval() for dropout",
+            )
+        rtol, atol = self.plan.rtol, self.plan.atol
+        return usual if rtol is None else rtol, absolute if atol is None else atol
 
     def _enter(self, stage: Stage) -> None:
         self._tell(STAGE, stage)

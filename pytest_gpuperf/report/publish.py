@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.writing import named
+from pytest_gpuperf.report.brief import brief_lines
 from pytest_gpuperf.report.github import error_annotations
 from pytest_gpuperf.report.step_summary import summary_markdown
 from pytest_gpuperf.report.table import Screen
@@ -21,8 +22,13 @@ LEAST_COLUMNS = 100
 """Width of a log, which has none of its own."""
 
 
-def publish(summary: Summary, terminal: TerminalReporter) -> None:
-    """Write the table below pytest's own output."""
+def publish(summary: Summary, terminal: TerminalReporter, *, brief: bool = False) -> None:
+    """Write the table below pytest's own output; if brief, at most ten lines."""
+    if brief and summary.results:
+        terminal.section("gpuperf")
+        for line in brief_lines(summary):
+            terminal.write_line(line)
+        return
     width = terminal._tw.fullwidth
     columns = width if terminal.isatty else max(width, LEAST_COLUMNS)
     lines = summary_lines(summary, Screen(columns, terminal.hasmarkup), verbosity=terminal.verbosity)

@@ -1,4 +1,4 @@
-"""The rows of a run as CSV, JSON or Parquet, in pieces: a large run has millions of them."""
+"""The rows of runs as CSV, JSON or Parquet, in pieces: a large run has millions of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_gpuperf.report.forms.as_json import escaped
 from pytest_gpuperf.report.frame import COLUMNS, frame_of, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_gpuperf.records import Run
 
@@ -23,54 +23,49 @@ ROWS_AT_ONCE = 2**15
 """Number of rows in a piece."""
 
 
-def csv_pieces(run: Run) -> Iterator[bytes]:
+def csv_pieces(*runs: Run) -> Iterator[bytes]:
     """Yield the rows as CSV, as pandas writes the data frame of `to_frame`."""
-    date = _date(run)
-    constant = _of_run(run, "" if date is None else str(date))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((*COLUMNS, *RUN_COLUMNS))
-    found = rows(run)
+    found = _rows(runs, lambda date: "" if date is None else str(date))
     while True:
         yield stream.getvalue().encode()
         stream.seek(0)
         stream.truncate()
-        some = [(*row, *constant) for row in islice(found, ROWS_AT_ONCE)]
+        some = list(islice(found, ROWS_AT_ONCE))
         if not some:
             return
         writer.writerows(some)
 
 
-def json_pieces(run: Run) -> Iterator[bytes]:
+def json_pieces(*runs: Run) -> Iterator[bytes]:
     """Yield the rows as a list of objects, one a line; a number that is not finite is null."""
-    date = _date(run)
-    constant = _of_run(run, None if date is None else date.isoformat().replace("+00:00", "Z"))
     names = (*COLUMNS, *RUN_COLUMNS)
-    found = rows(run)
+    found = _rows(runs, lambda date: None if date is None else date.isoformat().replace("+00:00", "Z"))
     begin = "[\n"
     while some := list(islice(found, ROWS_AT_ONCE)):
-        lines = (
-            msgspec.json.encode(dict(zip(names, (*row, *constant), strict=True))).decode() for row in some
-        )
+        lines = (msgspec.json.encode(dict(zip(names, row, strict=True))).decode() for row in some)
         yield escaped(begin + ",\n".join(lines)).encode()
         begin = ",\n"
     yield b"[]\n" if begin == "[\n" else b"\n]\n"
 
 
-def parquet_pieces(run: Run) -> Iterator[bytes]:
+def parquet_pieces(*runs: Run) -> Iterator[bytes]:
     """Yield the data frame of `to_frame` as a Parquet file; needs pyarrow."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = _Sink()
-    found = rows(run)
-    table = pa.Table.from_pandas(frame_of(islice(found, ROWS_AT_ONCE), run), preserve_index=False)
+    first = rows(runs[0])
+    table = pa.Table.from_pandas(frame_of(islice(first, ROWS_AT_ONCE), runs[0]), preserve_index=False)
     with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), table.schema) as writer:
-        while table.num_rows:
-            writer.write_table(table)
-            yield from sink.taken()
-            frame = frame_of(islice(found, ROWS_AT_ONCE), run)
-            table = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
+        writer.write_table(table)
+        for run, found in ((runs[0], first), *((run, rows(run)) for run in runs[1:])):
+            while some := list(islice(found, ROWS_AT_ONCE)):
+                yield from sink.taken()
+                frame = frame_of(iter(some), run)
+                writer.write_table(pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False))
     yield from sink.taken()
 
 
@@ -93,6 +88,14 @@ class _Sink(io.RawIOBase):
         """Return the pieces since the last call."""
         pieces, self._pieces = self._pieces, []
         return pieces
+
+
+def _rows(
+    runs: Iterable[Run], show_date: Callable[[datetime | None], str | None]
+) -> Iterator[tuple[object, ...]]:
+    for run in runs:
+        constant = _of_run(run, show_date(_date(run)))
+        yield from ((*row, *constant) for row in rows(run))
 
 
 def _of_run(run: Run, date: str | None) -> tuple[object, ...]:

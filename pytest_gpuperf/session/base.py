@@ -22,6 +22,7 @@ from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER
+from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.report.verdicts import End
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
@@ -93,6 +95,8 @@ class Runner:
     """True if calls run on the GPU of this machine."""
     judges: ClassVar[bool] = True
     """False in children: their parent judges."""
+    run_id = ""
+    """Id of the run file; empty if none is kept."""
 
     def __init__(
         self,
@@ -344,12 +348,24 @@ class Runner:
         write_page(path, [Section(run, self._summary(), self.expected, links=links, folder=self.folder)])
         self.notices.append(f"report written to {show_path(path)}")
 
+    def write_json(self, end: End) -> None:
+        """Write the verdicts to the file that the user names.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        from pytest_gpuperf.report.verdicts import encode_verdicts, verdicts_of
+
+        if self.settings.json is not None:
+            verdicts = verdicts_of(self._summary(), end, self.run_id)
+            write_files({self.settings.json: encode_verdicts(verdicts)})
+
     def report(self, terminal: TerminalReporter) -> None:
         """Write the summary to the terminal, and annotations for GitHub."""
         from pytest_gpuperf.report.publish import annotate, publish
 
         with self.guarded("report"):
-            publish(self._summary(), terminal)
+            publish(self._summary(), terminal, brief=self.settings.brief)
         with self.guarded("annotations"):
             annotate(self._summary(), terminal)
 

@@ -173,6 +173,19 @@ OPTIONS = (
         unset="none",
     ),
     Option(
+        "json",
+        "",
+        "write the verdicts of the run to this file as one JSON object (`gpuperf schema verdict`)",
+        metavar="FILE",
+        unset="none",
+    ),
+    Option(
+        "brief",
+        "no",
+        "show at most ten lines for each failure, and for the summary",
+        switch=True,
+    ),
+    Option(
         "markdown",
         "",
         "append the summary as Markdown to this file",

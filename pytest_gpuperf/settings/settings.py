@@ -70,6 +70,10 @@ class Settings:
     markdown: Path | None
     html: Path | None
     """File of the HTML report; None for no report."""
+    json: Path | None
+    """File for the verdicts, relative to the working directory."""
+    brief: bool
+    """True if failures and the summary have at most ten lines."""
     root: Path
     """pytest's rootdir; run files go below it."""
     first_on_path: str
@@ -134,6 +138,8 @@ class Settings:
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
             markdown=Path(markdown) if markdown else None,
             html=Path(values["html"]) if values["html"] else None,
+            json=Path(values["json"]) if values["json"] else None,
+            brief=values["brief"] == "yes",
             root=config.rootpath,
             first_on_path=first_on_path,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,

@@ -26,17 +26,25 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[np.float64]
 
-LEVEL = 1e-4
-"""One-sided p-value below which a change is one. Tuned on half of the tests of
-`benchmarks/history_power`; a history is judged after each commit, at each commit of it."""
+LEVEL = 3e-4
+"""One-sided p-value below which a change is one, small because a history is judged after each commit, at each
+commit of it. Tuned on half of the tests of `benchmarks/history_power`."""
 LEAST_POINTS = 2
 """Minimum number of points of a level: one session may be an outlier."""
+SURE_POINTS = 3
+"""Number of points of a level from which `LEVEL` counts."""
+SHORT_FACTOR = 1 / 30
+"""Factor of `LEVEL` for shorter ones: sessions that follow each other often share what slows them."""
 MOST_POINTS = 1000
 """Number of points, the newest, that are searched: time and memory go with its square."""
-MOST_RAMP = 30
-"""Maximum number of points of a creep."""
-LEAST_PART = 16
-"""Minimum number of points of a part of a history that is searched."""
+LEAST_RAMP, MOST_RAMP = 3, 30
+"""Minimum and maximum number of points over which a creep goes."""
+REACH = 12
+"""Number of points around each end of a creep that may be its end."""
+RAMPS = (4, 8, 16)
+"""Numbers of points over which the search for a creep begins."""
+LEAST_PAIR = 4
+"""Minimum number of points between a step and the one that takes it back, if neither shows alone."""
 MOST_CHANGES = 20
 """Maximum number of changes in the points searched."""
 MASS = 0.95
@@ -90,7 +98,9 @@ class _Scan(NamedTuple):
     """Inverse variance of `log_ratio` in units of the noise; 0 if the model has the change already."""
 
 
-def find_changes(points: Sequence[HistoryPoint], thresholds: Thresholds | None = None) -> tuple[Change, ...]:
+def find_changes(
+    points: Sequence[HistoryPoint], thresholds: Thresholds | None = None, *, level: float = LEVEL
+) -> tuple[Change, ...]:
     """Find the changes of a test's level, in the order of their commits.
 
     A change is reported if it is significantly larger than `thresholds.indifference_pct`.
@@ -98,11 +108,12 @@ def find_changes(points: Sequence[HistoryPoint], thresholds: Thresholds | None =
     Args:
         points: The history, oldest first.
         thresholds: The noise to expect; by default that of times by the GPU's clock.
+        level: One-sided p-value below which a change is reported.
     """
     if len(points) < 2 * LEAST_POINTS:
         return ()
     skipped = max(0, len(points) - MOST_POINTS)
-    history = _History(points[skipped:], thresholds or Thresholds())
+    history = _History(points[skipped:], thresholds or Thresholds(), level)
     return tuple(
         change._replace(before=change.before + skipped, after=change.after + skipped)
         for change in history.changes()
@@ -112,11 +123,12 @@ def find_changes(points: Sequence[HistoryPoint], thresholds: Thresholds | None =
 class _History:
     """Points of a test as a linear mixed model: level, effects of the cards, changes."""
 
-    def __init__(self, points: Sequence[HistoryPoint], thresholds: Thresholds) -> None:
+    def __init__(self, points: Sequence[HistoryPoint], thresholds: Thresholds, level: float) -> None:
         import numpy as np
 
         self.points = points
         self.thresholds = thresholds
+        self.level = level
         self.count = len(points)
         self.log_time: Array = np.log([point.time for point in points])
         self.known: Array = np.array([point.sd for point in points]) ** 2
@@ -131,102 +143,112 @@ class _History:
     def changes(self) -> list[Change]:
         """Return all changes."""
         found: list[_Ramp] = []
-        while len(found) < MOST_CHANGES and (ramp := self._next(found)) is not None:
-            found = sorted([*found, ramp])
+        while len(found) < MOST_CHANGES and (more := self._best(found)):
+            found = sorted([*found, *more])
+            for change in more:
+                others = [other for other in found if other != change]
+                found = sorted([*others, self._shaped(change, others)])
         while (kept := self._kept(found)) != found:
             found = kept
         return [self._described(ramp, others) for ramp, others in _each(found)]
 
-    def _next(self, found: list[_Ramp]) -> _Ramp | None:
-        """Return the most significant change next to those found; None if there is none.
+    def _best(self, found: list[_Ramp]) -> list[_Ramp]:
+        """Return the most significant change next to those found; none if there is none.
 
-        A step up and one down hide each other in the whole history, so parts of it are searched as well.
+        A step and its fix hide each other in the whole history, so such pairs are searched as well.
         """
-        gaps = self._gaps(found)
-        step = self._best(found)
-        if step is None:
-            parts = [part for gap in gaps for part in _seeded(*gap)]
-            for low, high in parts:
-                step = _History(self.points[low:high], self.thresholds)._best([])
-                if step is not None:
-                    step = _Ramp(step.before + low, step.after + low)
-                    break
-        return step and self._widened(step, found)
-
-    def _best(self, found: list[_Ramp]) -> _Ramp | None:
-        """Return the most significant step next to the changes found; None if there is none."""
         import numpy as np
 
-        steps = [
-            _Ramp(at - 1, at)
-            for low, high in self._gaps(found)
-            for at in range(low + LEAST_POINTS, high - LEAST_POINTS + 1)
-        ]
-        if not steps:
-            return None
-        p = self._p(self._scan(steps, found))
+        gaps = self._gaps(found)
+        single = [(ramp, _factor(ramp, low, high)) for low, high in gaps for ramp in _candidates(low, high)]
+        pairs = [pair for low, high in gaps for pair in _pairs(low, high)]
+        if not single:
+            return []
+        shifts = self._columns([ramp for ramp, _ in single])
+        if pairs:
+            there, back = (self._columns([pair[at] for pair in pairs]) for at in range(2))
+            shifts = np.column_stack([shifts, there - back])
+        p = self._p(self._scan(shifts, found))
+        p[: len(single)] /= np.array([factor for _, factor in single])
+        best = int(np.argmin(p[: len(single)]))
+        if p[best] <= self.level:
+            return [single[best][0]]
         best = int(np.argmin(p))
-        return steps[best] if p[best] <= LEVEL else None
+        return list(pairs[best - len(single)]) if p[best] <= self.level else []
 
     def _kept(self, found: list[_Ramp]) -> list[_Ramp]:
         """Return the changes without the least significant, if it is not significant next to the others."""
-        p = [float(self._p(self._scan([ramp], others))[0]) for ramp, others in _each(found)]
+        p = [float(self._p(self._scan(self._columns([ramp]), others))[0]) for ramp, others in _each(found)]
         worst = max(p, default=0.0)
-        return found if worst <= LEVEL else [ramp for ramp, its in zip(found, p, strict=True) if its < worst]
+        return (
+            found
+            if worst <= self.level
+            else [ramp for ramp, its in zip(found, p, strict=True) if its < worst]
+        )
 
     def _gaps(self, found: list[_Ramp]) -> list[tuple[int, int]]:
         """Return the ranges of points between changes: first index, and the one after the last."""
         edges = [0, *(edge for ramp in found for edge in (ramp.before + 1, ramp.after)), self.count]
         return list(zip(edges[::2], edges[1::2], strict=True))
 
-    def _widened(self, step: _Ramp, found: list[_Ramp]) -> _Ramp:
-        """Return the ramp around a step if it explains the points better than any step, else the step.
+    def _shaped(self, change: _Ramp, found: list[_Ramp]) -> _Ramp:
+        """Return the likeliest change at the place of one: a step, or a ramp if it explains more.
 
         The ramp has one more parameter: by the criterion of G. Schwarz, Ann. Statist. 6 (1978) 461, its
         likelihood has to be larger by half the logarithm of the number of points.
         """
         import numpy as np
 
-        low, high = next((low, high) for low, high in self._gaps(found) if low <= step.before < high)
+        low, high = next((low, high) for low, high in self._gaps(found) if low <= change.before < high)
+        steps = _steps(low, high)
         ramps = [
             _Ramp(before, after)
-            for before in range(max(low + LEAST_POINTS - 1, step.after - MOST_RAMP), step.after)
-            for after in range(before + 3, min(high, before + MOST_RAMP, self.count - 1) + 1)
-            if after > step.before
+            for before in range(max(low + LEAST_POINTS - 1, change.after - MOST_RAMP), change.after)
+            for after in range(before + LEAST_RAMP, min(high - 1, before + MOST_RAMP) + 1)
+            if after > change.before
         ]
-        if not ramps:
-            return step
-        scan = self._scan([step, *ramps], found)
+        shapes = [*steps, *ramps]
+        if not shapes:
+            return change
+        scan = self._scan(self._columns(shapes), found)
         likelihood = self._likelihood(scan)
-        best = 1 + int(np.argmax(likelihood[1:]))
-        better = likelihood[best] - likelihood[0] > math.log(self.count) / 2
-        return ramps[best - 1] if better and self._p(scan)[best] <= LEVEL else step
+        likelihood[len(steps) :] -= math.log(self.count) / 2
+        likelihood[self._p(scan) > self.level] = -math.inf
+        best = int(np.argmax(likelihood))
+        return shapes[best] if np.isfinite(likelihood[best]) else change
 
     def _described(self, ramp: _Ramp, others: list[_Ramp]) -> Change:
         """Return a change with its commit range and its size.
 
-        The range of a step holds 95 % of the probability of its place, all places being alike before: A. F.
-        M. Smith, Biometrika 62 (1975) 407.
+        The range holds 95 % of the probability of the places around it, all being alike before: A. F. M.
+        Smith, Biometrika 62 (1975) 407.
         """
         import numpy as np
         from scipy.special import stdtrit
 
-        scan = self._scan([ramp], others)
+        scan = self._scan(self._columns([ramp]), others)
         margin = stdtrit(scan.df[0], (1 + MASS) / 2) * scan.standard_error[0]
         low, ratio, high = np.exp(scan.log_ratio[0] + margin * np.array([-1.0, 0.0, 1.0])).tolist()
-        before, after = ramp
-        if after - before > 1:
-            return Change("creep", before, after, ratio, low, high)
-        first, last = next((low, high) for low, high in self._gaps(others) if low <= before < high)
-        steps = [_Ramp(at - 1, at) for at in range(first + 1, last)]
-        places = self._scan(steps, others)
+        first, last = next((low, high) for low, high in self._gaps(others) if low <= ramp.before < high)
+        creep = ramp.after - ramp.before > 1
+        if creep:
+            shapes = [
+                _Ramp(before, after)
+                for before in range(max(first, ramp.before - REACH), ramp.after)
+                for after in range(
+                    max(before + LEAST_RAMP, ramp.after - REACH), min(last, ramp.after + REACH)
+                )
+            ]
+        else:
+            shapes = [_Ramp(at - 1, at) for at in range(first + 1, last)]
+        places = self._scan(self._columns(shapes), others)
         likelihood = self._likelihood(places)
         weight = np.exp(likelihood - likelihood.max()) * (places.information > 0)
         order = np.argsort(-weight)
         enough = int(np.searchsorted(np.cumsum(weight[order]), MASS * weight.sum())) + 1
-        within = [steps[at] for at in order[:enough]] + [ramp]
-        before, after = min(step.before for step in within), max(step.after for step in within)
-        return Change("step", before, after, ratio, low, high)
+        within = [shapes[at] for at in order[:enough]] + [ramp]
+        before, after = min(place.before for place in within), max(place.after for place in within)
+        return Change("creep" if creep else "step", before, after, ratio, low, high)
 
     def _likelihood(self, scan: _Scan) -> Array:
         """Return the logarithm of the marginal likelihood of each candidate, up to a constant."""
@@ -243,15 +265,14 @@ class _History:
         zone = math.log1p(self.thresholds.indifference_pct / 100)
         return np.asarray(stdtr(scan.df, (zone - np.abs(scan.log_ratio)) / scan.standard_error))
 
-    def _scan(self, candidates: Sequence[_Ramp], found: Sequence[_Ramp]) -> _Scan:
-        """Estimate each candidate next to the changes found.
+    def _scan(self, shifts: Array, found: Sequence[_Ramp]) -> _Scan:
+        """Estimate each candidate, a column of `shifts`, next to the changes found.
 
         Effects of cards are shrunk by the expected variances (best linear unbiased prediction: C. R.
         Henderson, Biometrics 31 (1975) 423); errors are by variances that the points have moderated.
         """
         import numpy as np
 
-        shifts = self._columns(candidates)
         base = np.column_stack([np.ones(self.count), self._columns(found), self.cards])
         ridge = np.zeros(base.shape[1])
         ridge[-self.cards.shape[1] :] = self.noise.value / self.between.value
@@ -299,7 +320,9 @@ class _History:
 
         # Cards are fixed effects here, so that their differences do not count as noise of the sessions.
         base = np.column_stack([self.cards, self._columns(found)])
-        inverse = np.linalg.pinv(base.T @ base)
+        values, vectors = np.linalg.eigh(base.T @ base)
+        vectors = vectors[:, values > 1e-6] / np.sqrt(values[values > 1e-6])
+        inverse = vectors @ vectors.T
         free = shifts - base @ (inverse @ (base.T @ shifts))
         information = np.einsum("ij,ij->j", free, free)
         inside = information > 1e-6
@@ -307,7 +330,7 @@ class _History:
         score = free.T @ rest
         residual = rest @ rest - np.where(inside, score**2 / np.where(inside, information, 1), 0.0)
         residual = np.maximum(residual, 0.0)
-        own_df = np.maximum(self.count - np.linalg.matrix_rank(base) - inside, 0)
+        own_df = np.maximum(self.count - vectors.shape[1] - inside, 0)
         noise_df = self.noise.df + own_df
         noise = (self.noise.df * self.noise.value + residual) / noise_df
         noise = np.maximum(noise, residual / np.maximum(own_df, 1) / 2)
@@ -336,18 +359,37 @@ class _History:
         return np.clip((at - before) / (after - before), 0.0, 1.0)
 
 
+def _steps(low: int, high: int) -> list[_Ramp]:
+    """Return the steps within a range of points."""
+    return [_Ramp(at - 1, at) for at in range(low + LEAST_POINTS, high - LEAST_POINTS + 1)]
+
+
+def _candidates(low: int, high: int) -> list[_Ramp]:
+    """Return the changes to test within a range of points: all steps, and ramps of some lengths."""
+    ramps = [
+        _Ramp(before, before + length)
+        for length in RAMPS
+        for before in range(low + LEAST_POINTS - 1, high - length)
+    ]
+    return [*_steps(low, high), *ramps]
+
+
+def _factor(ramp: _Ramp, low: int, high: int) -> float:
+    """Return the factor of the level for a change within a range of points."""
+    shortest = min(ramp.before + 1 - low, high - ramp.after)
+    # A ramp may go on, so its points tell as well.
+    return 1.0 if shortest >= SURE_POINTS or ramp.after > ramp.before + 1 else SHORT_FACTOR
+
+
+def _pairs(low: int, high: int) -> Iterator[tuple[_Ramp, _Ramp]]:
+    """Yield steps with a second one 4, 8, 16 and more points later, within a range of points."""
+    length = LEAST_PAIR
+    while low + LEAST_POINTS + length <= high - LEAST_POINTS:
+        for at in range(low + LEAST_POINTS, high - LEAST_POINTS - length + 1):
+            yield _Ramp(at - 1, at), _Ramp(at + length - 1, at + length)
+        length *= 2
+
+
 def _each(found: list[_Ramp]) -> list[tuple[_Ramp, list[_Ramp]]]:
     """Return each change with the others."""
     return [(ramp, [other for other in found if other != ramp]) for ramp in found]
-
-
-def _seeded(low: int, high: int) -> Iterator[tuple[int, int]]:
-    """Yield parts of a range, each half as long as those before and half over the next, down to 16 points.
-
-    Source: S. Kovács, P. Bühlmann, H. Li and A. Munk, Biometrika 110 (2023) 249.
-    """
-    length = high - low
-    while (length := length // 2) >= LEAST_PART:
-        half = length // 2
-        for first in range(low, high - length + 1, half):
-            yield first, min(first + length, high)

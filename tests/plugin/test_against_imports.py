@@ -35,12 +35,14 @@ def of_one_restart(root: Path) -> Project:
     """Make a project whose code runs once on each side, which is enough to see the code."""
     made = Project(root)
     made.restarts = "1"
+    made.forks = True
     return made
 
 
 @pytest.fixture
 def site(project: Project) -> Path:
     """Create a folder whose .pth files Python reads at the start of runs and their side processes."""
+    project.forks = False
     site = project.root.parent / "site"
     site.mkdir()
     custom = project.root.parent / "custom"
@@ -226,6 +228,7 @@ def test_finder_bound_to_the_checkout_is_refused(project: Project, site: Path, l
 
 def test_a_package_that_is_installed_is_refused(project: Project) -> None:
     """Refuse the copy of `pip install .`, which both sides would run."""
+    project.forks = False
     two_versions(project, "src/msgspec")
     project.write({"tests/test_k.py": "import msgspec\ndef test_k(gpuperf): gpuperf.time(lambda: 10.0)\n"})
     project.commit({})
@@ -236,6 +239,7 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
 
 def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:
     """Measure with the plugin of the run, even if the plugin is the project under test."""
+    project.forks = False
     shutil.copytree(PLUGIN / "pytest_gpuperf", project.root / "pytest_gpuperf")
     old = {
         "pytest_gpuperf/__init__.py": "raise ImportError",

@@ -81,6 +81,20 @@ def test_exception_names_the_line_of_the_solution(tmp_path: Path) -> None:
     assert "solution.py:3 in custom_kernel" in result.reasons[0]
 
 
+def test_exit_of_the_solution_ends_the_trial(tmp_path: Path) -> None:
+    result = tried(tmp_path, "raise SystemExit(3)")
+    assert result.verdict == "ended"
+    assert "solution.py:3 in custom_kernel" in result.reasons[0]
+
+
+def test_output_that_is_wrong_for_inputs_of_the_timing_is_wrong(tmp_path: Path) -> None:
+    body = (
+        "known = [torch.randn(5, generator=torch.Generator().manual_seed(at)) for at in (3, 4)]; "
+        "return 2 * data + (not any(torch.equal(data, one) for one in known))"
+    )
+    assert (result := tried(tmp_path, body)).verdict == "wrong", result
+
+
 def test_output_that_is_right_only_at_first_is_not_accepted(tmp_path: Path) -> None:
     body = "kept = globals().setdefault('kept', {}); return kept.setdefault(data.data_ptr(), data * 2)"
     result = tried(tmp_path, body)

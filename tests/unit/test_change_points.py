@@ -3,6 +3,8 @@
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
 
@@ -60,6 +62,11 @@ def test_step_up_and_down_are_two_changes():
     assert [change.ratio > 1 for change in changes] == [True, False]
 
 
+def test_loss_that_was_fixed_soon_is_found():
+    changes = find_changes(history([1.0] * 20 + [1.06] * 6 + [1.0] * 20))
+    assert [(change.before, change.after) for change in changes] == [(19, 20), (25, 26)]
+
+
 def test_one_slow_session_is_not_a_change():
     assert find_changes(history([1.0] * 15 + [1.05] + [1.0] * 15)) == ()
 
@@ -80,3 +87,23 @@ def test_known_error_widens_the_interval():
     (certain,) = find_changes(points)
     (uncertain,) = find_changes([point._replace(sd=0.01) for point in points])
     assert uncertain.high - uncertain.low > 2 * (certain.high - certain.low)
+
+
+TIMES = st.floats(1e-3, 1e9)
+POINTS = st.lists(st.builds(HistoryPoint, TIMES, st.sampled_from("abc"), st.floats(0, 0.5)), max_size=40)
+
+
+@settings(max_examples=60)
+@given(POINTS, st.sampled_from([1e-4, 0.1]))
+def test_changes_of_any_history_are_in_order_and_within_it(points, level):
+    changes = find_changes(points, level=level)
+    assert all(0 <= change.before < change.after < len(points) for change in changes)
+    assert all(change.low <= change.ratio <= change.high for change in changes)
+    assert [change.before for change in changes] == sorted(change.before for change in changes)
+
+
+def test_other_unit_of_time_changes_nothing():
+    points = history([1.0] * 15 + [1.01] * 15)
+    (change,) = find_changes(points)
+    (scaled,) = find_changes([point._replace(time=1000 * point.time) for point in points])
+    assert scaled[1:] == pytest.approx(change[1:])

@@ -11,15 +11,13 @@ from click.testing import CliRunner, Result
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.trial import child
 from pytest_gpuperf.cli.trial.child import Tried
-from pytest_gpuperf.cli.trial.verdict import reasons_in
+from pytest_gpuperf.cli.trial.verdict import judge_trial, reasons_in
 from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, TestRecord
-from pytest_gpuperf.records.trial import CaseReport, CaseTimes
+from pytest_gpuperf.records.trial import CaseReport, CaseTimes, TrialCase, TrialPlan
 from run_builders import run as make_run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pytest_gpuperf.records.trial import TrialPlan
 
 PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 TIMES = CaseTimes(
@@ -134,6 +132,24 @@ def test_missing_reference_is_bad_usage() -> None:
     assert CliRunner().invoke(main, ["try", "solution.py"]).exit_code == 2
 
 
+def test_case_without_a_result_is_not_accepted() -> None:
+    plan = TrialPlan(
+        problem="p.py",
+        solution="s.py",
+        form="gpu-mode",
+        cases=(TrialCase(name="a"), TrialCase(name="b"), TrialCase(name="c")),
+        seed=1,
+        seeds=1,
+        rounds=1,
+        budget_s=0.5,
+        mode="auto",
+    )
+    result = judge_trial(plan, Tried({0: ACCEPTED}, None, 1.5))
+    assert (result.verdict, result.correct) == ("ended", False)
+    assert [case.verdict for case in result.cases] == ["accepted", "ended", None]
+    assert result.reasons[0].startswith("b: the trial ended before")
+
+
 def test_message_is_split_into_reasons() -> None:
     text = "gpuperf: one\n    detail\ngpuperf: two\nto find the cause: pytest"
     assert reasons_in(text) == ("one\n    detail", "two")
@@ -142,3 +158,12 @@ def test_message_is_split_into_reasons() -> None:
 def test_reason_names_the_solution_and_its_option() -> None:
     text = "gpuperf: this test took more than 9 s (--gpuperf-timeout)"
     assert reasons_in(text) == ("the solution took more than 9 s (--timeout)",)
+
+
+def test_reason_has_no_next_step_for_a_test() -> None:
+    text = "argument 0 was changed; if the function is meant to write to it, name it in mutates="
+    assert reasons_in(text) == ("argument 0 was changed",)
+
+
+def test_message_that_names_only_files_of_the_plugin_stays() -> None:
+    assert reasons_in("ImportError: in /a/pytest_gpuperf/b.py")

@@ -58,6 +58,11 @@ def test_failure_shows_largest_differences_with_places() -> None:
     ]
 
 
+def test_share_of_all_elements_is_100_percent() -> None:
+    found = checked(lambda: torch.zeros(999), expected=torch.arange(999.0)).failure
+    assert "998 of 999 elements (100 %)" in found
+
+
 @pytest.mark.parametrize(
     "dtype", [*DEFAULT_TOLERANCES, torch.int32, torch.bool, torch.float8_e4m3fn], ids=str
 )

@@ -91,9 +91,14 @@ def test_nearest_allowed_size() -> None:
     assert nearest((16, 64), 41) == 64
 
 
+def test_range_with_steps_gives_its_sizes() -> None:
+    assert parse_signature("(n)", {"n": range(16, 65, 16)}).allowed["n"] == (16, 32, 48, 64)
+
+
+@pytest.mark.parametrize("shapes", ["(...,m,k),(k,64)", "(...,layout,k),(seed,leading,dtype)"])
 @given(st.data())
-def test_numbers_of_a_case_make_the_same_case(data: st.DataObject) -> None:
-    space = _space("(...,m,k),(k,64)", k=[16, 32])
+def test_numbers_of_a_case_make_the_same_case(shapes: str, data: st.DataObject) -> None:
+    space = _space(shapes, k=[16, 32])
 
     def draw(_: str, low: int, high: int) -> int:
         return data.draw(st.integers(low, high))
@@ -138,7 +143,7 @@ def test_large_case_needs_a_dimension_that_may_grow() -> None:
 )
 def test_pasted_line_makes_the_arguments_of_the_case(layout: str, dtype: torch.dtype) -> None:
     case = FuzzCase("(m,n),(n)", {"m": 3, "n": 5}, dtype, (layout, "contiguous"), seed=7, device="cpu")
-    made, _ = arguments_of(case, None)
+    made = arguments_of(case, None).args
     namespace = {"torch": torch, "fn": lambda *args: args}
     seeding, _, called = line_of(case, lambda: None, None).partition("; ")
     exec(seeding, namespace)
@@ -159,6 +164,21 @@ def test_pasted_line_calls_the_factory_with_the_case() -> None:
     line = line_of(case, abs, with_scale)
     assert line.startswith("torch.manual_seed(7); abs(*with_scale(FuzzCase(")
     assert eval(line[line.index("FuzzCase(") : -2], {"FuzzCase": FuzzCase, "torch": torch}) == case
+
+
+@pytest.mark.parametrize(
+    ("make", "called"),
+    [
+        (lambda case: (*case.tensors, 3), "fn(*inputs(FuzzCase("),
+        (lambda case: {"x": case.tensors[0]}, "fn(**inputs(FuzzCase("),
+        (lambda case: case.tensors[0], "fn(inputs(FuzzCase("),
+    ],
+)
+def test_pasted_line_hands_over_what_the_factory_returns(make: Any, called: str) -> None:
+    assert (
+        called
+        in _fuzz(lambda *_, **__: torch.zeros(1), lambda *_, **__: torch.ones(1), "(n)", make=make).line
+    )
 
 
 def _search(shapes: str, fails: Callable[[FuzzCase], bool], seconds: float = 1000.0) -> Search:
@@ -256,10 +276,26 @@ def test_exception_fails_only_if_the_reference_takes_the_case() -> None:
         return x
 
     assert "it raises ValueError: odd" in _fuzz(picky, torch.clone, "(n)", seconds=0.1).failure
-    refusing = _fuzz(picky, torch.clone, "(n)", refuses=ValueError, seconds=0.1)
+    refusing = _fuzz(picky, torch.clone, "(n)", refuses=ValueError, sizes={"n": [3, 4]}, seconds=1.0)
     assert refusing.passed
     assert refusing.refused > 1
-    assert _fuzz(no_empty, no_empty, "(n)", sizes={"n": 0}, seconds=0.1).refused >= 1
+    assert _fuzz(no_empty, no_empty, "(n)", sizes={"n": [0, 1]}, seconds=1.0).refused >= 1
+
+
+def _refuse(*_: object) -> torch.Tensor:
+    raise ValueError("not this one")
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected", "why"),
+    [
+        (torch.square, lambda _x, _y: None, "the reference raises TypeError: "),
+        (_refuse, torch.square, "the callable refuses it: ValueError: not this one"),
+    ],
+)
+def test_search_that_compares_no_case_is_an_error(fn: Any, expected: Any, why: str) -> None:
+    with pytest.raises(GpuperfError, match=f"none of .* cases could be compared, the first because {why}"):
+        _fuzz(fn, expected, "(n)", sizes={"n": [1, 2]}, refuses=ValueError, seconds=0.1)
 
 
 def test_random_numbers_of_the_test_go_on_as_before() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -179,3 +180,21 @@ def test_every_model_is_accepted_and_compared(project: Path, monkeypatch: pytest
     assert shard(2).id in compared
     added = CliRunner().invoke(main, ["recording", "add", "all"]).output
     assert added.count("wrote baselines/") == 2
+
+
+def test_export_has_the_rows_of_every_gpu(project: Path) -> None:
+    merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "all")
+    done = CliRunner().invoke(main, ["export", "all", "--format", "csv"])
+    lines = done.output.splitlines()
+    assert sum(line.startswith("nodeid,") for line in lines) == 1
+    assert {line.split(",")[-3] for line in lines[1:]} == {"NVIDIA B200", "NVIDIA H200"}
+    rows = json.loads(CliRunner().invoke(main, ["export", "all", "--format", "json"]).output)
+    assert len(rows) == len(lines) - 1
+
+
+def test_commands_about_one_gpu_name_the_runs(project: Path) -> None:
+    merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "all")
+    for command in ("explain all", "trace all", "export all --format pytest-benchmark"):
+        done = CliRunner().invoke(main, command.split())
+        assert done.exit_code == 2
+        assert "one" in done.output

@@ -155,11 +155,12 @@ def test_exactly_the_newest_stay(
 
 def test_command_says_what_it_removes(runs: Path) -> None:
     planned = CliRunner().invoke(main, ["clean", "--keep", "7", "--dry-run"])
-    assert planned.output.splitlines() == [
-        f"would remove .gpuperf/runs/{name(0)} (6 kB)",
-        *(f"would remove .gpuperf/runs/{name(number)}, 6 files (6 kB)" for number in range(1, 5)),
-        "would remove 1 run, and reports of others; together 30 kB",
+    whole, *others, _, note = planned.output.splitlines()
+    assert whole == f"would remove .gpuperf/runs/{name(0)}  the whole run  6 kB"
+    assert others == [
+        f"would remove .gpuperf/runs/{name(number)}  6 files        6 kB" for number in range(1, 5)
     ]
+    assert note == "would remove 1 run, and reports of others; together 30 kB"
     assert len(with_file(runs, "run.json")) == 8
     done = CliRunner().invoke(main, ["clean", "--keep", "7"])
     assert done.output == planned.output.replace("would remove", "removed")

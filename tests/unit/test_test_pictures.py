@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_gpuperf.judge.gate import compare_restarts
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.report.pictures.of_test import pictures_of
-from pytest_gpuperf.report.pictures.picture import Bars, Line, Picture, Points
+from pytest_gpuperf.report.pictures.picture import Bars, Line, Picture, Points, as_json
 from run_builders import H200, NODEID, gate_of, measured, timing
 
 COUNTERS: dict[str, MetricValue] = {
@@ -124,3 +126,51 @@ def test_restarts_tell_which_side_went_first() -> None:
     marks = points(found["restarts"])
     assert marks["new code first"].x == (1, 3)
     assert marks["old code first"].x == (2, 4)
+
+
+_TIMES = st.floats(0.1, 1e5)
+_COUNTERS = st.dictionaries(
+    st.sampled_from(
+        [
+            *("dram_bytes", "l2_sent_bytes", "l1_writeback_bytes", "duration_us", "flops.fp32"),
+            *("flops.tensor_fp16", "ceiling.dram", "ceiling.l2", "ceiling.fp32", "ceiling.tensor_fp16"),
+            *("stall.wait", "achieved_occupancy", "theoretical_occupancy", "occupancy_limit.warps"),
+        ]
+    ),
+    st.just(0.0) | st.floats(1e-3, 1e18),
+)
+
+
+@settings(max_examples=50)
+@given(
+    _TIMES,
+    st.lists(st.floats(-0.5, 3.0), min_size=2, max_size=30),
+    st.lists(st.floats(0, 1e4), max_size=30),
+    st.lists(_TIMES, min_size=1, max_size=20),
+    _COUNTERS,
+    _COUNTERS,
+)
+def test_any_numbers_make_pictures_of_finite_numbers(
+    time_us: float,
+    blocks: list[float],
+    clocks: list[float],
+    stored: list[float],
+    now: dict[str, MetricValue],
+    before: dict[str, MetricValue],
+) -> None:
+    timed = msgspec.structs.replace(
+        timing(time_us, flops=10**6),
+        blocks_us=tuple(block * time_us for block in blocks),
+        blocks_mhz=tuple(clocks),
+    )
+    times = TimeBaseline(
+        mode="hot", sessions=tuple(Session(run=str(n), time_us=one) for n, one in enumerate(stored))
+    )
+    baseline = MeasurementBaseline(time=times, counters=before)
+    gate = gate_of({NODEID: TestBaseline(measurements={"main": baseline})})
+    measurement = msgspec.structs.replace(measured(5.0, now), timing=timed)
+    comparison = gate.compare((NODEID, "main"), timed)
+    found = pictures_of(measurement, H200, baseline=baseline, comparison=comparison)
+    assert {"sessions", "blocks"} <= set(found)
+    for picture in found.values():
+        assert b"null" not in as_json(picture)

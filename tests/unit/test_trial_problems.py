@@ -18,6 +18,7 @@ from pytest_gpuperf.measure.problems.problem import (
     refill,
     share_weights,
     tensors_in,
+    why_unusable,
 )
 from pytest_gpuperf.records.trial import TrialCase, TrialPlan
 
@@ -174,8 +175,31 @@ def test_missing_import_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_error_of_an_import_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match=r"solution\.py:1 cannot be imported: ZeroDivisionError"):
-        files(tmp_path, MODEL, "1 / 0\n")
+    with pytest.raises(GpuperfError, match=r"problem\.py:1 cannot be imported: ZeroDivisionError"):
+        files(tmp_path, f"1 / 0{MODEL}", SAME)
+
+
+@pytest.mark.parametrize("body", ["1 / 0", "class ModelNew:\n    def __init__(self, n): 1 / 0"])
+def test_exception_of_the_solution_is_left_as_it_is(tmp_path: Path, body: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        opened(tmp_path, MODEL, f"{body}\n")
+
+
+@pytest.mark.parametrize(
+    ("output", "again", "why"),
+    [
+        (torch.ones(3), torch.ones(3), ""),
+        (torch.ones(3), torch.ones(3) * 1.01, "gives another output for the same inputs"),
+        ((torch.ones(3), torch.ones(2)), (torch.ones(3), torch.zeros(2)), "gives another output[1] for"),
+        (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.nan]), "gives NaN in output"),
+        (0.5, 0.5, "returns a float without tensors"),
+        (None, None, ""),
+    ],
+)
+def test_reference_that_nobody_can_match_is_named(output: Any, again: Any, why: str) -> None:
+    found = why_unusable(output, again, 1e-3, 1e-3)
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
 
 
 @pytest.mark.parametrize(

@@ -32,17 +32,18 @@ recording. From then on, with or without a GPU:
     default=".",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
-def command(folder: Path) -> None:
+@click.option("--agents", is_flag=True, help="Write only a skill file for coding agents.")
+def command(folder: Path, agents: bool) -> None:
     """Write a suite, a tox environment and workflows into DIR.
 
     DIR is the top of an existing project, the working directory by default. Existing files stay: files that
     differ are kept, and the tox configuration and .gitignore are extended. A second call writes only missing
     files.
     """
-    from pytest_gpuperf.cli.init.plan import git_top, plan
+    from pytest_gpuperf.cli.init.plan import git_top, plan, plan_skills
 
     root = folder.resolve()
-    pieces = plan(root)
+    pieces = plan_skills(root) if agents else plan(root)
     news = {piece.path: piece.path.exists() for piece in pieces if piece.text is not None}
     try:
         write_files({piece.path: piece.text.encode() for piece in pieces if piece.text is not None})
@@ -52,6 +53,8 @@ def command(folder: Path) -> None:
         ) from None
     for piece in pieces:
         _show(piece, "kept" if piece.text is None else "added to" if news[piece.path] else "wrote")
+    if agents:
+        return
     if git_top(root) is None:
         echo("not in a git repository: type `git init`, because baselines have to be committed")
     if news:

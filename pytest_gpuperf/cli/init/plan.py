@@ -25,6 +25,26 @@ WORKFLOWS = {
 }
 
 
+SKILL = "SKILL.md"
+SKILLS = {
+    ".agents/skills/gpuperf": "for Codex, Copilot, Cursor, Gemini CLI and others",
+    ".claude/skills/gpuperf": "for Claude Code, which reads no other folder",
+}
+"""Folders of the skill, which has one form for all agents (https://agentskills.io/specification)."""
+
+
+def plan_skills(root: Path) -> list[Piece]:
+    """Plan the skill files for coding agents; nothing is written yet.
+
+    Args:
+        root: The top of the project.
+
+    Raises:
+        GpuperfError: A file with one of these names cannot be read, or is not text.
+    """
+    return [new_file(root / folder / SKILL, packaged(SKILL), what) for folder, what in SKILLS.items()]
+
+
 def plan(root: Path) -> list[Piece]:
     """Plan the change to each file; nothing is written yet.
 

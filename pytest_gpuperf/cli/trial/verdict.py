@@ -14,6 +14,7 @@ from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.trial import (
     TIMED,
     TRIAL_SCHEMA,
+    CaseReport,
     CaseResult,
     Floor,
     Interval,
@@ -28,13 +29,19 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.cli.trial.child import Tried
     from pytest_gpuperf.records import Correctness, GpuInfo, TestRecord
-    from pytest_gpuperf.records.trial import CaseReport, CaseTimes, TrialCase, TrialPlan, TrialVerdict
+    from pytest_gpuperf.records.trial import CaseTimes, TrialCase, TrialPlan, TrialVerdict
 
 WORST: tuple[TrialVerdict, ...] = ("ended", "wrong", "refused", "accepted")
 RIGHT: tuple[TrialVerdict, ...] = ("refused", "accepted")
 """Verdicts on a solution whose outputs were right."""
 HIDDEN = (f"{os.sep}pytest_gpuperf{os.sep}", "to find the cause: ")
 """Parts of lines about the trial's own test, which is gone."""
+NEXT_STEPS = (
+    "; if the function is meant to write to it, name it in mutates=",
+    "; name the arguments that it writes to: mutates=(0,)",
+)
+"""Next steps for the author of a test."""
+NO_RESULT = "the trial ended before this case had a result, as if the solution had ended the process"
 LONGEST_REASON = 30
 """Maximum number of lines of a reason."""
 
@@ -47,8 +54,12 @@ def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
     """
     records = {test.nodeid: test for test in tried.run.tests} if tried.run is not None else {}
     cases = []
+    ended = all(report.passed for report in tried.reports.values())
     for index, case in enumerate(plan.cases):
         report = tried.reports.get(index)
+        if report is None and ended:
+            # Each case before it passed: it has ended the process itself.
+            report, ended = CaseReport(case=index, passed=False, text=NO_RESULT), False
         if report is not None and report.cannot_run:
             raise GpuperfError(report.text.removeprefix("gpuperf: "))
         record = next((test for name, test in records.items() if name.endswith(f"[{index}]")), None)
@@ -114,12 +125,13 @@ def verdict_of(report: CaseReport) -> TrialVerdict:
 def reasons_in(text: str) -> tuple[str, ...]:
     """Split pytest's message into reasons: each begins with `gpuperf: `, or there is one."""
     reasons: list[list[str]] = []
-    for line in text.splitlines():
-        if any(word in line for word in HIDDEN):
-            continue
+    lines = text.splitlines()
+    for line in [one for one in lines if not any(word in one for word in HIDDEN)] or lines:
         if line.startswith("gpuperf: ") or not reasons:
             reasons.append([])
         line = line.removeprefix("gpuperf: ").replace("--gpuperf-timeout", "--timeout")
+        for step in NEXT_STEPS:
+            line = line.removesuffix(step)
         reasons[-1].append(line.replace("this test ", "the solution "))
     return tuple("\n".join(lines[:LONGEST_REASON]) for lines in reasons)
 

@@ -218,8 +218,9 @@ def _failure(
     name: str, actual: torch.Tensor, expected: torch.Tensor, tally: _Tally, unwritten: torch.Tensor
 ) -> str:
     share = 100 * tally.mismatched / actual.numel()
+    shown = f"{share:.2g}" if share < 99.5 else "100"
     lines = [
-        f"{name} differs from the reference: {tally.mismatched} of {actual.numel()} elements ({share:.2g} %) "
+        f"{name} differs from the reference: {tally.mismatched} of {actual.numel()} elements ({shown} %) "
         f"beyond rtol={tally.rtol:g}, atol={tally.atol:g}"
     ]
     nan = actual.isnan() & ~unwritten

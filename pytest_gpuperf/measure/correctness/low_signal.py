@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 LEAST_ELEMENTS = 16
 """Fewer elements are not expected to differ."""
+WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+"""Types whose smallest and largest elements torch does not find."""
 
 
 def low_signal(name: str, reference: torch.Tensor, actual: torch.dtype, tolerance: Tolerance) -> str:
@@ -27,9 +30,13 @@ def low_signal(name: str, reference: torch.Tensor, actual: torch.dtype, toleranc
     values = reference.detach()
     if values.dtype == torch.bool or values.dtype.itemsize == 1:
         values = values.to(torch.float32)
+    elif values.dtype in WIDE_UNSIGNED:
+        values = values.to(torch.int64)
     low, high = (float(value) for value in values.aminmax())
     if low == high:
         return f"the reference of {name} is {'all zero' if low == 0 else f'{low:g} everywhere'}"
+    if not math.isfinite(high - low):
+        return ""
     rtol, atol = tolerance.between(actual, reference.dtype)
     middle = (low + high) / 2
     if (high - low) / 2 <= atol + rtol * min(abs(low), abs(high), abs(middle)):

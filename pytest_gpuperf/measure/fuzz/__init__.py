@@ -20,6 +20,7 @@ from pytest_gpuperf.records.fuzzing import Fuzzing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pytest_gpuperf.measure.fuzz.search import Search
     from pytest_gpuperf.records.call import FuzzCall
 
 __all__ = ["FuzzCase", "fuzz", "space_of"]
@@ -37,7 +38,8 @@ def fuzz(call: FuzzCall, device: torch.device, progress: Callable[[str], None]) 
         progress: Shows how far it is.
 
     Raises:
-        GpuperfError: Hypothesis is missing, or the cases are not described as expected.
+        GpuperfError: Hypothesis is missing, the cases are not described as expected, or none of them
+            could be compared.
     """
     from pytest_gpuperf.measure.fuzz.search import Search
 
@@ -55,6 +57,13 @@ def fuzz(call: FuzzCall, device: torch.device, progress: Callable[[str], None]) 
         if before[1] is not None and not tested.broken:
             torch.cuda.set_rng_state(before[1], device)
     case = search.smallest
+    if case is None and search.cases == tested.refused:
+        raise GpuperfError(
+            f"none of {search.cases} cases could be compared, the first because {tested.why_refused}",
+            expected="cases that the callable and its reference take",
+            next_step="correct expected=, sizes=, inputs= or refuses=, or give more seconds=",
+        )
+    line = "" if case is None else line_of(case, call.fn, call.make, tested.stars)
     return Fuzzing(
         passed=case is None,
         cases=search.cases - tested.refused,
@@ -62,8 +71,8 @@ def fuzz(call: FuzzCall, device: torch.device, progress: Callable[[str], None]) 
         seconds=time.monotonic() - begin,
         found_after=search.found_after,
         case="" if case is None else str(case),
-        line="" if case is None else line_of(case, call.fn, call.make),
-        failure="" if case is None else _message(call, search.cases, case, search.failure),
+        line=line,
+        failure="" if case is None else _message(call, search, line),
     )
 
 
@@ -82,11 +91,11 @@ def space_of(call: FuzzCall, device: torch.device) -> Space:
     )
 
 
-def _message(call: FuzzCall, cases: int, case: FuzzCase, failure: str) -> str:
+def _message(call: FuzzCall, search: Search, line: str) -> str:
     return (
-        f"{call} fails for {case} (the smallest failure of {cases} cases):\n"
-        f"{failure}\n"
-        f"to repeat it: {line_of(case, call.fn, call.make)}"
+        f"{call} fails for {search.smallest} (the smallest failure of {search.cases} cases):\n"
+        f"{search.failure}\n"
+        f"to repeat it: {line}"
     )
 
 
@@ -97,6 +106,10 @@ class _Tested:
     call: FuzzCall
     refused: int = 0
     """Cases that could not be compared."""
+    why_refused: str = ""
+    """Reason for the first of them."""
+    stars: str = "*"
+    """As in `Arguments`."""
     broken: bool = False
     """True if a kernel broke the GPU."""
 
@@ -106,9 +119,9 @@ class _Tested:
             raise EndOfSearchError
         # The tensors of a case live as long as the case.
         try:
-            args, kwargs = arguments_of(replace(case), self.call.make)
+            args, kwargs, self.stars = arguments_of(replace(case), self.call.make)
         except torch.OutOfMemoryError:
-            return self._refused()
+            return self._refused("its arguments do not fit into memory")
         except Exception as error:
             raise GpuperfError(
                 f"inputs raised {type(error).__name__}: {error}",
@@ -131,14 +144,15 @@ class _Tested:
         except GpuperfError:
             raise
         except torch.OutOfMemoryError:
-            return self._refused()
+            return self._refused("it does not fit into memory")
         except Exception as error:
             return self._raised(error, args, kwargs)
         return "" if result.passed else result.failure
 
-    def _refused(self) -> str:
+    def _refused(self, why: str) -> str:
         """Count a case that was not compared."""
         self.refused += 1
+        self.why_refused = self.why_refused or why
         return ""
 
     def _raised(self, error: Exception, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -147,12 +161,10 @@ class _Tested:
             return f"it breaks the GPU: {why}"
         try:
             self.call.reference.expected(*args, **kwargs)
-        except Exception:
-            takes = False
-        else:
-            takes = not isinstance(error, self.call.refuses)
-        if not takes:
-            return self._refused()
+        except Exception as own:
+            return self._refused(f"the reference raises {type(own).__name__}: {own}")
+        if isinstance(error, self.call.refuses):
+            return self._refused(f"the callable refuses it: {type(error).__name__}: {error}")
         return f"it raises {type(error).__name__}: {error}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -74,10 +74,17 @@ class FuzzCase:
         )
 
 
-def arguments_of(
-    case: FuzzCase, inputs: Callable[[FuzzCase], Any] | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and the keyword arguments of a case.
+class Arguments(NamedTuple):
+    """Arguments of a case."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    stars: str
+    """Stars before the value that `inputs` returned, in a call with it."""
+
+
+def arguments_of(case: FuzzCase, inputs: Callable[[FuzzCase], Any] | None) -> Arguments:
+    """Return the arguments of a case.
 
     Args:
         case: The case.
@@ -86,15 +93,26 @@ def arguments_of(
     torch.manual_seed(case.seed)
     made = case.tensors if inputs is None else inputs(case)
     if isinstance(made, dict):
-        return (), made
-    return (tuple(made) if isinstance(made, (tuple, list)) else (made,)), {}
+        return Arguments((), made, "**")
+    if isinstance(made, (tuple, list)):
+        return Arguments(tuple(made), {}, "*")
+    return Arguments((made,), {}, "")
 
 
-def line_of(case: FuzzCase, fn: Callable[..., Any], inputs: Callable[[FuzzCase], Any] | None) -> str:
-    """Return a line of Python that makes the arguments of a case and calls the function."""
+def line_of(
+    case: FuzzCase, fn: Callable[..., Any], inputs: Callable[[FuzzCase], Any] | None, stars: str = "*"
+) -> str:
+    """Return a line of Python that makes the arguments of a case and calls the function.
+
+    Args:
+        case: The case.
+        fn: The function.
+        inputs: Makes the arguments; None for the tensors of the case.
+        stars: Stars before the value of `inputs`.
+    """
     seeded = f"torch.manual_seed({case.seed}); {_name(fn, 'fn')}"
     if inputs is not None:
-        return f"{seeded}(*{_name(inputs, 'inputs')}({case!r}))"
+        return f"{seeded}({stars}{_name(inputs, 'inputs')}({case!r}))"
     made = (code(shape, case.dtype, layout, case.device) for shape, layout in case._each())
     return f"{seeded}({', '.join(made)})"
 

@@ -23,6 +23,8 @@ MOST_LEADING = 3
 MOST_ELEMENTS = 1 << 22
 """Largest product of all sizes of a random case: a call stays short."""
 ANY_SIZE = range(MOST_ELEMENTS + 1)
+MOST_STEPS = 1 << 16
+"""Maximum number of sizes in a range with a step."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,11 @@ def _operands(text: object) -> tuple[tuple[str, ...], ...]:
 
 
 def _allowed(name: str, value: object) -> Allowed:
-    if isinstance(value, range) and len(value) and min(value[0], value[-1]) >= 0 and value.step == 1:
-        return value
+    if isinstance(value, range) and len(value) > 0 and value.start >= 0 and value.step > 0:
+        if value.step == 1:
+            return value
+        if len(value) <= MOST_STEPS:
+            return tuple(value)
     some: Collection[Any] = value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
     if some and all(type(one) is int and one >= 0 for one in some):
         return tuple(sorted(set(some)))

@@ -57,7 +57,7 @@ class Space:
                 room //= max(1, leading[-1])
         for name, allowed in self.signature.allowed.items():
             if isinstance(allowed, tuple):
-                sizes[name] = allowed[_pick(choose, name, len(allowed))]
+                sizes[name] = allowed[_pick(choose, f"size {name}", len(allowed))]
             else:
                 sizes[name] = _size(choose, name, allowed, room)
             room //= max(1, sizes[name])
@@ -98,8 +98,8 @@ class Space:
             return layouts_for(len(shape), self.layouts).index(case.layouts[int(at)])
         if kind == "up-to":
             return next((i for i, size in enumerate(SIZES) if size >= case.sizes[at]), len(SIZES))
-        allowed = self.signature.allowed[name]
-        return allowed.index(case.sizes[name]) if isinstance(allowed, tuple) else case.sizes[name]
+        allowed = self.signature.allowed[at]
+        return allowed.index(case.sizes[at]) if isinstance(allowed, tuple) else case.sizes[at]
 
     def corpus(self) -> list[FuzzCase]:
         """Return the fixed cases, those first that find most; the types take turns."""
@@ -201,7 +201,7 @@ def _size(choose: Choose, name: str, allowed: range, room: int) -> int:
     most = max(allowed.start, min(allowed.stop - 1, room))
     up_to = choose(f"up-to {name}", 0, len(SIZES))
     high = most if up_to == len(SIZES) else min(most, max(allowed.start, SIZES[up_to]))
-    return choose(name, allowed.start, high)
+    return choose(f"size {name}", allowed.start, high)
 
 
 def _pick(choose: Choose, name: str, count: int) -> int:

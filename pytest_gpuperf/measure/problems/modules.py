@@ -35,16 +35,17 @@ def link_helpers(task: Task | None, problem: Path, folder: Path) -> tuple[str, .
     return str(folder), str(here), str(here.parent)
 
 
-def load(path: Path, name: str, folders: Iterable[str]) -> ModuleType:
+def load(path: Path, name: str, folders: Iterable[str], *, tried: bool = False) -> ModuleType:
     """Import a file as a module.
 
     Args:
         path: The file.
         name: Name of the module.
         folders: Folders that its imports may come from.
+        tried: True for the solution: an exception of its own is a result of the trial.
 
     Raises:
-        GpuperfError: The import raises.
+        GpuperfError: The import raises; of a solution, it lacks a module.
     """
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -56,6 +57,8 @@ def load(path: Path, name: str, folders: Iterable[str]) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        if tried and not isinstance(error, ModuleNotFoundError):
+            raise
         raise _unloadable(path, error) from error
     return module
 

@@ -13,6 +13,8 @@ import numpy
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
 from pytest_gpuperf.measure.problems.forms import FORMS
 from pytest_gpuperf.measure.problems.modules import Unchanged, load, required
 
@@ -62,7 +64,7 @@ class Files:
         plan: Names the files.
 
     Raises:
-        GpuperfError: One of them cannot be imported.
+        GpuperfError: The problem cannot be imported, or the solution lacks a module.
     """
 
     def __init__(self, plan: TrialPlan) -> None:
@@ -73,14 +75,14 @@ class Files:
             required(self.problem, name, path)
         self.unchanged = Unchanged(self.problem, (*needed.problem, "check_implementation"))
         self._solution_path = Path(plan.solution)
-        self.solution = load(self._solution_path, "gpuperf_solution", plan.folders)
+        self.solution = load(self._solution_path, "gpuperf_solution", plan.folders, tried=True)
         required(self.solution, needed.solution, self._solution_path)
 
     def open(self, case: TrialCase, device: torch.device) -> Problem:
         """Make the callables of a case.
 
         Raises:
-            GpuperfError: A model cannot be made.
+            GpuperfError: The reference cannot be made.
         """
         if self._plan.form == "kernelbench":
             return KernelBench(self.problem, self.solution, device, self._plan.seed)
@@ -97,7 +99,7 @@ class KernelBench:
         self._make = problem.get_inputs
         init = _moved(_made(problem.get_init_inputs, seed, device, "get_init_inputs"), device)
         self._model = _made(lambda: problem.Model(*init), seed, device, "Model")
-        self._new = _made(lambda: solution.ModelNew(*init), seed, device, "ModelNew")
+        self._new = _made(lambda: solution.ModelNew(*init), seed, device)
         self._model, self._new = _moved(self._model, device), _moved(self._new, device)
         share_weights(self._model, self._new)
 
@@ -202,6 +204,29 @@ def absolute_tolerance(tolerance: float, output: Any) -> float:
     return tolerance * min([1.0, *known])
 
 
+def why_unusable(output: Any, again: Any, rtol: float, atol: float) -> str:
+    """Return why no solution can agree with a reference; empty if one can.
+
+    Args:
+        output: Output of the reference; None if it writes to its arguments.
+        again: Its output for the same inputs.
+        rtol: Relative tolerance between the two.
+        atol: Absolute tolerance.
+    """
+    if output is None:
+        return ""
+    tensors, others = (dict(named_tensors(value, "output")) for value in (output, again))
+    if not tensors:
+        return f"returns a {type(output).__name__} without tensors"
+    for name, tensor in tensors.items():
+        other = others.get(name)
+        if other is None or not compare(other, tensor, Tolerance(rtol, atol, equal_nan=True)).passed:
+            return f"gives another {name} for the same inputs"
+        if not compare(tensor, tensor, Tolerance(rtol, atol)).passed:
+            return f"gives NaN in {name}"
+    return ""
+
+
 def share_weights(model: Any, new: Any) -> None:
     """Copy the weights of the reference that the solution has under the same name and with the same shape."""
     if not (isinstance(model, torch.nn.Module) and isinstance(new, torch.nn.Module)):
@@ -260,10 +285,19 @@ def _moved(tree: Any, device: torch.device) -> Any:
     return _mapped(tree, lambda tensor: tensor.to(device))
 
 
-def _made(make: Callable[[], Any], seed: int, device: torch.device, what: str) -> Any:
-    """Call a function of the problem with the GPU as the default device, or without if it refuses.
+def _made(make: Callable[[], Any], seed: int, device: torch.device, what: str = "") -> Any:
+    """Call a function with the GPU as the default device, or without if it refuses.
 
     Filling gigabytes by the CPU takes longer than all measurements.
+
+    Args:
+        make: The function.
+        seed: Seed of the random numbers.
+        device: The GPU.
+        what: Name of a function of the problem; empty for one of the solution, whose exceptions are results.
+
+    Raises:
+        GpuperfError: A function of the problem raises.
     """
     try:
         with _seeded(seed), torch.device(device):
@@ -273,6 +307,8 @@ def _made(make: Callable[[], Any], seed: int, device: torch.device, what: str) -
             with _seeded(seed):
                 return make()
         except Exception as error:
+            if not what:
+                raise
             raise _broken(what, error) from error
 
 

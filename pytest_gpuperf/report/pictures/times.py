@@ -206,6 +206,8 @@ def _share(values: Sequence[float]) -> float:
 def _around(label: str, values: Sequence[float], share: float) -> Axis:
     """Return an axis that spans a share of the middle of its values, and a little more."""
     middle, half = (max(values) + min(values)) / 2, 0.55 * share
+    if not middle or half >= 1:  # cold blocks may be around 0
+        return Axis(label=label)
     low, high = rounded((middle - abs(middle) * half, middle + abs(middle) * half))
     return Axis(label=label, low=low, high=high)
 

@@ -1,0 +1,255 @@
+"""The verdicts of a run as one JSON object, for scripts and agents: `--gpuperf-json`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from pytest_gpuperf._version import __version__
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records import Environment, MetricValue, TimingMode
+from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import Clock, Count, Number, Positive, Ratio, Schema, Spread, Time
+from pytest_gpuperf.report.brief import shortened
+from pytest_gpuperf.report.forms.as_json import escaped
+from pytest_gpuperf.report.rows import (
+    counts_by_status,
+    failure_message,
+    label_status,
+    overall_status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_gpuperf.judge.gate import TimeComparison
+    from pytest_gpuperf.judge.result import Finding, TestResult
+    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.report.rows import Summary
+
+VERDICTS_SCHEMA = 1
+"""Version of the object."""
+
+
+class TimeChange(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A time compared with its baseline, or with older code."""
+
+    outcome: Literal["pass", "improved", "regressed", "inconclusive"]
+    change_pct: Number
+    """Above 0 if slower; at one SM clock if both clocks are known."""
+    low_pct: Number
+    """Lower end of the interval of `change_pct`."""
+    high_pct: Number
+    detectable_pct: Number
+    """The smallest slowdown that would not pass."""
+    actual_us: Number
+    baseline_us: Number
+    raw_change_pct: Number
+    """Change of the times as measured, at any clock."""
+    at_mhz: Clock
+    """SM clock of `actual_us` and `baseline_us`; 0 if they are compared as measured."""
+    replicates: Count
+    """Sessions of the baseline, or restarts if old and new code were measured in turn."""
+    against: str
+    """Name of the older code or of the pinned release; empty for the stored sessions."""
+
+
+class JudgedMeasurement(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The measurements of a test under one label."""
+
+    verdict: Status
+    mode: TimingMode | None
+    """Timing mode; None if it was not timed."""
+    time_us: Time | None
+    spread_pct: Spread | None
+    """Interquartile range of the blocks, in % of `time_us`."""
+    gb_per_s: Ratio | None
+    """Declared bytes over the time; None without a declaration."""
+    tflop_per_s: Ratio | None
+    change: TimeChange | None
+    """None if the time was compared with nothing."""
+    correct: bool | None
+    """False if an output differed from its reference; None if none was compared."""
+    counters: dict[str, MetricValue]
+    """Counters of all kernels of the call as one, by short name, in the units of `gpuperf metrics`."""
+
+
+class JudgedFinding(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One reason for a verdict, or a remark."""
+
+    verdict: Status
+    """`pass` for a remark."""
+    fails: bool
+    """True if it fails the test."""
+    label: str
+    """Label of the measurement; empty for the whole test."""
+    line: str
+    details: tuple[str, ...]
+
+
+class JudgedTest(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One test with its verdict."""
+
+    nodeid: str
+    line: Positive | None
+    """Line of the test in its file; None if unknown."""
+    verdict: Status
+    """The worst of the test."""
+    fails: bool
+    expected_failure: bool
+    """True if pytest expected the test to fail."""
+    replayed: bool
+    """True if nothing was launched: a recording was judged again."""
+    exception: str
+    """Type of the exception that ended the test; empty if none did."""
+    message: str
+    """Reason of a failure, at most ten lines; empty if the test does not fail."""
+    findings: tuple[JudgedFinding, ...]
+    """The worst first."""
+    measurements: dict[str, JudgedMeasurement]
+    """By label; a test of one callable has only the label `main`."""
+
+
+class UnjudgedFailure(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A test that failed without a verdict: it crashed, took too long, or raised before it measured."""
+
+    nodeid: str
+    message: str
+    """At most ten lines."""
+
+
+class Verdicts(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The verdicts of one execution of `pytest --gpuperf`."""
+
+    schema: Schema
+    """`VERDICTS_SCHEMA` of the writer."""
+    gpuperf: str
+    """Version of this package."""
+    run: str
+    """Id of the run that was written or replayed; empty if none was kept."""
+    replayed: bool
+    """True if a recording was judged again."""
+    complete: bool
+    """False if the execution was interrupted."""
+    passed: bool
+    """True if it is complete and pytest ended with 0: no test failed, and the run has no error."""
+    environment: Environment
+    counts: dict[Status, Count]
+    """Number of tests of each verdict that occurs."""
+    unjudged: tuple[UnjudgedFailure, ...]
+    """Also tests that do not measure."""
+    tests: tuple[JudgedTest, ...]
+    notices: tuple[str, ...]
+    """Lines about the whole run; errors begin with `error`."""
+
+
+class End(NamedTuple):
+    """End of the execution of pytest."""
+
+    complete: bool
+    """False if it was interrupted."""
+    status: int
+    """Exit status of pytest."""
+    failed: Mapping[str, str] = {}
+    """Messages of failed tests by node id."""
+
+
+def verdicts_of(summary: Summary, end: End, run_id: str = "") -> Verdicts:
+    """Return the verdicts of a run.
+
+    Args:
+        summary: The results.
+        end: End of the execution.
+        run_id: Id of the run that was written; empty if none was.
+    """
+    judged = {result.record.nodeid for result in summary.results}
+    replayed = summary.replayed_from
+    return Verdicts(
+        schema=VERDICTS_SCHEMA,
+        gpuperf=__version__,
+        run=replayed.id if replayed is not None else run_id,
+        replayed=replayed is not None,
+        complete=end.complete,
+        passed=end.complete and end.status == 0,
+        environment=summary.environment,
+        counts=counts_by_status(summary.results),
+        unjudged=tuple(
+            UnjudgedFailure(nodeid=nodeid, message=shortened(message))
+            for nodeid, message in end.failed.items()
+            if nodeid not in judged
+        ),
+        tests=tuple(_test(summary, result) for result in summary.results),
+        notices=tuple(summary.notices),
+    )
+
+
+def encode_verdicts(verdicts: Verdicts) -> bytes:
+    """Return the object as JSON with a line for each test; a number that is not finite is null."""
+    head = msgspec.json.encode(msgspec.structs.replace(verdicts, tests=(), notices=()))
+    tests = b",\n".join(map(msgspec.json.encode, verdicts.tests))
+    # The two last fields.
+    text = head.removesuffix(b'"tests":[],"notices":[]}') + b'"tests":[\n' + tests + b'\n],"notices":'
+    return escaped((text + msgspec.json.encode(verdicts.notices) + b"}\n").decode()).encode()
+
+
+def _test(summary: Summary, result: TestResult) -> JudgedTest:
+    record, verdict = result.record, result.verdict
+    fails = verdict.fails or bool(record.failure)
+    return JudgedTest(
+        nodeid=record.nodeid,
+        line=summary.lines.get(record.nodeid),
+        verdict=overall_status(result),
+        fails=fails,
+        expected_failure=record.nodeid in summary.expected_failures,
+        replayed=result.replayed,
+        exception=record.failure,
+        message=shortened(failure_message(result)) if fails else "",
+        findings=tuple(_finding(result, finding) for finding in verdict.findings),
+        measurements={
+            label: _measurement(result, label, measured) for label, measured in record.measurements.items()
+        },
+    )
+
+
+def _finding(result: TestResult, finding: Finding) -> JudgedFinding:
+    return JudgedFinding(
+        verdict=finding.status,
+        fails=result.verdict.fails_by(finding.status),
+        label=finding.label,
+        line=finding.line,
+        details=tuple(filter(None, finding.details)),
+    )
+
+
+def _measurement(result: TestResult, label: str, measured: Measurement) -> JudgedMeasurement:
+    timing, time = measured.timing, result.verdict.times.get(label)
+    compared = measured.correctness is not None or measured.fuzz is not None
+    return JudgedMeasurement(
+        verdict=label_status(result, label),
+        mode=timing.mode if timing else None,
+        time_us=timing.time_us if timing else None,
+        spread_pct=timing.spread_pct if timing else None,
+        gb_per_s=timing.gb_per_s if timing else None,
+        tflop_per_s=timing.tflop_per_s if timing else None,
+        change=_change(time) if time is not None else None,
+        correct=not measured.is_wrong if compared else None,
+        counters=measured.profile.combined if measured.profile else {},
+    )
+
+
+def _change(time: TimeComparison) -> TimeChange:
+    decision = time.decision
+    return TimeChange(
+        outcome=decision.outcome.value,
+        change_pct=decision.change_pct,
+        low_pct=decision.low_pct,
+        high_pct=decision.high_pct,
+        detectable_pct=decision.detectable_pct,
+        actual_us=time.actual_us,
+        baseline_us=time.baseline_us,
+        raw_change_pct=time.raw_change_pct,
+        at_mhz=time.at_mhz,
+        replicates=decision.replicates,
+        against=time.against,
+    )

@@ -1,0 +1,150 @@
+"""`--gpuperf-brief` and `--gpuperf-json` in runs of pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from against_project import PLUGIN, TESTS
+from pytest_gpuperf.cli.schema_command import schema
+
+VERDICTS = Path("verdicts.json")
+MEASURES = """
+def test_k(gpuperf):
+    gpuperf.time(lambda: None)
+    gpuperf.limit("dram_throughput >= 99")
+"""
+FAILURES = """
+import os, time
+
+def test_passes(gpuperf):
+    gpuperf.time(lambda: 5.0)
+
+def test_raises(gpuperf):
+    deep = lambda depth: deep(depth - 1) if depth else 1 / 0
+    deep(40)
+
+def test_asserts(gpuperf):
+    gpuperf.time(lambda: 5.0)
+    assert list(range(60)) == list(range(1, 61))
+
+def test_misuses(gpuperf):
+    gpuperf.time("no callable")
+
+def test_limit(gpuperf):
+    gpuperf.time(lambda: 5.0)
+    gpuperf.limit(*(f"dram_throughput >= {number}" for number in range(1, 40)))
+
+def test_aborts(gpuperf):
+    os.abort()
+
+def test_hangs(gpuperf):
+    time.sleep(60)
+"""
+KINDS = ("raises", "asserts", "misuses", "limit", "aborts", "hangs")
+
+
+def verdicts() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(VERDICTS.read_bytes())
+    jsonschema.validate(found, schema("verdict"))
+    return found
+
+
+def failures_of(output: list[str]) -> dict[str, list[str]]:
+    """Return the lines below the title of each failure."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in output:
+        if title := re.fullmatch(r"_{3,} (test_\w+) _{3,}", line):
+            name = title[1]
+        elif line.startswith(("===", "---")):
+            name = ""
+        elif name:
+            found.setdefault(name, []).append(line)
+    return found
+
+
+def test_each_failure_of_a_process_has_at_most_ten_lines(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None
+) -> None:
+    pytest.importorskip("xdist")
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
+    pytester.makepyfile(test_k=FAILURES)
+    result = pytester.runpytest_subprocess(
+        *("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_timeout=3"),
+        *("--gpuperf-brief", f"--gpuperf-json={VERDICTS}"),
+    )
+    shown = failures_of(result.outlines)
+    assert shown.keys() == {f"test_{kind}" for kind in KINDS}
+    assert max(map(len, shown.values())) <= 10
+    assert shown["test_raises"][0] == "ZeroDivisionError: division by zero"
+    assert shown["test_raises"][-1] == "at test_k.py:7"
+    assert shown["test_hangs"][0].startswith("gpuperf: this test took more than 3 s")
+    assert shown["test_aborts"][0].startswith("gpuperf: this test ended its process by signal 6")
+    summary = result.outlines[
+        [index for index, line in enumerate(result.outlines) if " gpuperf " in line][-1] :
+    ]
+    assert summary.index(next(line for line in summary if " short test summary " in line)) <= 11
+    found = verdicts()
+    assert (found["passed"], found["complete"]) == (False, True)
+    assert {one["nodeid"].removeprefix("test_k.py::test_") for one in found["unjudged"]} >= {
+        "raises",
+        "aborts",
+    }
+    assert all(len(one["message"].splitlines()) <= 10 for one in (*found["unjudged"], *found["tests"]))
+
+
+@pytest.mark.usefixtures("replay")
+def test_verdicts_of_a_replay_are_written(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=MEASURES)
+    result = pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    found = verdicts()
+    (test,) = found["tests"]
+    assert (found["replayed"], found["passed"], found["counts"]) == (True, False, {"invalid": 1})
+    assert (test["nodeid"], test["line"], test["fails"]) == ("test_k.py::test_k", 1, True)
+    assert test["message"].startswith("gpuperf: ")
+
+
+@pytest.mark.usefixtures("replay")
+def test_ini_file_chooses_both(pytester: pytest.Pytester) -> None:
+    pytester.makeini(f"[pytest]\ngpuperf_json = {VERDICTS}\ngpuperf_brief = yes\n")
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(lambda: None)")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["0 of 1 judged test failed: 1 new"])
+    assert verdicts()["passed"] is True
+
+
+@pytest.mark.usefixtures("replay")
+def test_refused_run_leaves_no_older_verdicts(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=MEASURES)
+    pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}")
+    assert VERDICTS.exists()
+    refused = pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}", "--gpuperf-replay=nowhere")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    assert not VERDICTS.exists()
+
+
+@pytest.mark.usefixtures("replay")
+def test_file_of_others_stays_if_the_run_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=MEASURES)
+    VERDICTS.write_text('{"schema": 1}')
+    pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}", "--gpuperf-replay=nowhere")
+    assert VERDICTS.read_text() == '{"schema": 1}'
+
+
+@pytest.mark.usefixtures("replay")
+def test_unwritable_file_is_an_error_of_the_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=MEASURES)
+    pytester.mkdir("folder")
+    result = pytester.runpytest("--gpuperf", "--gpuperf-json=folder")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["gpuperf: error: *folder*"])

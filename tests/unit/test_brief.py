@@ -1,0 +1,167 @@
+"""The form of failures and summaries with `--gpuperf-brief`: at most ten lines each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from msgspec.structs import replace
+
+from judging import baseline, verdict
+from pytest_gpuperf.judge.floor import impossible_time
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.result import Status, TestVerdict
+from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.metrics import METRICS
+from pytest_gpuperf.records import (
+    AgainstTiming,
+    Correctness,
+    Fuzzing,
+    GpuInfo,
+    Measurement,
+    MetricValue,
+    SanitizerHit,
+    SanitizerResult,
+    Verification,
+)
+from pytest_gpuperf.report.brief import MOST_CHARACTERS, MOST_LINES, brief_lines, shortened
+from pytest_gpuperf.report.rows import Summary
+from report_examples import ENVIRONMENT, RECORDED, result
+from run_builders import measured, record, timing
+
+STALLS = [name for name in METRICS if name.startswith("stall.")]
+COUNTERS: dict[str, MetricValue] = {name: 2.0 + number for number, name in enumerate(STALLS)}
+MOVED: dict[str, MetricValue] = {name: 9.0 + 3 * number for number, name in enumerate(STALLS)}
+HITS = tuple(
+    SanitizerHit(
+        kind="Invalid __global__ write of size 4 bytes", kernel=f"kernel_{number}", places=("k.py:12",)
+    )
+    for number in range(8)
+)
+FUZZED = Fuzzing(passed=False, cases=9, seconds=1, found_after=9, failure="off\n" * 30)
+REFUSED = replace(timing(), verification=Verification(refused="the outputs are stale"))
+H200 = GpuInfo(
+    name="NVIDIA H200",
+    slug="nvidia-h200",
+    compute_capability="9.0",
+    multiprocessors=132,
+    l2_bytes=62_914_560,
+    dram_gb_per_s=4814.304,
+)
+CLAIMED = replace(timing(5.3, bytes=10**12), argument_bytes=10**12)
+BIG = Correctness(passed=True, argument_bytes=10**12, output_bytes=10**12)
+CASES = {
+    "regressed": (measured(8.0, MOVED), {"known": baseline(5.3, COUNTERS)}),
+    "limit": (
+        measured(5.3, MOVED),
+        {"limits": [one for name in COUNTERS for one in parse_limits([f"{name} <= 1"])]},
+    ),
+    "wrong": (measured(5.3, correct=False), {}),
+    "fuzz": (
+        Measurement(fuzz=Fuzzing(passed=False, cases=9, seconds=1, found_after=9, failure="off\n" * 30)),
+        {},
+    ),
+    "refused": (
+        Measurement(timing=replace(timing(), verification=Verification(refused="stale outputs"))),
+        {},
+    ),
+    "sanitizer": (measured(), {"errors": errors_of(SanitizerResult(tool="memcheck", hits=HITS, count=8))}),
+    "invalid": (measured(), {"errors": [f"no kernel matches 'gemm_{number}'" for number in range(30)]}),
+    "against": (
+        Measurement(
+            timing=timing(),
+            against=AgainstTiming(ref="main", commit="abc1234", reason="the old code raised", broken=True),
+        ),
+        {},
+    ),
+    "inconclusive": (measured(5.4, mode="hot"), {"known": baseline(5.3), "strict": True}),
+}
+
+
+def message(kind: str) -> str:
+    if kind == "impossible":
+        finding = impossible_time(Measurement(timing=CLAIMED, correctness=BIG), H200)
+        assert finding is not None
+        return TestVerdict(finding.status, (finding,)).message()
+    measurement, arguments = CASES[kind]
+    found = verdict(record("t.py::test_k", main=measurement), **arguments)  # type: ignore[arg-type]
+    assert found.fails, found
+    return found.message()
+
+
+@pytest.mark.parametrize("kind", [*CASES, "impossible"])
+def test_each_kind_of_failure_has_at_most_ten_lines(kind: str) -> None:
+    whole = message(kind)
+    lines = shortened(whole, "t.py:12").splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= MOST_CHARACTERS
+    assert lines[0] == whole.splitlines()[0][:MOST_CHARACTERS]
+    assert lines[-1] == "at t.py:12"
+
+
+def test_next_step_stays_and_accepting_goes_first() -> None:
+    details = [f"stall.wait {number} -> 60" for number in range(12)]
+    lines = [
+        *details,
+        "to look closer: pytest --gpuperf-against=REF",
+        "if this is intended: gpuperf baseline accept",
+    ]
+    text = "\n".join(["gpuperf: time_us 8 is 50.9 % slower", *(f"    {line}" for line in lines)])
+    assert shortened(text, "t.py:3") == snapshot("""\
+gpuperf: time_us 8 is 50.9 % slower
+    stall.wait 0 -> 60
+    stall.wait 1 -> 60
+    stall.wait 2 -> 60
+    stall.wait 3 -> 60
+    stall.wait 4 -> 60
+    stall.wait 5 -> 60
+    to look closer: pytest --gpuperf-against=REF
+… 7 more lines without --gpuperf-brief
+at t.py:3\
+""")
+
+
+def test_short_message_stays_as_it_is() -> None:
+    text = "gpuperf: slower\n    if this is intended: accept"
+    assert shortened(text) == text
+
+
+@given(st.text(), st.text(st.characters(exclude_categories=["C", "Z"]), max_size=20))
+def test_any_text_has_at_most_ten_short_lines(text: str, place: str) -> None:
+    lines = shortened(text, place).split("\n")
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= MOST_CHARACTERS
+
+
+def test_summary_names_the_worst_tests_and_errors() -> None:
+    results = [
+        *(result(f"t.py::test_{number}", Status.LIMIT, line="above") for number in range(7)),
+        result("t.py::test_slow", Status.REGRESSED, change_pct=7.0, line="7 % slower"),
+        *(result(f"t.py::test_good[{number}]") for number in range(90)),
+    ]
+    notices = ["run written to .gpuperf/runs/r/run.json", "error: a line\n    and its details"]
+    lines = brief_lines(Summary(results, ENVIRONMENT, RECORDED, notices=notices))
+    assert len(lines) <= MOST_LINES
+    assert lines == snapshot(
+        [
+            "replayed from NVIDIA H200, commit abc1234, 2026-11-20; driver 580.95.05, torch 2.11.0+cu128, "
+            "triton 3.6.0, ncu 2025.3.1.0",
+            "8 of 98 judged tests failed: 1 regressed, 7 limit, 90 pass",
+            "  regressed t.py::test_slow (+7.0 ±0.5 %)",
+            "  limit t.py::test_0 (+0.3 ±0.5 %)",
+            "  limit t.py::test_1 (+0.3 ±0.5 %)",
+            "  limit t.py::test_2 (+0.3 ±0.5 %)",
+            "  limit t.py::test_3 (+0.3 ±0.5 %)",
+            "  … 3 more failed",
+            "gpuperf: error: a line",
+            "gpuperf: run written to .gpuperf/runs/r/run.json",
+        ]
+    )
+
+
+@pytest.mark.parametrize("number", [0, 1, 5, 6, 500])
+def test_summary_has_at_most_ten_lines(number: int) -> None:
+    results = [result(f"t.py::test_{index}", Status.WRONG, line="off") for index in range(number)]
+    notices = [f"error: {index}" for index in range(20)]
+    assert len(brief_lines(Summary([*results, result()], ENVIRONMENT, None, notices=notices))) == MOST_LINES

@@ -1,0 +1,72 @@
+"""`gpuperf init --agents`: a skill file for coding agents."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_gpuperf.cli import COMMANDS, main
+from pytest_gpuperf.cli.init.plan import SKILLS, packaged
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.settings.options import OPTIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = packaged("SKILL.md")
+
+
+def init() -> str:
+    result = CliRunner().invoke(main, ["init", "--agents"])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_only_skill_files_are_written(project: Path) -> None:
+    init()
+    written = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
+    assert written == {f"{folder}/SKILL.md" for folder in SKILLS}
+    assert {(project / path).read_text(encoding="utf-8") for path in written} == {TEXT}
+
+
+@pytest.mark.parametrize("folder", SKILLS)
+def test_file_of_others_is_never_overwritten(project: Path, folder: str) -> None:
+    path = project / folder / "SKILL.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("mine", encoding="utf-8")
+    assert f"kept      {folder}/SKILL.md: yours differs; remove it to have it written again" in init()
+    assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_second_call_changes_nothing(project: Path) -> None:
+    init()
+    assert init().count("kept ") == len(SKILLS)
+
+
+def test_linked_folder_gets_one_file(project: Path) -> None:
+    (project / ".agents" / "skills").mkdir(parents=True)
+    (project / ".claude").mkdir()
+    (project / ".claude" / "skills").symlink_to("../.agents/skills")
+    init()
+    assert (project / ".claude/skills/gpuperf/SKILL.md").read_text(encoding="utf-8") == TEXT
+
+
+def test_front_matter_has_the_form_of_skills() -> None:
+    _, matter, body = TEXT.split("---\n", 2)
+    fields = dict(line.split(": ", 1) for line in matter.splitlines())
+    assert fields.keys() == {"name", "description"}
+    assert all(folder.endswith(f"/{fields['name']}") for folder in SKILLS)
+    assert 0 < len(fields["description"]) <= 1024
+    assert len(body.splitlines()) < 100
+
+
+def test_skill_names_commands_options_and_verdicts_that_exist() -> None:
+    commands = set(re.findall(r"`gpuperf ([a-z-]+)", TEXT))
+    assert commands <= COMMANDS.keys()
+    options = set(re.findall(r"--gpuperf-[a-z-]+", TEXT))
+    assert options <= {option.flag for option in OPTIONS}
+    for status in Status:
+        assert f"`{status.value}`" in TEXT
