@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from playwright.sync_api import sync_playwright
 
+from docs.recorded_history import write_history
 from pytest_gpuperf import cli
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Screenshot(NamedTuple):
-    """One picture of a report."""
+    """One picture of a report, or of the dashboard of a history."""
 
     file: str
     """Path below `docs/`."""
     arguments: Sequence[str]
-    """Arguments of `gpuperf report`."""
+    """Arguments of `gpuperf report`; empty for a dashboard."""
     scheme: Literal["light", "dark"]
     height: int
     """Of the window, in pixels."""
@@ -46,6 +47,7 @@ SCREENSHOTS = (
     Screenshot(
         "report_details.png", ("20261122-235542",), scheme="dark", height=1150, opened="test_helion_matmul"
     ),
+    Screenshot("dashboard.png", (), scheme="light", height=860),
 )
 WIDTH = 1200
 """Of the window, in pixels."""
@@ -75,12 +77,25 @@ def write_report(arguments: Sequence[str], output: Path) -> None:
     cli.main(["report", *arguments, "-o", str(output), "--root", str(ROOT)], standalone_mode=False)
 
 
+def write_dashboard(folder: Path) -> Path:
+    """Write the dashboard of a recorded history, and return its page."""
+    project = folder / "project"
+    project.mkdir()
+    write_history(ROOT, project)
+    site = folder / "site"
+    cli.main(["history", "site", "-o", str(site), "--root", str(project)], standalone_mode=False)
+    return site / "index.html"
+
+
 def main() -> None:
     """Write all screenshots."""
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         for shot in SCREENSHOTS:
             report = Path(folder) / "report.html"
-            write_report(shot.arguments, report)
+            if shot.arguments:
+                write_report(shot.arguments, report)
+            else:
+                report = write_dashboard(Path(folder))
             page = chromium.new_page(
                 viewport={"width": WIDTH, "height": shot.height}, color_scheme=shot.scheme
             )
@@ -89,6 +104,7 @@ def main() -> None:
                 page.fill("input[type=search]", shot.opened)
                 page.click("tbody:visible .name button")
                 page.wait_for_selector(".details .part")
+            page.wait_for_load_state("networkidle")
             page.screenshot(path=ROOT / "docs" / shot.file)
             page.close()
             sys.stdout.write(f"docs/{shot.file}\n")

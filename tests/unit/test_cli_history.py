@@ -95,7 +95,7 @@ commit         date  runs      time  4.998 µs                                  
 
 4 older commits not shown: --last 0 shows all
 
-by date: git does not know 12 of 12 commits here, such as 0000000
+in the order of dates: git does not know 12 of 12 commits here, such as 0000000
 """)
 
 
@@ -107,7 +107,8 @@ def test_all_tests_are_listed(project: Path) -> None:
 nvidia-h200, suites/test_square.py
   test_triton[1823x781]    12  5.201 µs  ▁▁▁▁▁▁██████  +4.0 % (+3.8 to +4.3)  slower
 
-1 time at 12 commits, by date: git does not know 12 of 12 commits here, such as 0000000
+1 time at 12 commits, in the order of dates: git does not know 12 of 12 commits here, such as
+  0000000
 """)
 
 
@@ -122,7 +123,8 @@ test                                          change                 kind  statu
 ---------------------------------------------------------------------------------
 suites/test_square.py::test_triton[1823x781]  +4.0 % (+3.8 to +4.3)  step  slower
 
-searched 1 time at 12 commits, by date: git does not know 12 of 12 commits here, such as 0000000
+searched 1 time at 12 commits, in the order of dates: git does not know 12 of 12 commits here, such
+  as 0000000
 """)
 
 

@@ -42,7 +42,7 @@ def test_unknown_commit_orders_by_date_and_says_so(tmp_path: Path) -> None:
     ids = commits(tmp_path, 1)
     lines = [line(1, commit=ids[0]), line(0)]
     order = order_of(lines, tmp_path)
-    assert order.shown == "by date: git does not know 1 of 2 commits here, such as 0000000"
+    assert order.shown == "in the order of dates: git does not know 1 of 2 commits here, such as 0000000"
     [found] = series_of(lines, order)
     assert [point.line.run for point in found.points] == ["run-0000", "run-0001"]
 
@@ -51,7 +51,7 @@ def test_unknown_commit_orders_by_date_and_says_so(tmp_path: Path) -> None:
 def test_text_that_is_no_commit_never_reaches_git(tmp_path: Path, commit: str) -> None:
     commits(tmp_path, 1)
     order = order_of([line(0, commit=commit)], tmp_path)
-    assert order.shown == "by date: there are runs without a commit"
+    assert order.shown == "in the order of dates: there are runs without a commit"
 
 
 def test_commit_date_is_in_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

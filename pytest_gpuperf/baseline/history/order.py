@@ -24,8 +24,8 @@ class Order(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """`by the order of the commits in git`, or `by date: …`."""
-        return "by the order of the commits in git" if self.by == "commits" else f"by date: {self.why}"
+        """`in the order of the commits in git`, or `in the order of dates: …`."""
+        return "in the order of the commits in git" if self.by == "commits" else f"in the order of dates: {self.why}"
 
     def key(self, line: HistoryLine) -> tuple[int, str, str, str]:
         """Return the place of a line; runs of one commit are in the order of their dates."""
