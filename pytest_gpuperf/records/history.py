@@ -15,7 +15,8 @@ from pytest_gpuperf.statistics.clock_model import ClockModel
 
 HISTORY_SCHEMA = 1
 """Version of a line. A reader refuses a newer one and leaves the file as it is."""
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+COMMIT = re.compile(r"[0-9a-f]{7,64}")
+"""Form of a commit's id. Other text from a run file never becomes an argument of git."""
 
 
 class HistoryLine(Record, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ class HistoryLine(Record, frozen=True, kw_only=True):
     @property
     def known_commit(self) -> str:
         """The commit if it has the form of one: it becomes an argument of git."""
-        return self.commit if _COMMIT.fullmatch(self.commit) else ""
+        return self.commit if COMMIT.fullmatch(self.commit) else ""
 
     @property
     def key(self) -> tuple[str, str, str, str]:

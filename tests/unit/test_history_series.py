@@ -58,7 +58,9 @@ def test_commit_date_is_in_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-11-20T23:30:00-0300")
     [commit] = commits(tmp_path, 1)
     assert commit_date(tmp_path, commit) == "2026-11-21T02:30:00Z"
-    assert commit_date(tmp_path, "0" * 40) == ""
+    for other in ("0" * 40, "", "HEAD", f"--output={tmp_path / 'taken'}"):
+        assert commit_date(tmp_path, other) == ""
+    assert not (tmp_path / "taken").exists()
 
 
 def test_times_are_brought_to_one_clock(tmp_path: Path) -> None:

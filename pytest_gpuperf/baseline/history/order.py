@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_gpuperf.processes.git import GitError, run_git
+from pytest_gpuperf.records.history import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ class Order(NamedTuple):
     @property
     def shown(self) -> str:
         """`in the order of the commits in git`, or `in the order of dates: …`."""
-        return "in the order of the commits in git" if self.by == "commits" else f"in the order of dates: {self.why}"
+        return f"in the order of {'the commits in git' if self.by == 'commits' else f'dates: {self.why}'}"
 
     def key(self, line: HistoryLine) -> tuple[int, str, str, str]:
         """Return the place of a line; runs of one commit are in the order of their dates."""
@@ -53,6 +54,8 @@ def order_of(lines: Sequence[HistoryLine], folder: Path) -> Order:
 
 def commit_date(folder: Path, commit: str) -> str:
     """Return the date of a commit, ISO 8601 in UTC; empty if the repository does not know it."""
+    if not COMMIT.fullmatch(commit):
+        return ""
     try:
         shown = run_git(
             folder,
