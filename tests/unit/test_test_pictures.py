@@ -110,7 +110,7 @@ def test_occupancy_names_the_limiter_and_lower_limits() -> None:
 
 def test_several_kernels_have_no_common_limits() -> None:
     picture = pictures_of(measured(5.0, COUNTERS, "a", "b"), H200)["occupancy"]
-    assert picture.y.names == ("achieved", "theoretical")
+    assert picture.y.names == ("achieved", "theoretical, least")
 
 
 def test_restarts_tell_which_side_went_first() -> None:

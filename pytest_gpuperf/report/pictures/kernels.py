@@ -49,7 +49,7 @@ def stalls(now: Mapping[str, MetricValue], before: Mapping[str, MetricValue]) ->
 
 
 def occupancy(
-    now: Mapping[str, MetricValue], before: Mapping[str, MetricValue], *, one_kernel: bool
+    now: Mapping[str, MetricValue], before: Mapping[str, MetricValue], *, alike: bool
 ) -> Picture | None:
     """Draw the achieved and theoretical occupancy, and the occupancy that each resource allows.
 
@@ -59,18 +59,19 @@ def occupancy(
     Args:
         now: Counters by short name.
         before: Counters of the baseline, read in the same way; empty without any.
-        one_kernel: False if the counters are of several kernels, whose limits differ.
+        alike: False if the limits of the launches differ: the theoretical occupancy is then the least.
 
     Returns:
         None if the theoretical occupancy is not known.
     """
     if not _number(now, "theoretical_occupancy"):
         return None
-    rows = {"achieved": "achieved_occupancy", "theoretical": "theoretical_occupancy"}
+    theoretical = "theoretical" if alike else "theoretical, least"
+    rows = {"achieved": "achieved_occupancy", theoretical: "theoretical_occupancy"}
     values = {title: (_number(now, name), _number(before, name)) for title, name in rows.items()}
     values = {title: pair for title, pair in values.items() if any(pair)}
     limiter = now.get("occupancy_limiter")
-    if one_kernel:
+    if alike:
         for name, words in _LIMITS.items():
             pair = (_allowed(now, name), _allowed(before, name))
             if name == limiter:
@@ -100,8 +101,9 @@ def _now_and_before(pairs: Sequence[tuple[float, float]], *, compared: bool) -> 
     """Return a bar for each row, and one for each known value of the baseline."""
     now, old = ([round(value, 1) for value in side] for side in zip(*pairs, strict=True))
     known = tuple(row for row, value in enumerate(old) if value)
-    marks = [Bars(to=tuple(now), name="now", tone="now")]
-    if compared and known:
+    both = compared and bool(known)
+    marks = [Bars(to=tuple(now), name="now" if both else "", tone="now")]
+    if both:
         rows = () if len(known) == len(old) else known
         marks.append(Bars(to=tuple(old[row] for row in known), rows=rows, name="before", tone="before"))
     return tuple(marks)

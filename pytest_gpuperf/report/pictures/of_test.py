@@ -52,11 +52,18 @@ def pictures_of(
         before = _before(profile, baseline)
         found["roofline"] = roofline(profile.combined, before, timing, gpu)
         found["stalls"] = stalls(profile.combined, before)
-        one_kernel = len({kernel.name for kernel in profile.kernels}) == 1
-        found["occupancy"] = occupancy(profile.combined, before, one_kernel=one_kernel)
+        found["occupancy"] = occupancy(profile.combined, before, alike=_alike(profile))
     if measurement.trace is not None:
         found["timeline"] = launches(measurement.trace, folder)
     return {name: picture for name, picture in found.items() if picture is not None}
+
+
+def _alike(profile: Profile) -> bool:
+    """Return True if all launches are of one kernel with the same limits."""
+    limits = {
+        (kernel.name, kernel.block, kernel.metrics.get("theoretical_occupancy")) for kernel in profile.kernels
+    }
+    return len(limits) == 1
 
 
 def _before(profile: Profile, baseline: MeasurementBaseline | None) -> Mapping[str, MetricValue]:
