@@ -39,6 +39,9 @@ sys.path.insert(0, {str(ROOT)!r})
 from pytest_gpuperf.cli import main
 main()
 """
+WITHOUT_REPORT = f"""#!/bin/sh
+[ "$1" = comment ] && exec {sys.executable} -c "{GPUPERF.partition(chr(10))[2]}" "$@"
+"""
 # Writes each file that it is asked for; quick, for tests of other steps.
 INSTEAD = """#!/bin/sh
 while [ $# -gt 0 ]; do if [ "$1" = -o ]; then echo '<!-- gpuperf: gpuperf -->' > "$2"; fi; shift; done
@@ -194,7 +197,8 @@ def test_artifact_that_cannot_be_judged_is_told(
     project: Project, tmp_path: Path, content: bytes | None
 ) -> None:
     project.api.pull(7, SHA)
-    done = project.comment({} if content is None else artifact(tmp_path, content), conclusion="failure")
+    artifacts = {} if content is None else artifact(tmp_path, content)
+    done = project.comment(artifacts, WITHOUT_REPORT, conclusion="failure")
     assert done.results["comment"] == "success", done.log
     assert "gpuperf: nothing was judged" in project.posted()[0]
     assert "\n::" not in done.log
@@ -276,7 +280,7 @@ def test_comparison_has_a_comment_of_its_own(project: Project, commit: str) -> N
     project.api.comment(7, "<!-- gpuperf: gpuperf -->", BOT)
     done = dispatch(project, "main", "perf/test_a.py")
     assert commit
-    project.comment(done.artifacts, name="gpuperf-against")
+    project.comment(done.artifacts, WITHOUT_REPORT, name="gpuperf-against")
     assert project.posted()[1].startswith("<!-- gpuperf: gpuperf-against -->")
     assert "not measured" not in project.posted()[1]
 

@@ -171,7 +171,7 @@ def test_large_runs_fit_into_a_comment(status: Status) -> None:
     assert codes_in(text)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(NASTY, NASTY, NASTY, NASTY)
 def test_texts_of_a_run_stay_in_code(name: str, label: str, message: str, gpu: str) -> None:
     wrong = structs.replace(measured(), correctness=Correctness(passed=False, failure=message))
@@ -188,7 +188,7 @@ def test_texts_of_a_run_stay_in_code(name: str, label: str, message: str, gpu: s
     assert codes_in(refused_comment(message, RequestFacts()))
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(NASTY, NASTY)
 def test_counters_and_remarks_stay_in_code(name: str, text: str) -> None:
     counted = structs.replace(
@@ -250,7 +250,7 @@ def test_links_and_names_cannot_be_markup(files: Path, name: str) -> None:
     assert not (files / "comment.md").exists()
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(NASTY, NASTY)
 def test_commands_print_no_workflow_command(name: str, message: str) -> None:
     with TemporaryDirectory() as folder:
