@@ -135,10 +135,11 @@ def _changes(judged: Sequence[JudgedRun]) -> list[str]:
             for label, row in zip(labels, rows, strict=True):
                 name = result.record.nodeid
                 cells.setdefault(name if label == "main" else f"{name} ({label})", {})[place] = row
+    unchanged = [(Status.PASS, Status.NEW) if _is_all_new(one) else (Status.PASS,) for one in judged]
     changed = {
         name: rows
         for name, rows in cells.items()
-        if any(row.status is not Status.PASS for row in rows.values())
+        if any(row.status not in unchanged[place] for place, row in rows.items())
     }
     if not changed:
         return ["No test changed."] if cells else []
@@ -155,6 +156,11 @@ def _changes(judged: Sequence[JudgedRun]) -> list[str]:
     return ["\n".join([*head, *kept]), *_left_out(len(lines) - len(kept), "changed test")]
 
 
+def _is_all_new(one: JudgedRun) -> bool:
+    """Return True without any baseline for the GPU: then a row for each test would hide the changes."""
+    return all(result.verdict.status is Status.NEW for result in one.results)
+
+
 def _cell(row: Row | None) -> str:
     if row is None:
         return ""
@@ -167,6 +173,8 @@ def _remarks(judged: Sequence[JudgedRun], notes: Sequence[str]) -> list[str]:
     for one in judged[:MODELS]:
         gpu = _code(one.run.environment.gpu.name)
         tolerant = sum(result.record.tolerance_pct > 0 for result in one.results)
+        if one.results and _is_all_new(one):
+            remarks.append(f"no test has a baseline on {gpu}")
         if one.missing:
             names = ", ".join(map(_code, one.missing[:NAMES_SHOWN]))
             more = len(one.missing) - NAMES_SHOWN

@@ -156,7 +156,14 @@ def test_failed_job_is_never_shown_as_passed() -> None:
 
 
 def test_new_test_shows_its_time() -> None:
-    assert "🆕 new 5.30 µs" in comment(judged(result(status=Status.NEW, measurements={"main": measured()})))
+    new = result(status=Status.NEW, measurements={"main": measured()})
+    assert "🆕 new 5.30 µs" in comment(judged(new, result("t.py::old")))
+
+
+def test_gpu_without_baselines_does_not_fill_the_table() -> None:
+    text = comment(judged(result(), gpu=B200), judged(result(status=Status.NEW)))
+    assert "No test changed." in text
+    assert "- no test has a baseline on `NVIDIA H200`" in text
 
 
 @pytest.mark.parametrize("status", [Status.REGRESSED, Status.PASS])
