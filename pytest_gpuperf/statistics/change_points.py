@@ -35,8 +35,8 @@ SURE_POINTS = 3
 """Number of points of a level from which `LEVEL` counts."""
 SHORT_FACTOR = 1 / 30
 """Factor of `LEVEL` for shorter ones: sessions that follow each other often share what slows them."""
-MOST_POINTS = 1000
-"""Number of points, the newest, that are searched: time and memory go with its square."""
+MOST_POINTS = 300
+"""Number of points, the newest, that are searched: time and memory go with more than its square."""
 LEAST_RAMP, MOST_RAMP = 3, 30
 """Minimum and maximum number of points over which a creep goes."""
 REACH = 12
@@ -356,7 +356,7 @@ class _History:
         at = np.arange(self.count, dtype=float)[:, None]
         before = np.array([ramp.before for ramp in ramps], dtype=float)
         after = np.array([ramp.after for ramp in ramps], dtype=float)
-        return np.clip((at - before) / (after - before), 0.0, 1.0)
+        return np.asarray(np.clip((at - before) / (after - before), 0.0, 1.0))
 
 
 def _steps(low: int, high: int) -> list[_Ramp]:

@@ -1,6 +1,9 @@
 """Steps and creep in the history of a time."""
 
+from __future__ import annotations
+
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -8,8 +11,13 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def history(levels, *, cards="a", sd=0.001, seed=1):
+
+def history(
+    levels: Sequence[float], *, cards: str = "a", sd: float = 0.001, seed: int = 1
+) -> list[HistoryPoint]:
     """Points of a test whose time has these relative levels, on cards in turn that differ by 2 %."""
     rng = random.Random(seed)
     offsets = {card: 1 + 0.02 * at for at, card in enumerate(sorted(set(cards)))}
@@ -20,34 +28,34 @@ def history(levels, *, cards="a", sd=0.001, seed=1):
     ]
 
 
-def test_unchanged_history_has_no_change():
+def test_unchanged_history_has_no_change() -> None:
     assert find_changes(history([1.0] * 40)) == ()
 
 
 @pytest.mark.parametrize("count", range(4))
-def test_short_history_has_no_change(count):
+def test_short_history_has_no_change(count: int) -> None:
     assert find_changes(history([1.0, 1.0, 2.0, 2.0][:count])) == ()
 
 
 @pytest.mark.parametrize("factor", [1.01, 0.99])
 @pytest.mark.parametrize("cards", ["a", "abc"])
-def test_step_is_found_with_its_commit_and_size(factor, cards):
+def test_step_is_found_with_its_commit_and_size(factor: float, cards: str) -> None:
     (change,) = find_changes(history([1.0] * 15 + [factor] * 15, cards=cards))
     assert (change.kind, change.before, change.after) == ("step", 14, 15)
     assert change.low < factor < change.high
     assert change.high - change.low < 0.004
 
 
-def test_change_of_cards_is_not_a_step():
+def test_change_of_cards_is_not_a_step() -> None:
     assert find_changes(history([1.0] * 40, cards="a" * 20 + "b" * 20)) == ()
 
 
-def test_step_too_large_for_a_change_of_cards_is_found():
+def test_step_too_large_for_a_change_of_cards_is_found() -> None:
     (change,) = find_changes(history([1.0] * 20 + [1.5] * 20, cards="a" * 20 + "b" * 20))
     assert (change.before, change.after) == (19, 20)
 
 
-def test_small_losses_are_one_creep():
+def test_small_losses_are_one_creep() -> None:
     creep = [1 + 0.005 * at for at in range(7)]
     (change,) = find_changes(history([1.0] * 15 + creep[1:] + [creep[-1]] * 15))
     assert change.kind == "creep"
@@ -56,32 +64,32 @@ def test_small_losses_are_one_creep():
     assert change.low < 1.03 < change.high
 
 
-def test_step_up_and_down_are_two_changes():
+def test_step_up_and_down_are_two_changes() -> None:
     changes = find_changes(history([1.0] * 15 + [1.02] * 15 + [1.0] * 15))
     assert [(change.before, change.after) for change in changes] == [(14, 15), (29, 30)]
     assert [change.ratio > 1 for change in changes] == [True, False]
 
 
-def test_loss_that_was_fixed_soon_is_found():
+def test_loss_that_was_fixed_soon_is_found() -> None:
     changes = find_changes(history([1.0] * 20 + [1.06] * 6 + [1.0] * 20))
     assert [(change.before, change.after) for change in changes] == [(19, 20), (25, 26)]
 
 
-def test_one_slow_session_is_not_a_change():
+def test_one_slow_session_is_not_a_change() -> None:
     assert find_changes(history([1.0] * 15 + [1.05] + [1.0] * 15)) == ()
 
 
-def test_change_within_the_indifference_zone_is_not_reported():
+def test_change_within_the_indifference_zone_is_not_reported() -> None:
     assert find_changes(history([1.0] * 50 + [1.002] * 50, sd=0.0002)) == ()
 
 
-def test_noisy_step_has_a_wide_commit_range():
+def test_noisy_step_has_a_wide_commit_range() -> None:
     (change,) = find_changes(history([1.0] * 40 + [1.03] * 40, sd=0.02, seed=6))
     assert change.after - change.before > 1
     assert change.before <= 39 < 40 <= change.after
 
 
-def test_known_error_widens_the_interval():
+def test_known_error_widens_the_interval() -> None:
     levels = [1.0] * 15 + [1.03] * 15
     points = history(levels)
     (certain,) = find_changes(points)
@@ -95,14 +103,14 @@ POINTS = st.lists(st.builds(HistoryPoint, TIMES, st.sampled_from("abc"), st.floa
 
 @settings(max_examples=60)
 @given(POINTS, st.sampled_from([1e-4, 0.1]))
-def test_changes_of_any_history_are_in_order_and_within_it(points, level):
+def test_changes_of_any_history_are_in_order_and_within_it(points: list[HistoryPoint], level: float) -> None:
     changes = find_changes(points, level=level)
     assert all(0 <= change.before < change.after < len(points) for change in changes)
     assert all(change.low <= change.ratio <= change.high for change in changes)
     assert [change.before for change in changes] == sorted(change.before for change in changes)
 
 
-def test_other_unit_of_time_changes_nothing():
+def test_other_unit_of_time_changes_nothing() -> None:
     points = history([1.0] * 15 + [1.01] * 15)
     (change,) = find_changes(points)
     (scaled,) = find_changes([point._replace(time=1000 * point.time) for point in points])
