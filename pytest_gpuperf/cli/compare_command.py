@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 import click
 
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.report.table import Report
 
 
 @click.command("compare")
@@ -31,12 +40,22 @@ def command(project: Project, what: tuple[str, ...], metrics: str, shares: bool,
     RUN::TEST, or tests of the newest run: a node id, or ::TEST. TEST is a node id with or without its
     parameters, or a part of names. A single test compares its own parameters or labels.
     """
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    show(_report(project, what, names, shares=shares), form)
+
+
+def _report(project: Project, what: Sequence[str], names: Sequence[str], *, shares: bool) -> Report:
+    """Return the comparison; the runs, which may be large, are released before it is shown."""
     from pytest_gpuperf.compare.choosing import choose_all
     from pytest_gpuperf.compare.measurements import compare_measurements
+    from pytest_gpuperf.compare.values import without_launches
     from pytest_gpuperf.report.comparison_report import comparison_report
     from pytest_gpuperf.report.rows import source_lines
 
-    choices = [choice for ref in what for choice in choose_all(ref, project.load_all)]
-    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    @cache  # a run is often named twice, with two tests
+    def load(ref: str | None) -> list[Run]:
+        return [without_launches(run) for run in project.load_all(ref)]
+
+    choices = [choice for ref in what for choice in choose_all(ref, load)]
     source = source_lines(choice.run for choice in choices)
-    show(comparison_report(compare_measurements(choices, names), source, shares=shares), form)
+    return comparison_report(compare_measurements(choices, names), source, shares=shares)

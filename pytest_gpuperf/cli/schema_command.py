@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -62,10 +63,10 @@ def schema(name: str) -> dict[str, Any]:
     from pytest_gpuperf.report.schemas import json_schema
 
     found = SCHEMAS[name]
-    kind = getattr(import_module(found.module), found.kind)
-    return json_schema(
-        list[kind] if found.several else kind, title=f"gpuperf {name}", not_finite=found.not_finite
-    )
+    kind: Any = getattr(import_module(found.module), found.kind)
+    if found.several:
+        kind = GenericAlias(list, (kind,))
+    return json_schema(kind, title=f"gpuperf {name}", not_finite=found.not_finite)
 
 
 @click.command("schema")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.change import Change
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One value in one column."""
 
@@ -39,7 +39,7 @@ class Launches:
     """The file that has the launch if the other does not."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """One metric in all columns."""
 

@@ -22,10 +22,11 @@ from pytest_gpuperf.metrics import top_stall
 from pytest_gpuperf.metrics.presets import PRESETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_gpuperf.compare.choosing import Choice, Entry
     from pytest_gpuperf.compare.names import Name
+    from pytest_gpuperf.records import MetricValue
 
 USUAL = (
     "time_us",
@@ -183,17 +184,17 @@ def _lines(row: _Row, names: Sequence[str], *, usual: bool) -> Iterator[Line]:
         shown += sorted(largest, key=lambda name: -largest[name])
     for name in shown:
         if any(name in values for values in found):
-            yield Line(row.subject, name, unit_of(name), tuple(_cells(row, name)))
+            yield Line(row.subject, name, unit_of(name), tuple(_cells(row, name, found)))
 
 
-def _cells(row: _Row, name: str) -> Iterator[Cell]:
+def _cells(row: _Row, name: str, values: Sequence[Mapping[str, MetricValue]]) -> Iterator[Cell]:
     first = row.entries[0]
-    for entry in row.entries:
-        value = values_of(entry.measurement).get(name) if entry is not None else None
+    for entry, known in zip(row.entries, values, strict=True):
+        value = known.get(name)
         if entry is None or value is None or first is None or entry is first or name in (MODE, "spread_pct"):
             yield Cell(value)
             continue
-        had = name in values_of(first.measurement)
+        had = name in values[0]
         not_compared = had and bool(why_not_compared(name, first.measurement, entry.measurement))
         yield Cell(value, change(name, first.measurement, entry.measurement), not_compared)
 

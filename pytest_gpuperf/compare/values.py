@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.compare.changes import change_of
 from pytest_gpuperf.judge.counters import is_exact
 from pytest_gpuperf.judge.limits import TIME_UNITS
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.metrics.metric import Better
-    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue
+    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue, Run, TestRecord
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
@@ -56,6 +58,25 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
         values |= profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
         values |= profile.combined
     return values
+
+
+def without_launches(run: Run) -> Run:
+    """Return a run whose measurements have the same values, without the counters of each launch.
+
+    These are half of a large run.
+    """
+    return replace(run, tests=tuple(_without_launches(test) for test in run.tests))
+
+
+def _without_launches(test: TestRecord) -> TestRecord:
+    measurements = {}
+    for label, measured in test.measurements.items():
+        profile = measured.profile
+        if profile is not None and profile.kernels:
+            only = profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
+            profile = replace(profile, kernels=(), combined=only | profile.combined)
+        measurements[label] = replace(measured, profile=profile)
+    return replace(test, measurements=measurements)
 
 
 def accuracy_of(measurement: Measurement) -> Accuracy | None:

@@ -14,7 +14,7 @@ _COMMAND = re.compile(r"(?<!\S):{2,}|##\[")
 _LINE_COMMAND = re.compile(r"^\s*:{2,}|##\[", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """One value compared with its baseline."""
 

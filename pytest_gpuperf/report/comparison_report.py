@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.report.show import show_duration, show_metric, show_movement
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_gpuperf.compare.comparison import Cell, Comparison, Line
     from pytest_gpuperf.report.table import Tone
@@ -69,23 +72,38 @@ def movers_report(found: Comparison, source: Sequence[str], *, everything: bool)
 
 
 def _report(found: Comparison, tables: Sequence[Table]) -> Report:
-    return Report(
-        tables,
-        records=[
-            {**_names(line), "column": title, **_data(cell)}
-            for line in found.lines
-            for title, cell in zip(found.columns, line.cells, strict=True)
-            if cell.value is not None
-        ],
-        data={
-            "sources": found.sources,
-            "columns": found.columns,
-            "notes": found.notes,
-            "lines": [
-                {**_names(line), "cells": [_data(cell) for cell in line.cells]} for line in found.lines
-            ],
-        },
-    )
+    # A large run has hundreds of thousands of lines, and most forms need neither records nor data.
+    return Report(tables, _Records(found), partial(_data_of, found))
+
+
+class _Records:
+    """A row for each value, made when it is read.
+
+    Args:
+        found: The comparison.
+    """
+
+    def __init__(self, found: Comparison) -> None:
+        self._found = found
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for line in self._found.lines:
+            for title, cell in zip(self._found.columns, line.cells, strict=True):
+                if cell.value is not None:
+                    yield {**_names(line), "column": title, **_data(cell)}
+
+
+def _data_of(found: Comparison) -> dict[str, Any]:
+    return {
+        "sources": found.sources,
+        "columns": found.columns,
+        "notes": found.notes,
+        "lines": [msgspec.Raw(msgspec.json.encode(_line(line))) for line in found.lines],
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {**_names(line), "cells": [_data(cell) for cell in line.cells]}
 
 
 def _names(line: Line) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Place = Literal["group", "name", "unit", "number", "outcome", "prose", "detail"]
 """The role of a column. As text: `group` is a heading above the rows that share it; `name` is cut if the line
@@ -61,10 +61,10 @@ class Report:
 
     tables: Sequence[Table]
     """For people."""
-    records: Sequence[Mapping[str, object]]
-    """For spreadsheets: flat rows, with all digits."""
+    records: Iterable[Mapping[str, object]]
+    """For spreadsheets: flat rows, with all digits; iterated several times."""
     data: object = None
-    """For programs: structured, with all digits; the records if None."""
+    """For programs: structured, with all digits, or a function that returns it; the records if None."""
 
 
 class Screen(NamedTuple):

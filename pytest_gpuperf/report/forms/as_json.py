@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def render(report: Report, screen: Screen) -> str:
     """Return indented JSON; a number that is not finite is null."""
     del screen  # for people only
-    data = report.records if report.data is None else report.data
-    return escaped(msgspec.json.format(msgspec.json.encode(data), indent=1).decode()) + "\n"
+    data = report.data() if callable(report.data) else report.data
+    data = list(report.records) if data is None else data
+    return escaped((msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n").decode())
 
 
 def escaped(json: str) -> str:
