@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from pytest_gpuperf.baseline.history import store as store_module
 from pytest_gpuperf.baseline.history.lines import decode_file, encode_file, encode_line
 from pytest_gpuperf.baseline.history.store import FolderStore, NoHistoryError
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import ClockModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,14 +66,16 @@ def test_place_without_history_says_so(tmp_path: Path) -> None:
         FolderStore(tmp_path / "none").load()
 
 
-def test_line_cut_at_any_byte_loses_no_other() -> None:
-    whole = file_of(0, 1)
-    start = len(file_of(0))
+@pytest.mark.parametrize("name", ["test_a", "test_a[µ€😀]"])
+def test_line_cut_at_any_byte_loses_no_other(name: str) -> None:
+    lines = [line(0), line(1, test=f"t/test_square.py::{name}")]
+    whole = encode_file(map(encode_line, lines))
+    start = len(encode_file([encode_line(lines[0])]))
     for end in range(start, len(whole) + 1):
         found = decode_file(whole[:end], "x.jsonl", PLACE)
         # Without its newline only, the last line is complete.
         complete = end >= len(whole) - 1
-        assert list(found.lines.values()) == [line(0), line(1)][: 1 + complete]
+        assert list(found.lines.values()) == lines[: 1 + complete]
         assert bool(found.torn) == (start < end and not complete)
 
 
@@ -120,6 +124,28 @@ def test_broken_line_is_named_and_nothing_changes(tmp_path: Path, text: bytes, s
         with pytest.raises(GpuperfError, match=said):
             use()
     assert (tmp_path / FILE).read_bytes() == data
+
+
+PIECES = st.binary(max_size=8) | st.sampled_from([b"NaN", b"-1", b"1e999", b"[[", b"{}", b"null", b"\n"])
+
+
+@given(st.data())
+def test_changed_file_is_read_or_refused_with_an_error(data: st.DataObject) -> None:
+    model = ClockModel(cycles=9000.0, fixed_us=0.0, reference_mhz=1800.0)
+    known = line(1, 5.0, sm_clock_mhz=1800.0, normalised_us=5.0, clock_model=model, dirty=True)
+    whole = bytearray(encode_file([encode_line(line(0)), encode_line(known)]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at : at + data.draw(st.integers(0, 8))] = data.draw(PIECES)
+    try:
+        found = decode_file(bytes(whole), "x.jsonl", PLACE).lines.values()
+    except GpuperfError as error:
+        found = None
+        said = str(error)
+    if found is None:
+        assert said.startswith("x.jsonl, line ")
+    else:
+        assert all(one.place == PLACE and math.isfinite(one.time_us) for one in found)
 
 
 def _add(root: Path, numbers: list[int]) -> None:

@@ -77,7 +77,7 @@ def in_order(lines: dict[bytes, HistoryLine]) -> dict[bytes, HistoryLine]:
 def _is_whole(text: bytes) -> bool:
     try:
         msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
 
@@ -86,7 +86,7 @@ def _decode(text: bytes, shown: str, place: tuple[str, str]) -> HistoryLine:
     next_step = "remove the line, or type `git restore` for the file if it is committed"
     try:
         line = _DECODER.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         line = None
     if line is None or line.schema > HISTORY_SCHEMA:
         line = decode_versioned(text, _DECODER, schema=HISTORY_SCHEMA, shown=shown, next_step=next_step)
@@ -97,9 +97,11 @@ def _decode(text: bytes, shown: str, place: tuple[str, str]) -> HistoryLine:
                 expected="at most 100 letters, digits, '-', '_' and '.'",
                 next_step=next_step,
             )
-    if line.place != place:
-        raise GpuperfError(
-            f"{shown} is of {'/'.join(line.place)}", expected="/".join(place), next_step=next_step
-        )
+    try:
+        own = "/".join(line.place)
+    except GpuperfError as error:
+        raise GpuperfError(f"{shown}: {error.found}", expected=error.expected, next_step=next_step) from None
+    if own != "/".join(place):
+        raise GpuperfError(f"{shown} is of {own}", expected="/".join(place), next_step=next_step)
     refuse_first(in_history(line), shown, next_step)
     return line
