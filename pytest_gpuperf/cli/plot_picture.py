@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import NO_GPU, Measurement, Profile
-from pytest_gpuperf.records.baseline import suite_of
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.report.pictures.launches import timeline
@@ -63,7 +63,7 @@ def picture_of(project: Project, ref: str, name: str) -> Picture:
         raise GpuperfError(
             f"{title} has no values for the picture {name!r}",
             expected=f"one of {', '.join(found)}" if found else "",
-            next_step=f"it needs {NEEDS[name]}",
+            next_step=f"{name} needs {NEEDS[name]}",
         )
     picture = found[name]
     return replace(picture, title=f"{picture.title}: {title}", notes=(*picture.notes, *notes))
@@ -100,8 +100,8 @@ def _pictures(project: Project, entry: Entry, folder: Path) -> dict[str, Picture
     expected = Expectations(project.store, gpu)
     for test in run.tests:
         expected.add(test.nodeid)
-    known = expected.of(nodeid)
-    file = project.store.load(gpu.slug, suite_of(nodeid))
+    slug = STATIC_SOURCE if measurement.is_static else ""
+    known = expected.of(nodeid, slug)
     comparison = None
     if measurement.against is not None:
         comparison = compare_restarts(measurement.against, entry.test.tolerance_pct)
@@ -111,7 +111,7 @@ def _pictures(project: Project, entry: Entry, folder: Path) -> dict[str, Picture
         measurement,
         gpu,
         baseline=known.measurements.get(entry.label) if known is not None else None,
-        runs=file.runs if file is not None else None,
+        runs=expected.runs(nodeid, slug),
         comparison=comparison,
         folder=folder,
     )

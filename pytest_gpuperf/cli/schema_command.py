@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.schemas import NotFinite
 
 _JSON = "pytest_gpuperf.report.command_json"
+_HISTORY = "pytest_gpuperf.report.history.json_types"
 
 
 class Schema(NamedTuple):
@@ -49,6 +50,12 @@ SCHEMAS: Mapping[str, Schema] = {
     "doctor": Schema("gpuperf doctor --json", "pytest_gpuperf.cli.doctor.check", "Check", several=True),
     "explain": Schema("gpuperf explain --json", _JSON, "Explained", several=True),
     "export": Schema("gpuperf export --format json", _JSON, "ExportedRow", several=True),
+    "history-check": Schema("gpuperf history check --json", _HISTORY, "HistoryChanges"),
+    "history-line": Schema(
+        "perf-history/GPU/SUITE.jsonl", "pytest_gpuperf.records.history", "HistoryLine", not_finite="never"
+    ),
+    "history-show": Schema("gpuperf history show --json", _HISTORY, "HistoryTime", several=True),
+    "history-show-test": Schema("gpuperf history show TEST --json", _HISTORY, "HistorySession", several=True),
     "metrics": Schema("gpuperf metrics --json", _JSON, "Metric", several=True),
     "ncu": Schema("gpuperf ncu --json", _JSON, "Launch", several=True),
     "recording-list": Schema("gpuperf recording list --json", _JSON, "Recording", several=True),

@@ -43,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Reports:
     def __init__(self, folder: Path) -> None:
         self._file = folder / REPORTS_FILE
+        self._lines = b""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the first failure of each case, or its success."""
@@ -60,8 +61,11 @@ class _Reports:
             cannot_run=CANNOT_RUN in told,
             times=msgspec.json.decode(str(told[TIMES]), type=CaseTimes) if TIMES in told else None,
         )
-        with self._file.open("ab") as file:
-            file.write(msgspec.json.encode(case) + b"\n")
+        self._lines += msgspec.json.encode(case) + b"\n"
+        # Not appended: the solution can write to the file, too.
+        whole = self._file.with_suffix(".new")
+        whole.write_bytes(self._lines)
+        whole.replace(self._file)
 
 
 def _message(report: pytest.TestReport) -> str:

@@ -18,7 +18,7 @@ from pytest_gpuperf.against.series import Series
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.problems.problem import cloned, refill, tensors_in
+from pytest_gpuperf.measure.problems.problem import cloned, fits, refill, tensors_in
 from pytest_gpuperf.records.trial import CaseTimes
 
 if TYPE_CHECKING:
@@ -138,9 +138,11 @@ class InTurn:
         The reference runs after them: nobody can find its output in memory before.
         """
         fresh = self._problem.arguments(seed ^ 0x5EED)
-        kept = cloned(fresh)
-        refill(call.args, fresh)
+        # The shapes may depend on the seed.
+        refill(call.args, fresh if fits(call.args, fresh) else self._problem.arguments(seed))
         del fresh
+        # Numbers, and objects in which no tensors are seen, are those of the timed calls.
+        kept = cloned(call.args)
         outputs = list(tensors_in(call.output))
         inputs = {tensor.untyped_storage().data_ptr() for tensor in tensors_in(call.args)}
         # A solution may return tensors of inference mode, which nothing else may write.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from forked import run_forked
@@ -13,7 +14,7 @@ from pytest_gpuperf.cli.trial.child import try_cases
 from pytest_gpuperf.cli.trial.verdict import judge_trial
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.problems.cases import cases_of
-from pytest_gpuperf.records.trial import TrialPlan, TrialResult
+from pytest_gpuperf.records.trial import REPORTS_FILE, CaseReport, TrialPlan, TrialResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +94,13 @@ def test_output_that_is_wrong_for_inputs_of_the_timing_is_wrong(tmp_path: Path) 
         "return 2 * data + (not any(torch.equal(data, one) for one in known))"
     )
     assert (result := tried(tmp_path, body)).verdict == "wrong", result
+
+
+def test_report_that_the_solution_writes_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "trial" / REPORTS_FILE
+    forged = CaseReport(case=0, passed=True)
+    body = f"open({str(file)!r}, 'w').write({msgspec.json.encode(forged).decode()!r} + chr(10)); return data"
+    assert tried(tmp_path, body).verdict == "wrong"
 
 
 def test_output_that_is_right_only_at_first_is_not_accepted(tmp_path: Path) -> None:

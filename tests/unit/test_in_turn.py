@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,6 +98,57 @@ def test_kept_output_is_noticed() -> None:
     problem = Doubling(lambda x: kept.setdefault(x.data_ptr(), x * 2))
     with pytest.raises(WrongWhileTimedError, match="output 0 of the timed calls differs from the reference"):
         rounds(problem).run([1])
+
+
+@dataclass
+class Scaled:
+    x: torch.Tensor
+    factor: int
+
+
+@pytest.mark.parametrize("wrap", [Scaled, lambda x, factor: SimpleNamespace(x=x, factor=factor)])
+def test_arguments_in_objects_accuse_nobody(wrap: Any) -> None:
+    class Wrapped(Doubling):
+        def arguments(self, seed: int) -> tuple[Any, ...]:
+            return (wrap(*super().arguments(seed), seed),)
+
+        def reference(self, *args: Any) -> Any:
+            return args[0].x * args[0].factor
+
+    rounds(Wrapped(lambda one: one.factor * one.x)).run([1])
+
+
+def test_kept_output_of_arguments_in_a_dataclass_is_noticed() -> None:
+    class Wrapped(Doubling):
+        def arguments(self, seed: int) -> tuple[Any, ...]:
+            return (Scaled(*super().arguments(seed), 2),)
+
+        def reference(self, *args: Any) -> Any:
+            return args[0].x * 2
+
+    kept: dict[int, torch.Tensor] = {}
+
+    def solve(one: Any) -> torch.Tensor:
+        return kept.setdefault(one.x.data_ptr(), one.x * 2).clone()
+
+    with pytest.raises(WrongWhileTimedError):
+        rounds(Wrapped(solve)).run([1])
+
+
+def test_shapes_that_depend_on_the_seed_accuse_nobody() -> None:
+    class Growing(Doubling):
+        def arguments(self, seed: int) -> tuple[Any, ...]:
+            return (torch.arange(seed % 7 + 1.0), seed)
+
+    rounds(Growing(lambda x: x + x)).run([1, 2])
+
+
+def test_expanded_argument_accuses_nobody() -> None:
+    class Expanded(Doubling):
+        def arguments(self, seed: int) -> tuple[Any, ...]:
+            return (super().arguments(seed)[0][:1].expand(9),)
+
+    rounds(Expanded(lambda x: x + x)).run([1])
 
 
 def test_output_that_is_no_longer_written_is_noticed() -> None:

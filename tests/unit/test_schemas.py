@@ -13,12 +13,15 @@ from click.testing import CliRunner
 from jsonschema.exceptions import best_match
 from msgspec.structs import replace
 
+from history_builders import line, times
+from pytest_gpuperf.baseline.history.lines import encode_line
+from pytest_gpuperf.baseline.history.store import FolderStore
 from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.schema_command import SCHEMAS, schema
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records import Correctness, Measurement
+from pytest_gpuperf.records import ClockModel, Correctness, Measurement
 from pytest_gpuperf.records.runs import RunStore, encode_run, newest_recordings
 from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.verdicts import End, encode_verdicts, verdicts_of
@@ -109,6 +112,13 @@ def test_file_without_a_version_does_not_validate(name: str) -> None:
     assert "$: 'schema' is a required property" in problems(name, {})
 
 
+def test_line_of_a_history_validates() -> None:
+    model = ClockModel(cycles=9000.0, fixed_us=0.0, reference_mhz=1800.0)
+    whole = line(0, 5.0, sm_clock_mhz=1800.0, normalised_us=5.0, clock_model=model, dirty=True)
+    for one in (line(0), whole):
+        assert problems("history-line", json.loads(encode_line(one))) == []
+
+
 def test_verdicts_of_a_recording_validate() -> None:
     recording = newest_recordings(ROOT / "baselines")[0]
     results = judge_run(
@@ -154,6 +164,8 @@ def runs(project: Path) -> Path:
     store.write(replace(first, id="20261121-100000-bbbb"))
     packed = (CAPTURES / "torch_mixed_raw_wide.csv.gz").read_bytes()
     (project / "raw.csv").write_bytes(gzip.decompress(packed))
+    levels = [5.0] * 6 + [5.2] * 6
+    FolderStore(project / "perf-history").add([*times(*levels), *times(*levels, label="cold", dirty=None)])
     return project
 
 
@@ -170,6 +182,9 @@ def runs(project: Path) -> Path:
         ("explain", ("explain", "--json")),
         ("explain", ("explain", "raw.csv", "--json")),
         ("export", ("export", "--format", "json")),
+        ("history-check", ("history", "check", "--json")),
+        ("history-show", ("history", "show", "--json")),
+        ("history-show-test", ("history", "show", "test_triton", "--json")),
         ("metrics", ("metrics", "--json")),
         ("metrics", ("metrics", "--chip", "gh100", "--preset", "sol", "--json")),
         ("ncu", ("ncu", "raw.csv", "--preset", "sol", "--json")),

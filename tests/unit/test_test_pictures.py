@@ -10,7 +10,7 @@ from pytest_gpuperf.judge.gate import compare_restarts
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.report.pictures.of_test import pictures_of
-from pytest_gpuperf.report.pictures.picture import Bars, Line, Picture, Points, as_json
+from pytest_gpuperf.report.pictures.picture import Bars, Line, Picture, Points
 from run_builders import H200, NODEID, gate_of, measured, timing
 
 COUNTERS: dict[str, MetricValue] = {
@@ -173,4 +173,4 @@ def test_any_numbers_make_pictures_of_finite_numbers(
     found = pictures_of(measurement, H200, baseline=baseline, comparison=comparison)
     assert {"sessions", "blocks"} <= set(found)
     for picture in found.values():
-        assert b"null" not in as_json(picture)
+        assert b"null" not in msgspec.json.encode(picture)

@@ -33,7 +33,8 @@ PASSED, FAILED = (CaseReport(case=0, passed=passed) for passed in (True, False))
 class Ran:
     """A stand-in for the process: it writes reports and polls."""
 
-    def __init__(self, data: bytes, polls: int = 1, log: str = "") -> None:
+    def __init__(self, data: bytes, polls: int = 1, log: str = "", status: int = 1) -> None:
+        self.status = status
         self.data = data
         self.polls = polls
         self.text = log
@@ -48,7 +49,7 @@ class Ran:
         (log.parent / REPORTS_FILE).write_bytes(self.data)
         for _ in range(self.polls):
             poll()
-        return 1
+        return self.status
 
 
 def encoded(*reports: CaseReport) -> bytes:
@@ -73,6 +74,13 @@ def test_first_report_of_a_case_counts(tmp_path: Path, monkeypatch: pytest.Monke
 def test_end_before_any_case_shows_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GpuperfError, match=r"exit status 1 before any case: one \| two"):
         tried(Ran(b"", log="one\n\ntwo\n"), tmp_path, monkeypatch)
+
+
+def test_passed_cases_of_a_killed_process_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(GpuperfError, match="pytest was ended by signal 9: one; try again"):
+        tried(Ran(encoded(PASSED), log="one\n", status=-9), tmp_path, monkeypatch)
 
 
 def test_process_that_does_not_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,8 +150,21 @@ def test_own_check_of_the_problem_decides(tmp_path: Path, factor: int, objection
     assert problem.objection(args, problem.solution(*cloned(args))) == objection
 
 
-@pytest.mark.parametrize(("answer", "objection"), [("''", ""), ("'bad'", "bad"), ("True", ""), ("None", "")])
-def test_own_check_may_return_a_text(tmp_path: Path, answer: str, objection: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "objection"),
+    [
+        ("''", ""),
+        ("'bad'", "bad"),
+        ("True", ""),
+        ("False", "False"),
+        ("None", ""),
+        ("torch.tensor(True)", ""),
+        ("[True, '']", ""),
+        ("[False, 'bad']", "bad"),
+        ("(False,)", "False"),
+    ],
+)
+def test_own_check_may_return_a_text_or_a_truth(tmp_path: Path, answer: str, objection: str) -> None:
     text = VECTOR.replace("return match(output, ref_kernel(data))", f"return {answer}")
     problem = opened(tmp_path, text, TWICE.format(factor=2), size=5)
     found = problem.objection(problem.arguments(1), torch.zeros(5))

@@ -23,13 +23,14 @@ Status: TypeAlias = Literal["slower", "faster", "returned", "accepted"]
 """`slower` is open: it neither returned to the old level nor was accepted."""
 Accepted: TypeAlias = "Mapping[tuple[str, str, str], Collection[str]]"
 """Runs in the baseline of each GPU, test and label."""
-SUSPECTS = ("driver", "torch", "triton")
+SuspectName: TypeAlias = Literal["driver", "torch", "triton"]
+SUSPECTS: tuple[SuspectName, ...] = ("driver", "torch", "triton")
 
 
 class Suspect(NamedTuple):
     """Part of the machine that changed in the same range."""
 
-    name: str
+    name: SuspectName
     before: str
     after: str
 
@@ -217,7 +218,7 @@ def _range(group: Sequence[Found], series: Sequence[Series], order: Order, folde
         and order.key(one.points[0].line) <= first
         and order.key(one.points[-1].line) >= last
     ]
-    pairs = [(name, getattr(before, name), getattr(after, name)) for name in SUSPECTS]
+    parts = [Suspect(name, getattr(before, name), getattr(after, name)) for name in SUSPECTS]
     return Range(
         gpu=gpu,
         before=before,
@@ -225,7 +226,7 @@ def _range(group: Sequence[Found], series: Sequence[Series], order: Order, folde
         found=sorted(group, key=lambda one: -abs(math.log(one.change.ratio))),
         times=len(times),
         commits=_count(before, after, folder) if order.by == "commits" else 0,
-        suspects=tuple(Suspect(*pair) for pair in pairs if pair[1] != pair[2]),
+        suspects=tuple(part for part in parts if part.before != part.after),
         cards=all(map(_other_cards, group)),
     )
 

@@ -91,6 +91,8 @@ def try_cases(
     except _LeavesNotError:
         status = 1
     done = _read(reports)
+    if status < 0 and all(report.passed for report in done.values()):
+        raise GpuperfError(f"pytest was ended by signal {-status}: {_tail(log)}", next_step="try again")
     if not done:
         raise GpuperfError(f"pytest ended with exit status {status} before any case: {_tail(log)}")
     return Tried(done, _run_in(folder), time.monotonic() - begin)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import random
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -178,16 +180,22 @@ class GpuMode:
         if check is None:
             return ""
         try:
-            answer = check(*args, output)
+            return _objection_in(check(*args, output))
         except Exception as error:
             return f"check_implementation raised {type(error).__name__}: {error}"
-        good, why = answer if isinstance(answer, tuple) else (not answer or answer is True, answer)
-        return "" if good else f"check_implementation: {why}"
 
     def tolerance(self, output: Any) -> float:
         """Return a tolerance as wide as the widest of the problems, 0 for whole numbers."""
         floats = any(tensor.is_floating_point() for tensor in tensors_in(output))
         return GPU_MODE_TOLERANCE if floats else 0.0
+
+
+def _objection_in(answer: Any) -> str:
+    """Read the answer of `check_implementation`: a reason, or whether the output is right, with a reason."""
+    good, *why = answer if isinstance(answer, (tuple, list)) and answer else (answer,)
+    if good is None or (isinstance(good, str) and not why):
+        return f"check_implementation: {good}" if good else ""
+    return "" if good else f"check_implementation: {', '.join(map(str, why)) or good}"
 
 
 def absolute_tolerance(tolerance: float, output: Any) -> float:
@@ -243,19 +251,28 @@ def share_weights(model: Any, new: Any) -> None:
 
 
 def cloned(tree: Any) -> Any:
-    """Copy the tensors in nested tuples, lists and dicts, at other addresses."""
+    """Copy the tensors in nested tuples, lists, dicts and dataclasses, at other addresses."""
     return _mapped(tree, lambda tensor: tensor.clone())
 
 
+def fits(tree: Any, other: Any) -> bool:
+    """Return True if two trees have tensors of the same shapes and types."""
+    kinds = ([(one.shape, one.dtype) for one in tensors_in(which)] for which in (tree, other))
+    return next(kinds) == next(kinds)
+
+
 def refill(tree: Any, other: Any) -> None:
-    """Overwrite the tensors of one tree with the values of another one of the same form."""
+    """Overwrite the tensors of one tree with the values of another one that fits."""
     with torch.no_grad():
         for tensor, value in zip(tensors_in(tree), tensors_in(other), strict=True):
+            for at, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+                if size > 1 and not stride:  # one element in memory
+                    tensor, value = tensor.narrow(at, 0, 1), value.narrow(at, 0, 1)
             tensor.copy_(value)
 
 
 def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested tuples, lists and dicts."""
+    """Yield the tensors in nested tuples, lists, dicts and dataclasses."""
     if isinstance(tree, torch.Tensor):
         yield tree
     elif isinstance(tree, (list, tuple)):
@@ -264,6 +281,9 @@ def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
     elif isinstance(tree, dict):
         for value in tree.values():
             yield from tensors_in(value)
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        for one in fields(tree):
+            yield from tensors_in(getattr(tree, one.name, None))
 
 
 def _mapped(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -276,6 +296,13 @@ def _mapped(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         return [_mapped(value, change) for value in tree]
     if isinstance(tree, dict):
         return {key: _mapped(value, change) for key, value in tree.items()}
+    if is_dataclass(tree) and not isinstance(tree, type):
+        made = copy.copy(tree)
+        for one in fields(tree):
+            if hasattr(tree, one.name):
+                # It may be frozen.
+                object.__setattr__(made, one.name, _mapped(getattr(tree, one.name), change))
+        return made
     return tree
 
 

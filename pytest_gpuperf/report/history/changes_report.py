@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.history.ranges import Found, Range, Status
     from pytest_gpuperf.baseline.history.series import Series
     from pytest_gpuperf.records.history import HistoryLine
+    from pytest_gpuperf.report.history.json_types import ChangedRange, End, FoundChange, HistoryChanges
     from pytest_gpuperf.report.table import Tone
 
 TONES: dict[Status, Tone] = {"slower": "bad", "faster": "good", "returned": "", "accepted": ""}
@@ -37,7 +38,7 @@ def changes_report(
     searched = f"searched {searched_line(series)}, {order.shown}"
     summary = [*([] if ranges else ["no change found"]), searched, *_short(series), *notes]
     records = [_record(one, found) for one in ranges for found in one.found]
-    data = {
+    data: HistoryChanges = {
         "order": order.by,
         "why": order.why,
         "series": len(series),
@@ -109,24 +110,24 @@ def _short(series: Sequence[Series]) -> list[str]:
     return lines
 
 
-def _end(line: HistoryLine) -> dict[str, Any]:
+def _end(line: HistoryLine) -> End:
     return {"commit": line.commit, "dirty": line.dirty, "run": line.run, "date": line.date}
 
 
-def _data(one: Range) -> dict[str, Any]:
+def _data(one: Range) -> ChangedRange:
     return {
         "gpu": one.gpu,
         "before": _end(one.before),
         "after": _end(one.after),
         "commits": one.commits,
         "times": one.times,
-        "suspects": [suspect._asdict() for suspect in one.suspects],
+        "suspects": [{"name": name, "before": old, "after": new} for name, old, new in one.suspects],
         "other_cards": one.cards,
         "found": [_found(each) for each in one.found],
     }
 
 
-def _found(found: Found) -> dict[str, Any]:
+def _found(found: Found) -> FoundChange:
     low, high = found.interval_pct
     return {
         "test": found.series.test,

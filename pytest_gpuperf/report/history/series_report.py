@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import groupby
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.report.history.changes_report import TONES, searched_line, show_interval
 from pytest_gpuperf.report.show import count, show_time
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.history.order import Order
     from pytest_gpuperf.baseline.history.ranges import Found, Range
     from pytest_gpuperf.baseline.history.series import Point, Series
+    from pytest_gpuperf.report.history.json_types import HistorySession, HistoryTime
 
 _OTHERS = 44
 """Width of the columns before the plot, in characters."""
@@ -171,7 +172,7 @@ def _sparks(series: Series) -> str:
     return "".join(SPARKS[round((point.time_us - low) / (high - low) * steps)] for point in points)
 
 
-def _summary(series: Series, changes: Sequence[Found]) -> dict[str, Any]:
+def _summary(series: Series, changes: Sequence[Found]) -> HistoryTime:
     newest = changes[-1] if changes else None
     return {
         "gpu": series.gpu,
@@ -189,7 +190,7 @@ def _summary(series: Series, changes: Sequence[Found]) -> dict[str, Any]:
     }
 
 
-def _record(series: Series, point: Point) -> dict[str, Any]:
+def _record(series: Series, point: Point) -> HistorySession:
     line = point.line
     return {
         "gpu": series.gpu,

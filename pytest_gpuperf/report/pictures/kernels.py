@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.report.pictures.picture import Axis, Bars, Mark, Picture
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 MOST_STALLS = 8
 LEAST_STALL = 1.0
 """Share of all warp cycles, in %, below which a reason is left out."""
+_COMMON = "share of all warp cycles spent "
 _LIMITS: Mapping[str, str] = {
     "warps": "warps",
     "blocks": "block slots",
@@ -34,7 +36,10 @@ def stalls(now: Mapping[str, MetricValue], before: Mapping[str, MetricValue]) ->
         None if no reason was measured.
     """
     shares = {name: max(_number(now, name), _number(before, name)) for name in now if _is_stall(name)}
-    names = sorted((name for name, share in shares.items() if share >= LEAST_STALL), key=shares.__getitem__)
+    names = sorted(
+        (name for name, share in shares.items() if share >= LEAST_STALL),
+        key=shares.__getitem__,
+    )
     names = names[: -MOST_STALLS - 1 : -1]
     if not names:
         return None
@@ -44,7 +49,11 @@ def stalls(now: Mapping[str, MetricValue], before: Mapping[str, MetricValue]) ->
         description=f"The first is {_words(top)} with {_number(now, top):.0f} % of all warp cycles.",
         x=Axis(label="share of all warp cycles (%)", low=0.0),
         y=Axis(names=tuple(map(_words, names))),
-        marks=_now_and_before([(_number(now, n), _number(before, n)) for n in names], compared=bool(before)),
+        marks=_now_and_before(
+            [(_number(now, n), _number(before, n)) for n in names],
+            compared=bool(before),
+            tips=[METRICS[name].explanation.removeprefix(_COMMON) for name in names],
+        ),
     )
 
 
@@ -97,12 +106,15 @@ def _allowed(metrics: Mapping[str, MetricValue], resource: str) -> float:
     return min(100.0, _number(metrics, "theoretical_occupancy") * limits[resource] / least)
 
 
-def _now_and_before(pairs: Sequence[tuple[float, float]], *, compared: bool) -> tuple[Mark, ...]:
+def _now_and_before(
+    pairs: Sequence[tuple[float, float]], *, compared: bool, tips: Sequence[str] = ()
+) -> tuple[Mark, ...]:
     """Return a bar for each row, and one for each known value of the baseline."""
     now, old = ([round(value, 1) for value in side] for side in zip(*pairs, strict=True))
     known = tuple(row for row, value in enumerate(old) if value)
     both = compared and bool(known)
-    marks = [Bars(to=tuple(now), name="now" if both else "", tone="now")]
+    said = tuple(f"{value:g} %: {tip}" for value, tip in zip(now, tips, strict=True)) if tips else ()
+    marks = [Bars(to=tuple(now), name="now" if both else "", tone="now", tips=said)]
     if both:
         rows = () if len(known) == len(old) else known
         marks.append(Bars(to=tuple(old[row] for row in known), rows=rows, name="before", tone="before"))
@@ -110,7 +122,7 @@ def _now_and_before(pairs: Sequence[tuple[float, float]], *, compared: bool) -> 
 
 
 def _is_stall(name: str) -> bool:
-    return name.startswith("stall.")
+    return name.startswith("stall.") and name in METRICS
 
 
 def _words(name: str) -> str:

@@ -125,11 +125,6 @@ class Picture(_Part, frozen=True):
     """Lines below the picture: sources of values, and values that are missing."""
 
 
-def as_json(picture: Picture) -> bytes:
-    """Return the JSON of a picture."""
-    return msgspec.json.encode(picture)
-
-
 def rounded(values: Iterable[float]) -> Numbers:
     """Round values of a linear axis to less than a pixel, with at least four digits in the largest."""
     numbers = list(values)

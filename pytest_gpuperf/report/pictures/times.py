@@ -44,8 +44,9 @@ def sessions(known: TimeBaseline, runs: Mapping[str, RunNote], comparison: TimeC
     if comparison is not None:
         count += 1
         new, values = _new(comparison, count)
-        marks = [*_expected(comparison, _right(count)), *marks, new]
-        seen += values
+        lines = _expected(comparison, _right(count))
+        marks = [*lines, *marks, new]
+        seen += [*values, *(line.y[0] for line in lines)]
         message += f"; {new.tips[0]}"
     where = f"at {at_mhz:.0f} MHz " if at_mhz else ""
     return Picture(
@@ -80,9 +81,9 @@ def _right(count: int) -> float:
     return round(1.4 * count + 0.5, 2)
 
 
-def _expected(comparison: TimeComparison, right: float) -> list[Mark]:
+def _expected(comparison: TimeComparison, right: float) -> list[Line]:
     decision, baseline_us = comparison.decision, comparison.baseline_us
-    lines: list[Mark] = [_level(baseline_us, right, "expected")]
+    lines = [_level(baseline_us, right, "expected")]
     if decision.detectable_pct > 0:
         limit = baseline_us * (1 + decision.detectable_pct / 100)
         lines.append(_level(limit, right, f"detects +{decision.detectable_pct:.1f} %"))
