@@ -75,7 +75,11 @@ def test_own_clock_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("measuring.clock")
-    exec("def now(): pass\nclass Timer:\n    def time(self): pass", vars(module))
+    exec(
+        "LEAST = 1\ndef now(a=1, *, b=2): pass\n"
+        "class Timer:\n    def time(self): pass\n    @property\n    def late(self): return True",
+        vars(module),
+    )
     vars(module)["__name__"] = module.Timer.__module__ = module.now.__module__ = "measuring.clock"
     monkeypatch.setitem(sys.modules, "measuring.clock", module)
     return module
@@ -92,6 +96,38 @@ def test_own_method_that_is_replaced_is_named(package: ModuleType, monkeypatch: 
     before = Originals("measuring")
     monkeypatch.setattr(package.Timer, "time", replacement)
     assert before.patched().startswith("measuring.clock.Timer.time")
+
+
+@pytest.mark.parametrize(
+    ("attack", "shown"),
+    [
+        ("LEAST = 9", "measuring.clock.LEAST"),
+        ("now.__code__ = (lambda a=1, *, b=2: 0).__code__", "measuring.clock.now"),
+        ("now.__defaults__ = (9,)", "measuring.clock.now"),
+        ("now.__kwdefaults__['b'] = 9", "measuring.clock.now"),
+        ("Timer.time.__code__ = (lambda self: 0).__code__", "measuring.clock.Timer.time"),
+        ("Timer.late = property(lambda self: False)", "measuring.clock.Timer.late"),
+        ("Timer.late.fget.__code__ = (lambda self: False).__code__", "measuring.clock.Timer.late"),
+    ],
+)
+def test_changed_part_of_the_package_is_named(package: ModuleType, attack: str, shown: str) -> None:
+    before = Originals("measuring")
+    exec(attack, vars(package))
+    assert before.patched().startswith(shown)
+
+
+def test_variable_that_a_test_library_stops_is_no_patch(
+    package: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Originals("measuring")
+    monkeypatch.setattr(package, "LEAST", type("FakeDatetime", (), {"__module__": "freezegun.api"}))
+    assert before.patched() == ""
+
+
+def test_new_submodule_is_no_patch(package: ModuleType) -> None:
+    before = Originals("measuring")
+    vars(package)["later"] = ModuleType("measuring.clock.later")
+    assert before.patched() == ""
 
 
 def test_methods_of_torch_in_c_cannot_be_replaced() -> None:

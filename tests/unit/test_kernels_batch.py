@@ -30,9 +30,9 @@ def kernel(launch: int, start_us: float, us: float, name: str = "k", **rest: Any
 
 def test_marks_separate_calls_by_launch_not_by_start() -> None:
     first = [kernel(2, 10, 5), kernel(3, 90, 5, stream=9)]
-    second = [kernel(5, 20, 5)]
+    second = [kernel(5, 20, 5, "gpuperf_stamp")]  # the callable may name its kernels like this
     others = [kernel(0, 0, 1), kernel(1, 5, 1, "mark"), kernel(4, 15, 1, "mark"), kernel(6, 99, 1, "mark")]
-    late = [kernel(7, 120, 3), kernel(5, 30, 2, "gpuperf_stamp")]
+    late = [kernel(7, 120, 3), kernel(8, 30, 2, "gpuperf_stamp")]
     found = by_call([*late, *others, *second, *first], [1, 4, 6])
     assert [sorted(call) for call in found] == [first, second]
 

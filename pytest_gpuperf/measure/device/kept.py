@@ -124,7 +124,8 @@ class Originals:
     """Functions as they were, to find those that were replaced since.
 
     Args:
-        package: Name of a package; functions and classes of its imported modules are compared, too.
+        package: Name of a package; the variables of its imported modules are compared, too, and the members
+            of its classes, and the code and the defaults of its functions.
     """
 
     def __init__(self, package: str = "") -> None:
@@ -132,15 +133,24 @@ class Originals:
             (shown, name): _found(owner, name) for owner, shown, names in _WATCHED for name in names.split()
         }
         self._own = {
-            module: {name: value for name, value in vars(module).items() if _belongs(value, package)}
+            module: {name: value for name, value in vars(module).items() if _stays(name, value)}
             for module in _modules(package)
         }
-        self._methods = {
-            owner: dict(vars(owner))
+        self._members = {
+            owner: {
+                name: value for name, value in vars(owner).items() if callable(value) or _stays(name, value)
+            }
             for values in self._own.values()
             for owner in values.values()
-            if isinstance(owner, type)
+            if isinstance(owner, type) and _belongs(owner, package)
         }
+        functions = [
+            function
+            for values in (*self._own.values(), *self._members.values())
+            for value in values.values()
+            if (function := _function_in(value)) is not None and _belongs(function, package)
+        ]
+        self._parts = {function: _parts(function) for function in functions}
 
     def patched(self) -> str:
         """Name the first replaced function, with the file that replaced it; empty if there is none."""
@@ -152,12 +162,15 @@ class Originals:
                     return f"{shown}.{name}{_origin(value)}"
         for module, values in self._own.items():
             for name, value in values.items():
-                if (found := vars(module).get(name)) is not value:
+                if (found := vars(module).get(name)) is not value and not _stops_clock(found):
                     return f"{module.__name__}.{name}{_origin(found)}"
-        for owner, members in self._methods.items():
+        for owner, members in self._members.items():
             for name, value in members.items():
-                if callable(value) and (found := vars(owner).get(name)) is not value:
+                if (found := vars(owner).get(name)) is not value:
                     return f"{owner.__module__}.{owner.__qualname__}.{name}{_origin(found)}"
+        for function, parts in self._parts.items():
+            if list(map(id, _parts(function))) != list(map(id, parts)):
+                return f"{function.__module__}.{function.__qualname__}"
         return ""
 
 
@@ -197,7 +210,26 @@ def _is_foreign(value: object) -> bool:
 
 
 def _stops_clock(value: object) -> bool:
-    return getattr(value, "__module__", "").partition(".")[0] in _CLOCK_PACKAGES
+    return str(getattr(value, "__module__", "")).partition(".")[0] in _CLOCK_PACKAGES
+
+
+def _stays(name: str, value: object) -> bool:
+    """Return True for a variable that nothing but a patch assigns again, unlike a module that is imported."""
+    return not (name.startswith("__") or isinstance(value, ModuleType))
+
+
+def _function_in(value: object) -> FunctionType | None:
+    """Return the function of a method or property; None for other values."""
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    return value if isinstance(value, FunctionType) else None
+
+
+def _parts(function: FunctionType) -> list[object]:
+    """Return the code and the defaults, which can be replaced while the function stays."""
+    return [function.__code__, function.__defaults__, *(function.__kwdefaults__ or {}).values()]
 
 
 def _origin(value: object) -> str:

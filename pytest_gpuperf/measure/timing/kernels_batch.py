@@ -130,9 +130,9 @@ class KernelsBatch:
                 next_step="leave other profilers out of the process",
             )
         launches = [launch for launch, _ in marks]
-        late = sum(
-            one.launch > launches[-1] and STAMP not in one.name and not one.with_host for one in activities
-        )
+        after = [one.name for one in activities if one.launch > launches[-1] and not one.with_host]
+        # One of them is the stamp; a kernel of the callable may have its name.
+        late = len(after) - int(self._stamps is not None and any(STAMP in name for name in after))
         found = by_call(activities, launches)
         silent = found.count([])
         refuse_elsewhere(silent=0 if first and silent == calls else silent, late=late, calls=calls)
@@ -171,7 +171,7 @@ def by_call(activities: Sequence[Activity], marks: Sequence[int]) -> list[list[A
     calls: list[list[Activity]] = [[] for _ in marks[1:]]
     for activity in activities:
         at = bisect_left(marks, activity.launch)
-        if 0 < at < len(marks) and activity.launch != marks[at] and STAMP not in activity.name:
+        if 0 < at < len(marks) and activity.launch != marks[at]:
             calls[at - 1].append(activity)
     return calls
 
