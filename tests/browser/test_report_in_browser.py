@@ -134,6 +134,7 @@ def test_each_gpu_model_has_a_page_of_its_own(reports: dict[str, Path], opened: 
     page = opened(reports["two models"])
     assert page.locator("h2:visible").all_inner_texts() == ["NVIDIA H200"]
     page.get_by_role("link", name="NVIDIA B200").click()
+    page.locator("h2", has_text="NVIDIA B200").wait_for()
     assert page.locator("h2:visible").all_inner_texts() == ["NVIDIA B200"]
     assert page.locator("nav a[aria-current]").inner_text() == "NVIDIA B200"
 
@@ -168,6 +169,22 @@ def test_details_that_are_open_are_printed(
     assert page.locator("section:visible").count() == 2
     assert page.locator(".controls:visible").count() == 0
     assert page.locator(".details .facts:visible").count() == 1
+
+
+def test_large_table_is_shown_in_portions(tmp_path: Path, opened: Callable[..., Page]) -> None:
+    tests = [record(f"t/test_a.py::test[{number}]", main=measured(number + 1.0)) for number in range(1100)]
+    (tmp_path / "run.json").write_bytes(encode_run(run(*tests)))
+    write_report([str(tmp_path / "run.json")], tmp_path / "report.html")
+    page = opened(tmp_path / "report.html")
+    status = page.get_by_role("status")
+    assert status.inner_text() == "500 of 1100 shown, 600 more fit"
+    page.locator("thead th", has_text="time").locator("button").click()
+    assert names_of(page)[0] == "test[1099]"
+    page.get_by_role("button", name="Show more").click()
+    assert page.locator(ROWS).count() == 1000
+    page.fill("input[type=search]", "test[7]")
+    assert status.inner_text() == "1 of 1100 shown"
+    assert not page.get_by_role("button", name="Show more").is_visible()
 
 
 def test_hostile_names_are_shown_and_not_run(tmp_path: Path, opened: Callable[..., Page]) -> None:

@@ -1,6 +1,7 @@
 // Sorting, filtering and the details of the rows. All texts become text nodes, so none of them is markup.
 (() => {
   const OPENED_AT_ONCE = 100;
+  const SHOWN_AT_ONCE = 500; // a browser takes seconds to lay out ten thousand rows
   const COLUMNS_BESIDE = 6; // of a table next to another part
 
   const make = (name, properties = {}, ...children) => {
@@ -83,6 +84,7 @@
     };
     const open = async (body) => {
       if (body.querySelector(".details")) return;
+      body.hidden = false;
       button(body).setAttribute("aria-expanded", "true");
       const cell = make("td", { colSpan: columns });
       body.append(make("tr", { className: "details", id: `d${body.id}` }, cell));
@@ -120,8 +122,13 @@
         if (missing(one) || missing(other)) return Number(missing(one)) - Number(missing(other));
         return descending ? compare(other, one) : compare(one, other);
       });
+      // Outside of the page, rows move much faster.
+      const place = make("span");
+      main.replaceWith(place);
       main.append(...keyed.map(([, body]) => body));
-      heads.forEach((head, place) => head.setAttribute("aria-sort", place !== column ? "none" : descending ? "descending" : "ascending"));
+      filter();
+      place.replaceWith(main);
+      heads.forEach((head, number) => head.setAttribute("aria-sort", number !== column ? "none" : descending ? "descending" : "ascending"));
     };
     heads.forEach((head, column) => {
       const sorter = make("button", { type: "button" }, ...head.childNodes);
@@ -129,8 +136,10 @@
       head.setAttribute("aria-sort", head.textContent === "verdict" ? "ascending" : "none");
       sorter.addEventListener("click", () => {
         const now = head.getAttribute("aria-sort");
+        most = SHOWN_AT_ONCE;
         const numbers = head.textContent !== "verdict" && bodies().some((body) => body.rows[0].cells[column].dataset.v);
         sort(column, now === "none" ? numbers : now === "ascending");
+        sorter.focus();
       });
     });
 
@@ -146,30 +155,43 @@
       described(chip, { "aria-pressed": "true" });
       chip.addEventListener("click", () => {
         chip.setAttribute("aria-pressed", String(chip.getAttribute("aria-pressed") !== "true"));
+        most = SHOWN_AT_ONCE;
         filter();
       });
       return make("span", { className: kind }, chip);
     });
     const texts = new Map(bodies().map((body) => [body, body.textContent.toLowerCase()]));
+    const more = make("button", { type: "button" }, "Show more");
+    let most = SHOWN_AT_ONCE;
     const filter = () => {
       const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
       const pressed = chips.map((chip) => chip.firstChild).filter((chip) => chip.getAttribute("aria-pressed") === "true");
       const verdicts = new Set(pressed.map((chip) => chip.value));
-      let shown = 0;
-      for (const [body, text] of texts) {
-        body.hidden = !(verdicts.has(verdictOf(body)) && wanted.every((word) => text.includes(word)));
-        shown += Number(!body.hidden);
+      let found = 0;
+      for (const body of bodies()) {
+        const fits = verdicts.has(verdictOf(body)) && wanted.every((word) => texts.get(body).includes(word));
+        found += Number(fits);
+        body.hidden = !fits || found > most;
       }
-      status.textContent = `${shown} of ${texts.size} shown`;
+      const shown = Math.min(found, most);
+      more.hidden = shown === found;
+      status.textContent = `${shown} of ${texts.size} shown${shown < found ? `, ${found - shown} more fit` : ""}`;
     };
-    words.addEventListener("input", filter);
+    words.addEventListener("input", () => {
+      most = SHOWN_AT_ONCE;
+      filter();
+    });
+    more.addEventListener("click", () => {
+      most += SHOWN_AT_ONCE;
+      filter();
+    });
 
     const visible = () => bodies().filter((body) => !body.hidden).slice(0, OPENED_AT_ONCE);
     const opener = make("button", { type: "button" }, "Open all");
     opener.addEventListener("click", () => visible().forEach(open));
     const closer = make("button", { type: "button" }, "Close all");
     closer.addEventListener("click", () => bodies().forEach(close));
-    const controls = make("div", { className: "controls" }, words, ...chips, opener, closer, status);
+    const controls = make("div", { className: "controls" }, words, ...chips, opener, closer, more, status);
     section.querySelector(".counts").replaceWith(controls);
     filter();
     return open;
