@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,12 +39,8 @@ def _place(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> st
     """Return file and line of the innermost frame in the project; of the test if none is."""
     root = item.config.rootpath
     for entry in reversed(raised.traceback.filter(raised)):
-        path = entry.path
-        if (
-            hasattr(path, "is_relative_to")
-            and path.is_relative_to(root)
-            and "site-packages" not in path.parts
-        ):
+        path = Path(entry.path)
+        if path.is_relative_to(root) and "site-packages" not in path.parts:
             return f"{path.relative_to(root).as_posix()}:{entry.lineno + 1}"
     file, line, _ = item.location
     return f"{file}:{(line or 0) + 1}"
