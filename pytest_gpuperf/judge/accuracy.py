@@ -30,6 +30,8 @@ LEAST_MAX_ULP = 1.0
 """Growth of the largest error that is always tolerated, in ULP."""
 SHORT_TYPES: Mapping[str, int] = {"TF32 or float16": 11, "bfloat16": 8}
 """Significant bits of types that a float32 product may be rounded to."""
+BITS_OF_TYPE: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+"""Significant bits of types of outputs."""
 ROUNDED_BITS = 1.6
 """Bits that a product of rounded factors is right for, at most, beyond those of the factors."""
 
@@ -48,7 +50,9 @@ def compare_accuracy(
     if now is None or known is None:
         return
     if not is_comparable(now, known):
-        if known.rms_ulp is not None:
+        if narrower := _narrower(now, known):
+            yield Finding(Status.REGRESSED, narrower, label, (accept,))
+        elif known.rms_ulp is not None:
             line = f"the accuracy is {_kind(now)}, the baseline's {_kind(known)}: not compared"
             yield Finding(Status.PASS, line, label)
     else:
@@ -88,6 +92,18 @@ def _tolerated(now: Accuracy, known: Accuracy) -> dict[str, float]:
     if now.same_bits and known.same_bits:
         tolerated["max_ulp"] = (known.max_ulp or 0.0) * (MAX_FACTOR + few) + LEAST_MAX_ULP
     return tolerated
+
+
+def _narrower(now: Accuracy, known: Accuracy) -> str:
+    """Describe an output of a narrower type than that of its baseline; empty if it is not narrower."""
+    if now.output != known.output or not {now.dtype, known.dtype} <= BITS_OF_TYPE.keys():
+        return ""
+    bits, before = BITS_OF_TYPE[now.dtype], BITS_OF_TYPE[known.dtype]
+    if bits >= before:
+        return ""
+    return (
+        f"the output is {now.dtype} with {bits} significant bits, in the baseline {known.dtype} with {before}"
+    )
 
 
 def _kind(accuracy: Accuracy) -> str:

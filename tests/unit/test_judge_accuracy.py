@@ -73,11 +73,26 @@ def test_detail_names_the_type_that_explains_the_error(bits: float, text: str) -
     assert finding.details[-1] == "accept it"
 
 
-@pytest.mark.parametrize("other", [{"reference": "float32"}, {"dtype": "float16"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"reference": "float32"},
+        {"dtype": "float64"},
+        {"dtype": "complex64"},
+        {"dtype": "float16", "output": "b"},
+    ],
+)
 def test_errors_of_other_types_are_not_compared(other: dict[str, Any]) -> None:
     ((status, line),) = lines(now(500.0, **other))
     assert status is Status.PASS
     assert line.endswith("the baseline's of float32 against float64: not compared")
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float16", 11), ("bfloat16", 8)])
+def test_output_of_a_narrower_type_is_a_regression(dtype: str, bits: int) -> None:
+    ((status, line),) = lines(now(dtype=dtype))
+    assert status is Status.REGRESSED
+    assert line == (f"the output is {dtype} with {bits} significant bits, in the baseline float32 with 24")
 
 
 def test_missing_error_is_a_remark() -> None:
