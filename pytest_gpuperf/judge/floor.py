@@ -5,7 +5,7 @@ zeros, or use an algorithm with fewer operations, so that:
 
 - Bytes are those that the test declares, at most the memory of the arguments and outputs: more are visits to
   data that a cache may hold. Outputs in new memory count even if nothing is declared, because the check has
-  seen that every element is written.
+  seen that every element is written. If that memory is not known, as in a closure, all of them pass L2.
 - The L2 cache may hold as many of the bytes as it is large, whatever the mode is.
 - Operations are those that the test declares, in the fastest type of the chip and with sparsity.
 - Counters are of another process, which an autotuner may have given another configuration: half of them.
@@ -107,6 +107,8 @@ def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Pe
     # A check of a call of another size says nothing of this one.
     if correctness is not None and own and correctness.argument_bytes == own:
         own, written = own + correctness.output_bytes, correctness.written_bytes
+    if not own:
+        yield from _through_l2(timing.bytes, f"{_bytes(timing.bytes)} of bytes=", "bytes=", peaks)
     declared = min(timing.bytes, own)
     what = f"{_bytes(declared)} of bytes="
     if declared < timing.bytes:
@@ -116,13 +118,17 @@ def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Pe
 
 
 def _moved(moved: int, what: str, declared: str, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:
-    if peaks.l2_gb_per_s:
-        time_us = moved / peaks.l2_gb_per_s / 1e3
-        yield Floor(time_us, f"{what} / {_rate(peaks.l2_gb_per_s)} of L2", declared)
+    yield from _through_l2(moved, what, declared, peaks)
     if peaks.dram_gb_per_s and gpu.l2_bytes and moved > gpu.l2_bytes:
         time_us = (moved - gpu.l2_bytes) / peaks.dram_gb_per_s / 1e3
         rest = f"({what} - {_bytes(gpu.l2_bytes)} that L2 can hold)"
         yield Floor(time_us, f"{rest} / {_rate(peaks.dram_gb_per_s)} of DRAM", declared)
+
+
+def _through_l2(moved: int, what: str, declared: str, peaks: Peaks) -> Iterator[Floor]:
+    if peaks.l2_gb_per_s:
+        time_us = moved / peaks.l2_gb_per_s / 1e3
+        yield Floor(time_us, f"{what} / {_rate(peaks.l2_gb_per_s)} of L2", declared)
 
 
 def _of_operations(timing: Timing, peaks: Peaks) -> Iterator[Floor]:

@@ -87,8 +87,16 @@ def test_check_of_another_size_is_no_claim() -> None:
 
 def test_unknown_sizes_or_peaks_make_no_claim() -> None:
     declared = timed(1.0, bytes=512 * MIB, flops=10**15)
-    assert impossible_time(replace(declared, timing=timing(1.0, bytes=10**12)), H200) is None
+    unknown_clock = replace(declared, timing=timing(1.0, bytes=10**12))
+    assert impossible_time(unknown_clock, H200) is None
     assert impossible_time(declared, GpuInfo(name="new", slug="new", compute_capability="13.0")) is None
+
+
+def test_declared_bytes_of_a_closure_pass_l2() -> None:
+    assert impossible_time(timed(30.0, arguments=0, bytes=512 * MIB), H200) is None
+    found = impossible_time(timed(1.0, arguments=0, bytes=512 * MIB), H200)
+    assert found is not None
+    assert found.line.startswith("time_us 1 is impossible: 537 MB of bytes= / 18.25 TB/s of L2 = 29.4 µs")
 
 
 def test_operations_are_taken_in_the_fastest_type() -> None:
