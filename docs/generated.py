@@ -14,6 +14,8 @@ from benchmarks.defences import results as defences
 from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.gate_power.samples import read as read_samples
+from benchmarks.history_power import analysis as history_power
+from benchmarks.history_power import tables as history
 from benchmarks.synchronising import tables as synchronising
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_power.json"
+HISTORY = "history_power.json"
 COUNTERS = "counter_agreement.json"
 PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
 DEFENCES, EARLIER_DEFENCES = "defences.json", "defences_earlier.json"
@@ -187,6 +190,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "defences_earlier_exceptions": _of_results(EARLIER_DEFENCES, defences.read, defences.exceptions),
     "defences_themes": _of_results(DEFENCES, defences.read, defences.themes_table),
     "defences_exceptions": _of_results(DEFENCES, defences.read, defences.exceptions),
+    "history_summary": _of_results(HISTORY, history_power.read, history.summarised),
+    "history_outcomes": _of_results(HISTORY, history_power.read, history.outcomes),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_outcomes": _of_results(GATE, analysis.read, lambda found: gate.outcomes(found.held_out)),
     "synchronising": _synchronising(synchronising.verdicts),

@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.children import ROOT
-from benchmarks.history_power.measured import Test, halves, read_tests
+from benchmarks.history_power.measured import Timed, halves, read_tests
 from benchmarks.history_power.replay import replay
 from benchmarks.history_power.rules import OURS, RULES, ours, versions
 from benchmarks.history_power.series import LAYOUTS, SCENARIOS, UNCHANGED, changed, unchanged
@@ -157,11 +157,11 @@ def analyse(folder: Path, *, seed: int, draws: int, processes: int) -> Summary:
     )
 
 
-_shared: tuple[Sequence[Test], int, int] = ((), 0, 0)
+_shared: tuple[Sequence[Timed], int, int] = ((), 0, 0)
 """Tests, seed and number of draws of this process."""
 
 
-def _begin(tests: Sequence[Test], seed: int, draws: int) -> None:
+def _begin(tests: Sequence[Timed], seed: int, draws: int) -> None:
     """Keep in a process what all its tasks need."""
     global _shared
     _shared = tests, seed, draws
@@ -172,7 +172,7 @@ def _judged(task: Task) -> list[Figures]:
     return judged(task, *_shared)
 
 
-def judged(task: Task, tests: Sequence[Test], seed: int, draws: int) -> list[Figures]:
+def judged(task: Task, tests: Sequence[Timed], seed: int, draws: int) -> list[Figures]:
     """Replay the histories of a task, and count by layout."""
     rule = ours(task.level) if task.rule == OURS else RULES[task.rule]
     half = halves(tests)[task.half]

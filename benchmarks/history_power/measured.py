@@ -22,7 +22,7 @@ SUITES = {"gate": "gate_power*.jsonl.gz", "synchronising": "synchronising*.jsonl
 
 
 @dataclass(frozen=True)
-class Test:
+class Timed:
     """One kernel or callable with all its sessions."""
 
     suite: str
@@ -41,16 +41,16 @@ class Test:
         return sorted(self.points)
 
 
-def read_tests(folder: Path) -> list[Test]:
+def read_tests(folder: Path) -> list[Timed]:
     """Read the tests of all suites from the samples in a folder, short ones first in each suite."""
-    tests: list[Test] = []
+    tests: list[Timed] = []
     for suite, pattern in SUITES.items():
         lines = read(sorted(folder.glob(pattern)))
-        tests += tests_of(suite, [line for line in lines if isinstance(line, SessionSample)])
+        tests += from_samples(suite, [line for line in lines if isinstance(line, SessionSample)])
     return tests
 
 
-def tests_of(suite: str, samples: Iterable[SessionSample]) -> list[Test]:
+def from_samples(suite: str, samples: Iterable[SessionSample]) -> list[Timed]:
     """Return the tests of a suite. As for the gate, a kernel counts in a process that timed every dose."""
     sessions = Sessions(samples)
     tests = []
@@ -66,11 +66,11 @@ def tests_of(suite: str, samples: Iterable[SessionSample]) -> list[Test]:
         for (dose, process), line in found.items():
             time_us = time_at(line.timing, mhz)
             points[dose][process] = HistoryPoint(time_us, line.card, _error(line.timing, mhz))
-        tests.append(Test(suite, kernel, points))
+        tests.append(Timed(suite, kernel, points))
     return tests
 
 
-def halves(tests: Sequence[Test]) -> tuple[list[Test], list[Test]]:
+def halves(tests: Sequence[Timed]) -> tuple[list[Timed], list[Timed]]:
     """Return the tests for tuning and those held out: every second of a suite, in the order of times."""
     suites = dict.fromkeys(test.suite for test in tests)
     by_suite = [[test for test in tests if test.suite == suite] for suite in suites]

@@ -30,7 +30,8 @@ def replay(series: Series, rule: Rule) -> Replayed:
     """Apply a rule to each prefix of a history.
 
     An alert finds the change if it is `slower` and its commit range is that of the change, give or take three
-    commits. Another one counts as false, unless it repeats an earlier one.
+    commits. Another one counts as false, unless it repeats an earlier one. An alert that was there before the
+    change counts when the change comes, which favours rules with false alerts.
     """
     false: list[Reported] = []
     delay = 0

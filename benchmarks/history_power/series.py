@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks.history_power.measured import Test
+    from benchmarks.history_power.measured import Timed
     from pytest_gpuperf.statistics.change_points import HistoryPoint
 
 Layout: TypeAlias = Literal["pool", "blocks"]
@@ -78,7 +78,7 @@ class Series:
     """Index of the first point with the whole change."""
 
 
-def unchanged(tests: Sequence[Test], draws: int, seed: int) -> Iterator[Series]:
+def unchanged(tests: Sequence[Timed], draws: int, seed: int) -> Iterator[Series]:
     """Yield histories of code that does not change, with each measured dose as that code."""
     for layout in LAYOUTS:
         for draw in range(draws):
@@ -88,7 +88,7 @@ def unchanged(tests: Sequence[Test], draws: int, seed: int) -> Iterator[Series]:
                     yield _series(test, UNCHANGED.name, layout, draw, [(dose, process) for process in order])
 
 
-def changed(tests: Sequence[Test], scenario: Scenario, draws: int, seed: int) -> Iterator[Series]:
+def changed(tests: Sequence[Timed], scenario: Scenario, draws: int, seed: int) -> Iterator[Series]:
     """Yield histories with a change after a third to a half of the commits.
 
     The tests of a suite have the same commits, so a factor changes all of them in one commit.
@@ -114,7 +114,7 @@ def changed(tests: Sequence[Test], scenario: Scenario, draws: int, seed: int) ->
                 yield _series(test, scenario.name, layout, draw, doses, factors, first, last)
 
 
-def _order(test: Test, layout: Layout, draw: int, seed: str) -> list[int]:
+def _order(test: Timed, layout: Layout, draw: int, seed: str) -> list[int]:
     """Return the processes of a test in the order of their commits, the same for all tests of a suite."""
     rng = Random(f"{seed} {layout} {draw}")
     keys = {process: rng.random() for process in range(10_000)}
@@ -127,7 +127,7 @@ def _order(test: Test, layout: Layout, draw: int, seed: str) -> list[int]:
 
 
 def _series(
-    test: Test,
+    test: Timed,
     scenario: str,
     layout: Layout,
     draw: int,

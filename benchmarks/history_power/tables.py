@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.gate_power.verdicts import clopper_pearson
 from benchmarks.history_power.analysis import HELD_OUT, TUNING, total
 from benchmarks.history_power.rules import ASV, OTAVA, OURS, RULES
-from benchmarks.history_power.series import LAYOUTS, SCENARIOS, UNCHANGED
+from benchmarks.history_power.series import LAYOUTS, MEASURED, SCENARIOS, SOON, UNCHANGED
 from benchmarks.markdown import table
 
 if TYPE_CHECKING:
@@ -21,10 +20,8 @@ LAYOUT_NAMES = {"pool": "cards at random", "blocks": "card after card"}
 def outcomes(summary: Summary, halves: Sequence[int] = (HELD_OUT,)) -> str:
     """Format false alerts, and changes found soon, found at all and the median delay, of each rule."""
     titles = ("", *(_title(summary, rule) for rule in RULES))
-    rows = [
-        (f"false alerts, {LAYOUT_NAMES[layout]}", *_alerts(summary, halves, layout)) for layout in LAYOUTS
-    ]
-    rows.append(("per 1,000 points", *_rates(summary, halves)))
+    rows = [(f"alerts, {LAYOUT_NAMES[layout]}", *_alerts(summary, halves, layout)) for layout in LAYOUTS]
+    rows.append(("per 1,000", *_rates(summary, halves)))
     for scenario in SCENARIOS:
         totals = [total(_of(summary, rule, scenario.name, halves)) for rule in RULES]
         rows.append((scenario.name, *map(_cell, totals)))
@@ -46,15 +43,17 @@ def layouts(summary: Summary, halves: Sequence[int] = (TUNING, HELD_OUT)) -> str
 
 def summarised(summary: Summary) -> str:
     """Format the origin of the figures and the main ones in a paragraph."""
-    both = total(_of(summary, OURS, UNCHANGED.name, (TUNING, HELD_OUT)))
-    _, high = clopper_pearson(both.false, both.points)
+    both = (TUNING, HELD_OUT)
+    without = total(_of(summary, OURS, UNCHANGED.name, both))
+    step = next(scenario.name for scenario in MEASURED if scenario.dose == 10)
+    pool, blocks = (total(_of(summary, OURS, step, both, layout)) for layout in LAYOUTS)
+    levels = " and ".join(f"{level:g}" for level in sorted({summary.tuned, summary.tuned_swapped}))
     return (
-        f"{summary.sessions} sessions on {summary.cards} cards, commit {summary.commit[:7]}, "
-        f"seed {summary.seed}. "
-        f"Both halves: {both.false} false alerts in {both.points} points of unchanged code, which repeat "
-        f"{sum(summary.measured)} measured ones (95 % bound, were they independent: "
-        f"{1000 * high:.1f} per 1,000). Tuned on one half: p < {summary.tuned:g}; on the other: "
-        f"p < {summary.tuned_swapped:g}.\n"
+        f"{summary.sessions} sessions, {summary.cards} cards, commit {summary.commit[:7]}, seed "
+        f"{summary.seed}. Both halves: {without.false} false alerts in {without.points} points, which repeat "
+        f"{sum(summary.measured)} measured ones; a {step} is found within {SOON} commits: "
+        f"{100 * pool.soon:.0f} % (cards at random), {100 * blocks.soon:.0f} % (card after card). "
+        f"Either half tunes p to {levels}.\n"
     )
 
 
@@ -95,7 +94,7 @@ def _title(summary: Summary, rule: str) -> str:
 
 def _alerts(summary: Summary, halves: Sequence[int], layout: str) -> list[str]:
     totals = [total(_of(summary, rule, UNCHANGED.name, halves, layout)) for rule in RULES]
-    return [f"{each.false} of {each.points}" for each in totals]
+    return [f"{each.false}/{each.points}" for each in totals]
 
 
 def _rates(summary: Summary, halves: Sequence[int]) -> list[str]:
@@ -104,6 +103,5 @@ def _rates(summary: Summary, halves: Sequence[int]) -> list[str]:
 
 
 def _cell(of: Total) -> str:
-    """Return `90, 95 %, 2`: shares found soon and at all, and the median delay."""
-    delay = f", {of.delay:g}" if of.found else ""
-    return f"{100 * of.soon:.0f}, {100 * of.found:.0f} %{delay}"
+    """Return `90/95/2`: shares found soon and at all in %, and the median delay."""
+    return f"{100 * of.soon:.0f}/{100 * of.found:.0f}/{f'{of.delay:g}' if of.found else '-'}"
