@@ -11,10 +11,8 @@ import shutil
 from pathlib import Path
 
 import msgspec
-import torch
 
 from docs.recorded_history import write_history
-from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.records import (
     NO_GPU,
     RUN_SCHEMA,
@@ -128,23 +126,6 @@ def compiled(project: Path) -> None:
     # The recording may be newer.
     shutil.rmtree(project / ".gpuperf")
     RunStore(project / ".gpuperf").write(run)
-
-
-def wrong_kernel(project: Path) -> None:
-    """Check a square that leaves out its last column, on the CPU, and put the result into the recording."""
-
-    def square(x: torch.Tensor) -> torch.Tensor:
-        output = torch.empty_like(x)
-        output[:, :-1] = x[:, :-1] * x[:, :-1]
-        return output
-
-    x = torch.arange(4096 * 781).reshape(4096, 781) / 1024
-    result = check(square, (x,), {}, expected=lambda x: x.double().square())
-    nodeid = f"{SQUARE}triton[781]"
-    run = newest_recordings(project / "baselines")[0]
-    checked = TestRecord(nodeid=nodeid, measurements={"main": Measurement(correctness=result)})
-    tests = tuple(checked if test.nodeid == nodeid else test for test in run.tests)
-    _write(project, msgspec.structs.replace(run, tests=tests))
 
 
 def history(project: Path) -> None:
