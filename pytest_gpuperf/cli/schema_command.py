@@ -77,7 +77,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @click.command("schema")
-@click.argument("name", required=False, type=click.Choice(list(SCHEMAS)))
+@click.argument("name", metavar="[NAME]", required=False, type=click.Choice(list(SCHEMAS)))
 @output_form
 def command(name: str | None, form: str) -> None:
     """Print the JSON schema of a file or of a command's JSON.
