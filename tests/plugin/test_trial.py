@@ -96,6 +96,17 @@ def test_output_that_is_wrong_for_inputs_of_the_timing_is_wrong(tmp_path: Path) 
     assert (result := tried(tmp_path, body)).verdict == "wrong", result
 
 
+def test_changed_reports_of_pytest_do_not_count(tmp_path: Path) -> None:
+    body = (
+        "from _pytest.reports import TestReport; make = TestReport.from_item_and_call; "
+        "change = lambda item, call: (vars(call).update(excinfo=None), make(item, call))[1]; "
+        "TestReport.from_item_and_call = change; return data"
+    )
+    result = tried(tmp_path, body)
+    assert result.verdict == "wrong"
+    assert "pytest reports success" in result.reasons[0]
+
+
 def test_report_that_the_solution_writes_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "trial" / REPORTS_FILE
     forged = CaseReport(case=0, passed=True)
