@@ -103,6 +103,46 @@ def test_other_files_of_the_branch_stay(clones: list[Path]) -> None:
     assert git(clones[0], "show", f"{NAME}:README") == "mine"
 
 
+def commit_file(folder: Path, name: str, text: str = "mine") -> None:
+    git(folder, "checkout", "-q", NAME)
+    (folder / name).write_text(text)
+    git(folder, "add", name)
+    git(folder, "commit", "-q", "-m", name)
+    git(folder, "checkout", "-q", "-")
+
+
+def diverged(clones: list[Path]) -> None:
+    """Let each clone have a commit of its own on the branch; the second one pushes its."""
+    BranchStore(clones[0], NAME, push=True).add([line(0)])
+    git(clones[1], "fetch", "-q")
+    git(clones[1], "branch", NAME, f"origin/{NAME}")
+
+
+def test_other_files_of_both_sides_stay_in_a_merge(clones: list[Path]) -> None:
+    diverged(clones)
+    commit_file(clones[0], "here")
+    commit_file(clones[1], "there")
+    BranchStore(clones[1], NAME, push=True).add([line(2)])
+    assert BranchStore(clones[0], NAME, push=True).add([line(1)]).new == 1
+    assert git(clones[0], "ls-tree", "-r", "--name-only", NAME).split() == [
+        "here",
+        "nvidia-h200/test_square.jsonl",
+        "there",
+    ]
+    assert runs_on(clones[0]) == ["run-0000", "run-0001", "run-0002"]
+
+
+def test_conflict_of_other_files_is_refused(clones: list[Path]) -> None:
+    diverged(clones)
+    commit_file(clones[0], "README", "first")
+    commit_file(clones[1], "README", "second")
+    BranchStore(clones[1], NAME, push=True).add([line(2)])
+    before = git(clones[0], "rev-parse", NAME)
+    with pytest.raises(GpuperfError, match=r"different changes of README; .*git merge origin/perf-"):
+        BranchStore(clones[0], NAME, push=True).add([line(1)])
+    assert git(clones[0], "rev-parse", NAME) == before
+
+
 def test_checked_out_branch_is_refused(clones: list[Path]) -> None:
     git(clones[0], "checkout", "-q", "-b", NAME)
     with pytest.raises(GpuperfError, match=r"is checked out.*git switch"):

@@ -154,16 +154,20 @@ class BranchStore:
             self._git("fetch", "--quiet", "--no-tags", self._remote, f"+{self._ref}:{self._tracking}")
 
     def _commit(self, files: Mapping[str, bytes], parents: list[str]) -> str:
-        """Write a commit with these files in place of those in its first parent, and return its id."""
+        """Write a commit with these files and the other files of its parents, and return its id."""
         with tempfile.TemporaryDirectory() as folder:
             index = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
-            if parents:
-                self._git("read-tree", parents[0], environment=index)
+            if len(parents) > 1:
+                ways = (self._base(parents), *parents)
+                self._git("read-tree", "-i", "-m", "--aggressive", *ways, environment=index)
+            elif parents:
+                self._git("read-tree", *parents, environment=index)
             blobs = {
                 name: self._git("hash-object", "-w", "--stdin", stdin=data) for name, data in files.items()
             }
             entries = "".join(f"100644 {blob.strip()}\t{name}\0" for name, blob in blobs.items())
             self._git("update-index", "-z", "--index-info", stdin=entries.encode(), environment=index)
+            self._refuse_conflicts(self._git("ls-files", "-z", "--unmerged", environment=index))
             tree = self._git("write-tree", environment=index).strip()
         by = {
             f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in self._who().items()
@@ -196,6 +200,13 @@ class BranchStore:
         except GitError:
             return ""
 
+    def _base(self, tips: list[str]) -> str:
+        """Return the commit from which the tips have grown; an empty tree if they have none in common."""
+        try:
+            return self._git("merge-base", *tips).strip()
+        except GitError:
+            return self._git("hash-object", "-w", "-t", "tree", "--stdin").strip()
+
     def _read(self, tips: list[str]) -> dict[str, Lines]:
         """Read the files of several commits, and put the lines of each name together."""
         found: dict[str, Lines] = {}
@@ -215,6 +226,15 @@ class BranchStore:
 
     def _of(self, name: str) -> str:
         return f"{self._name}:{name}"
+
+    def _refuse_conflicts(self, unmerged: str) -> None:
+        names = sorted({entry.partition("\t")[2] for entry in unmerged.split("\0") if entry})
+        if names:
+            raise GpuperfError(
+                f"{self.shown} here and at {self._remote} have different changes of {', '.join(names[:3])}",
+                expected="changes of other files on one side only",
+                next_step=f"git switch {self._name} && git merge {self._remote}/{self._name}",
+            )
 
     def _refuse_checked_out(self) -> None:
         listed = self._git("worktree", "list", "--porcelain").splitlines()
