@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.expectations import Expectations
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, TestResult
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
@@ -12,6 +14,7 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE
 
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.records import Run
 
 ACCEPT = "gpuperf baseline accept"
@@ -20,8 +23,8 @@ ACCEPT = "gpuperf baseline accept"
 def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> list[TestResult]:
     """Judge the tests of a run, in their order.
 
-    Limits in the baseline files count. Limits and assertions that are written in the tests do not, because
-    records do not have them; a test that was ended by an assertion is `invalid`.
+    Limits in the baseline files count, and those that the records have from their tests. Of an assertion only
+    its failure is recorded: that test is `invalid`, and so is one with a limit that cannot be read.
 
     Args:
         run: Measured or compiled tests.
@@ -43,8 +46,15 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
     for test in run.tests:
         baseline = expected.of(test.nodeid)
         known = baseline.tolerance_pct if baseline is not None else None
+        errors = list(errors_of(test.sanitizer)) if test.sanitizer else []
+        limits: tuple[Limit, ...] = ()
+        try:
+            limits = parse_limits(test.limits)
+        except GpuperfError as error:
+            errors.append(f"{error.found} in the record of the test")
         verdict = judge(
             test,
+            limits=limits,
             measured=Expected(
                 baseline,
                 expected.gate,
@@ -58,7 +68,7 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
                 hints=hints,
                 file=expected.file(test.nodeid, STATIC_SOURCE),
             ),
-            errors=list(errors_of(test.sanitizer)) if test.sanitizer else (),
+            errors=errors,
         )
         results.append(TestResult(test, verdict))
     return results

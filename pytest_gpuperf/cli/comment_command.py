@@ -66,8 +66,8 @@ def command(
     """Write RUNS as a comment on a pull request.
 
     A run is an id, the start of an id, a run.json, its folder, or a folder from `gpuperf merge`. The records
-    are judged by the baselines and the tolerance of the project, without its tests: no code of the pull
-    request runs. Runs that cannot be judged are an error, and the file says so.
+    are judged by the baselines and the tolerance of the project and by the limits in the records, without its
+    tests: no code of the pull request runs. Runs that cannot be judged are an error, and the file says so.
     """
     facts = RequestFacts(marker, report or "", job or "", conclusion or "")
     try:

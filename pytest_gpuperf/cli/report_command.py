@@ -29,8 +29,8 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
 
     RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
     default. There is a section for each run, such as those of several GPU models. The page has a table of all
-    tests with their verdicts; each test shows its times, counters, roofline and explanation. Limits that are
-    written in tests are known to pytest only: `pytest --gpuperf --gpuperf-html=FILE` judges them, too.
+    tests with their verdicts; each test shows its times, counters, roofline and explanation. Limits are those
+    of the baselines and those that the tests stated in the run.
     """
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.judged import judge_run

@@ -86,6 +86,8 @@ _MEMBER = re.compile(
     re.ASCII | re.VERBOSE,
 )
 _EXAMPLE = "a limit such as 'memory_throughput >= 60'"
+_LONGEST = 200
+"""Maximum number of characters: the text that `str(Limit)` makes fits into a record."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,10 @@ def parse_limit(text: str) -> Limit:
     Raises:
         GpuperfError: It does not follow the grammar, or nothing has this name.
     """
+    if len(text) > _LONGEST:
+        raise GpuperfError(
+            f"the limit {show_repr(text)} cannot be read", expected=f"at most {_LONGEST} characters"
+        )
     member = _MEMBER.fullmatch(text)
     if member is not None:
         arch, word, op, name = member.group("arch", "word", "op", "name")

@@ -100,6 +100,13 @@ AbsoluteTolerance: TypeAlias = Annotated[float, ABSOLUTE_TOLERANCE.meta]
 LogRatio: TypeAlias = Annotated[float, Range(-20, 20).meta]
 """Natural logarithm of the ratio of two times."""
 Count: TypeAlias = Annotated[int, _COUNT.meta]
+MOST_LIMITS = 1000
+"""Maximum number of limits that a test can state."""
+LimitTexts: TypeAlias = Annotated[
+    tuple[Annotated[str, msgspec.Meta(max_length=300, description="at most 300 characters")], ...],
+    msgspec.Meta(max_length=MOST_LIMITS, description=f"at most {MOST_LIMITS:,} limits"),
+]
+"""Limits such as `memory_throughput >= 60`; untrusted until `parse_limit` has read them."""
 Comparisons: TypeAlias = Annotated[int, Range(0, 1_000_000, whole=True).meta]
 Positive: TypeAlias = Annotated[int, Range(1, 10**9, whole=True).meta]
 Schema: TypeAlias = Annotated[int, Range(1, 10**6, whole=True).meta]

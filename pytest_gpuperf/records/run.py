@@ -7,7 +7,7 @@ from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
-from pytest_gpuperf.records.quantities import Schema, ToleranceOrZero
+from pytest_gpuperf.records.quantities import LimitTexts, Schema, ToleranceOrZero
 from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 
@@ -51,6 +51,8 @@ class TestRecord(Record, frozen=True, kw_only=True):
     """Type of the exception that ended the test; its measurements are never accepted as baseline."""
     tolerance_pct: ToleranceOrZero = 0.0
     """The test's own tolerance of a slowdown, in %; 0 if it has none."""
+    limits: LimitTexts = ()
+    """Limits that the test states itself, in its marker or by `gpuperf.limit()`."""
     sanitizer: SanitizerResult | None = None
     """None if it did not run under compute-sanitizer."""
 

@@ -122,8 +122,8 @@ def _origin(facts: RequestFacts) -> str:
         else ""
     )
     return (
-        "Judged without a GPU, by the baselines of the base branch and the measured values.\n"
-        f"Limits and assertions in tests count only in the {job}{ended}.{report}"
+        "Judged without a GPU, by the baselines of the base branch and the limits in the measured tests.\n"
+        f"Assertions count only in the {job}{ended}.{report}"
     )
 
 

@@ -21,6 +21,7 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.writing import write_files
 
@@ -229,6 +230,7 @@ class Runner:
             measurements=dict(state.measurements),
             failure=failure,
             tolerance_pct=state.marker.tolerance_pct or 0.0,
+            limits=tuple(map(str, state.stated_limits[:MOST_LIMITS])),
             sanitizer=sanitized,
         )
         verdict = self._verdict(record, state)
@@ -245,9 +247,13 @@ class Runner:
 
     def _judged(self, record: TestRecord, state: ItemState) -> TestVerdict:
         baseline = self.expected.of(state.nodeid)
+        limits = state.stated_limits
+        errors = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors]
+        if len(limits) > MOST_LIMITS:
+            errors.append(f"the test states {len(limits):,} limits; expected at most {MOST_LIMITS:,}")
         return judge(
             record,
-            limits=(*state.marker.limits, *state.limits),
+            limits=limits,
             measured=Expected(
                 baseline,
                 self.expected.gate,
@@ -257,7 +263,7 @@ class Runner:
                 self.environment.gpu,
             ),
             compiled=self._expected_of_compiled(state.nodeid),
-            errors=[*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors],
+            errors=errors,
             strict=self.settings.strict,
         )
 

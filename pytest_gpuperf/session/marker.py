@@ -141,6 +141,11 @@ class ItemState:
     errors: list[str] = field(default_factory=list)
     """Errors that the user must fix before the test can be judged."""
 
+    @property
+    def stated_limits(self) -> tuple[Limit, ...]:
+        """Limits of the marker and of `gpuperf.limit()`, each once."""
+        return tuple(dict.fromkeys((*self.marker.limits, *self.limits)))
+
     def fresh(self) -> ItemState:
         """Return the same test before it has run."""
         errors = [self.unavailable] if self.unavailable else []

@@ -57,7 +57,12 @@ def test_kernel_is_compiled_without_gpu_and_recording(
             "1 test compiled, not run, by triton *",
         ]
     )
-    assert newest_run(pytester).environment.gpu.slug == "static"
+    found = newest_run(pytester)
+    assert found.environment.gpu.slug == "static"
+    assert found.tests[0].limits == (
+        *("spills == 0", "sm_90: widest_load_bits == 128"),
+        *("registers_per_thread <= 64", "none in tensor_instructions"),
+    )
 
 
 def test_static_facts_are_accepted_and_compared_exactly(

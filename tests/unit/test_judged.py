@@ -1,15 +1,25 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
 from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.limits import parse_limit
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.runs import encode_run, load_run
 from run_builders import NODEID, measured, one_test, record, run
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,3 +56,43 @@ def test_test_without_baseline_is_new(store: BaselineStore) -> None:
 def test_test_ended_by_its_assertion_is_invalid(store: BaselineStore) -> None:
     [found] = judge_run(run(record(failure="AssertionError", main=measured())), store)
     assert found.verdict.status is Status.INVALID
+
+
+def stating(*limits: str, time_us: float = 5.3) -> Run:
+    test = record(main=measured(time_us))
+    return run(structs.replace(test, limits=limits))
+
+
+def test_limit_that_the_test_stated_is_judged(store: BaselineStore) -> None:
+    kept, broken = (judge_run(stating(text), store)[0].verdict for text in ("time_us < 6", "time_us < 5"))
+    assert kept.status is Status.PASS
+    assert broken.status is Status.LIMIT
+    assert [one.line for one in broken.findings][:1] == [
+        "time_us 5.30 is not below the limit < 5 of the test (baseline 5.30)"
+    ]
+
+
+@given(st.text(max_size=300))
+def test_any_stated_text_is_judged_or_invalid(text: str) -> None:
+    try:
+        parse_limit(text)
+    except GpuperfError:
+        [found] = judge_run(stating(text), BaselineStore(ROOT / "nowhere"))
+        assert found.verdict.status is Status.INVALID
+        assert found.verdict.findings[0].line.endswith("in the record of the test")
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (["x" * 301], "at most 300 characters"),
+        (["spills == 0"] * 1001, "at most 1,000 limits"),
+        ({}, "limits"),
+    ],
+)
+def test_impossible_limits_are_refused(tmp_path: Path, limits: object, expected: str) -> None:
+    document = json.loads(encode_run(one_test()))
+    document["tests"][0]["limits"] = limits
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    with pytest.raises(GpuperfError, match=expected):
+        load_run(tmp_path / "run.json")

@@ -72,6 +72,7 @@ def test_limit_is_read(text: str, limit: Limit) -> None:
         ("tim_us <= 3", "time_us"),
         ("occupancy_limiter >= registers", "== or != and a word"),
         ("occupancy_limiter == 3", "== or != and a word"),
+        ("time_us < " + "1" * 200, "at most 200 characters"),
         ("__import__('os') >= 1", "cannot be read"),
     ],
 )
