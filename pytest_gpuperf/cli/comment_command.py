@@ -13,7 +13,14 @@ from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.merging import merge_runs
-from pytest_gpuperf.report.request_comment import JudgedRun, RequestFacts, refused_comment, request_comment
+from pytest_gpuperf.report.own_files import refuse_other_file
+from pytest_gpuperf.report.request_comment import (
+    TAG,
+    JudgedRun,
+    RequestFacts,
+    refused_comment,
+    request_comment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +76,7 @@ def command(
     are judged by the baselines and the tolerance of the project and by the limits in the records, without its
     tests: no code of the pull request runs. Runs that cannot be judged are an error, and the file says so.
     """
+    refuse_other_file(output, TAG, "comment")
     facts = RequestFacts(marker, report or "", job or "", conclusion or "")
     try:
         merged = merge_runs([run for ref in runs for run in project.load_all(ref)])

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.report.rows import Row
 
+TAG = "<!-- gpuperf: "
+"""Begin of each comment."""
 MOST_BYTES = 65_536
 """GitHub refuses a comment with more characters; no text has more characters than bytes."""
 CHANGES_BYTES = 26_000
@@ -110,7 +112,7 @@ def refused_comment(error: str, facts: RequestFacts) -> str:
 
 
 def _marker(facts: RequestFacts) -> str:
-    return f"<!-- gpuperf: {facts.marker} -->"
+    return f"{TAG}{facts.marker} -->"
 
 
 def _origin(facts: RequestFacts) -> str:

@@ -237,6 +237,21 @@ def test_missing_tests_are_named_unless_some_were_chosen(files: Path, partial: b
     assert "1 new" in text
 
 
+def test_comment_replaces_no_file_of_somebody_else(files: Path) -> None:
+    (files / "notes.md").write_text("mine")
+    for ref in (write(files, one_test()), "missing"):
+        done = CliRunner().invoke(main, ["comment", ref, "-o", "notes.md"])
+        assert done.exit_code == 2
+        assert "notes.md exists and is not a comment of pytest-gpuperf" in done.output
+    assert (files / "notes.md").read_text() == "mine"
+
+
+def test_earlier_comment_is_replaced(files: Path) -> None:
+    for ref, said in (("missing", "nothing was judged"), (write(files, one_test()), "1 pass")):
+        CliRunner().invoke(main, ["comment", ref, "-o", "comment.md"])
+        assert said in (files / "comment.md").read_text(encoding="utf-8")
+
+
 def test_runs_that_contradict_are_told_in_the_comment(files: Path) -> None:
     other = structs.replace(one_test(), id="20261120-173013-0000")
     (files / "other.json").write_bytes(encode_run(other))

@@ -13,6 +13,7 @@ from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.report.history.changes_report import TONES, range_lines, searched_line, show_interval
 from pytest_gpuperf.report.history.series_report import show_four_digits
 from pytest_gpuperf.report.html.markup import asset, digest, items, link, packed, text
+from pytest_gpuperf.report.own_files import has_tag
 from pytest_gpuperf.report.pictures.history import picture_of_series
 from pytest_gpuperf.report.show import count
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 GENERATOR = '<meta name="generator" content="pytest-gpuperf history'
 """Begin of the tag by which a page is known to be a dashboard of this tool."""
 PAGE = "index.html"
-HEAD_BYTES = 1000
-"""Length of the beginning of a page that has the tag of its writer."""
 PACK = 16
 """Number of series whose data are packed together: alike ones pack well, and few are unpacked for one."""
 
@@ -75,8 +74,7 @@ def refuse_other_folder(folder: Path) -> None:
     """
     page = folder / PAGE
     if page.is_file():
-        with page.open("rb") as stream:
-            own = GENERATOR.encode() in stream.read(HEAD_BYTES)
+        own = has_tag(page, GENERATOR)
     else:
         own = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not own:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.writing import is_plain, write_files
+from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.report import own_files
 from pytest_gpuperf.report.html.page import GENERATOR, page_pieces
 
 if TYPE_CHECKING:
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.report.html.section import Section
-
-HEAD_BYTES = 1000
-"""Length of the beginning of a file that has the tag of its writer."""
 
 
 def write_page(path: Path, sections: Sequence[Section]) -> None:
@@ -41,13 +37,4 @@ def refuse_other_file(path: Path) -> None:
         GpuperfError: The file exists, is not empty and is not a report of this tool.
         OSError: The file cannot be read.
     """
-    if not path.is_file() or not is_plain(path):
-        return
-    with path.open("rb") as stream:
-        head = stream.read(HEAD_BYTES)
-    if head and GENERATOR.encode() not in head:
-        raise GpuperfError(
-            f"{show_path(path)} exists and is not a report of pytest-gpuperf",
-            expected="a new name, or that of an earlier report",
-            next_step="name another file, or move this one away",
-        )
+    own_files.refuse_other_file(path, GENERATOR, "report")
