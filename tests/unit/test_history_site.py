@@ -82,6 +82,13 @@ def test_points_link_to_commit_and_run(tmp_path: Path) -> None:
     assert f"{REPOSITORY}/compare/{commit_of(5)}...{commit_of(6)}" in addresses
 
 
+def test_runs_of_several_gpus_with_one_id_have_rows_of_their_own(tmp_path: Path) -> None:
+    page = Page(write(tmp_path / "site", [line(0), line(0, gpu="nvidia-b200")]))
+    rows = [found["id"] for tag, found in page.tags if tag == "tr" and "id" in found]
+    assert len(set(rows)) == 2
+    assert {one["runs"][0]["row"] for one in page.data} == set(rows)
+
+
 def test_page_loads_nothing(tmp_path: Path) -> None:
     page = Page(write(tmp_path / "site", STEP))
     assert not [tag for tag, found in page.tags if "src" in found or tag in ("link", "iframe", "img", "base")]

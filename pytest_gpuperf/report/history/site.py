@@ -108,7 +108,7 @@ def _page(
     for number, one in enumerate(series):
         yield _article(number, one, ranges)
     yield "</div>\n<noscript><p class='note'>Pictures and filters need JavaScript.</p></noscript>\n"
-    rows = {run.run: f"r{number}" for number, run in enumerate(_runs(series).values())}
+    rows = {run: f"r{number}" for number, run in enumerate(_runs(series))}
     yield from _run_table(_runs(series), rows, links)
     yield f"{items(notes, 'notices')}</main>\n"
     yield f"<footer>Written by pytest-gpuperf {text(__version__)}.</footer>\n"
@@ -174,7 +174,7 @@ def _runs(series: Sequence[Series]) -> dict[tuple[str, str], HistoryLine]:
 
 
 def _run_table(
-    runs: Mapping[tuple[str, str], HistoryLine], rows: Mapping[str, str], links: SourceLinks
+    runs: Mapping[tuple[str, str], HistoryLine], rows: Mapping[tuple[str, str], str], links: SourceLinks
 ) -> Iterator[str]:
     titles = ("run", "date", "commit", "GPU", "card", "driver", "torch", "Triton")
     yield '<h2>Runs</h2>\n<div class="scroll" tabindex="0" role="region" aria-label="All runs">'
@@ -189,12 +189,16 @@ def _run_table(
             link(links.of_commit(line.known_commit), commit),
             *map(text, (line.gpu_name or line.gpu, line.gpu_uuid[:12], line.driver, line.torch, line.triton)),
         )
-        yield f'<tr id="{rows[line.run]}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
+        yield f'<tr id="{rows[line.gpu, line.run]}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
     yield "</tbody></table></div>\n"
 
 
 def _data(
-    series: Series, ranges: Sequence[Range], order: Order, links: SourceLinks, rows: Mapping[str, str]
+    series: Series,
+    ranges: Sequence[Range],
+    order: Order,
+    links: SourceLinks,
+    rows: Mapping[tuple[str, str], str],
 ) -> dict[str, object]:
     return {
         "picture": msgspec.to_builtins(picture_of_series(series, ranges, order, links)),
@@ -202,13 +206,13 @@ def _data(
     }
 
 
-def _run(point: Point, links: SourceLinks, rows: Mapping[str, str]) -> dict[str, str]:
+def _run(point: Point, links: SourceLinks, rows: Mapping[tuple[str, str], str]) -> dict[str, str]:
     line = point.line
     return {
         "commit": point.commit,
         "address": links.of_commit(line.known_commit),
         "run": line.run,
-        "row": rows[line.run],
+        "row": rows[line.gpu, line.run],
         "job": line.url,
         "time": show_four_digits(point.time_us),
         "card": line.gpu_uuid[:12],
