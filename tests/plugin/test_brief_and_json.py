@@ -148,3 +148,11 @@ def test_unwritable_file_is_an_error_of_the_run(pytester: pytest.Pytester) -> No
     result = pytester.runpytest("--gpuperf", "--gpuperf-json=folder")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["gpuperf: error: *folder*"])
+
+
+def test_json_replaces_no_file_of_somebody_else(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(gpuperf):\n    pass\n")
+    VERDICTS.write_text('{"mine": 1}')
+    result = pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}")
+    result.stdout.fnmatch_lines(["*verdicts.json exists and is not a file of verdicts of pytest-gpuperf*"])
+    assert VERDICTS.read_text() == '{"mine": 1}'
