@@ -1,4 +1,4 @@
-"""Stands in for GitHub's command `gh api`: its requests go to the API of `workflow_runner`."""
+"""Stands in for `gh auth`, and for `gh api`: its requests go to the API of `workflow_runner`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import jq
 
 def main() -> None:
     """Send the requests of one command, and print the answers as `--jq` selects them."""
+    if sys.argv[1:] == ["auth", "setup-git"]:
+        # The remote of the tests asks for no password, so the permission is checked here.
+        sys.exit(json.loads(os.environ["GH_TOKEN"]) != {"contents": "write"})
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=["api"])
     parser.add_argument("path")

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "owner/kernels"
 BOT = "github-actions[bot]"
-_TOKENS = re.compile(r"'(?:[^']|'')*'|&&|\|\||[!=]=|[A-Za-z_][\w.-]*\(?|[(),]|\d+")
-_WORDS = {"&&": " and ", "||": " or "}
+_TOKENS = re.compile(r"'(?:[^']|'')*'|&&|\|\||[!=]=|!|[A-Za-z_][\w.-]*\(?|[(),]|\d+")
+_WORDS = {"&&": " and ", "||": " or ", "!": " not "}
 GH = f"""#!/bin/sh
 exec {sys.executable} {ROOT}/tests/fake_gh.py "$@"
 """
@@ -154,8 +154,9 @@ class WorkflowRun:
                 "needs": {need: {"outputs": outputs[need]} for need in needs},
                 "github": {**self.github, "repository": REPOSITORY, "token": json.dumps(job["permissions"])},
             }
-            ready = all(self.results[need] == "success" for need in needs)
-            if not ready or not evaluate(job.get("if", "true"), context):
+            condition = job.get("if", "true")
+            ready = "cancelled()" in condition or all(self.results[need] == "success" for need in needs)
+            if not ready or not evaluate(condition, context):
                 self.results[name], outputs[name] = "skipped", {}
                 continue
             matrix = job.get("strategy", {}).get("matrix", {})
@@ -197,6 +198,7 @@ class WorkflowRun:
             "PATH": f"{tools}:{os.environ['PATH']}",
             "GITHUB_API_URL": self.api.url,
             "GITHUB_REPOSITORY": REPOSITORY,
+            "HOME": str(place),
             "GITHUB_OUTPUT": str(output),
             "RUNNER_TEMP": str(place / "temp"),
             **{name: filled(value, context) for name, value in step.get("env", {}).items()},
@@ -291,6 +293,7 @@ def _get(context: Mapping[str, Any], name: str) -> Any:
 _FUNCTIONS = {
     "__builtins__": {},
     "always": lambda: True,
+    "cancelled": lambda: False,
     "contains": lambda items, item: item in items,
     "fromJSON": json.loads,
     "startsWith": lambda text, start: str(text or "").lower().startswith(start.lower()),

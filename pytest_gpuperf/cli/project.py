@@ -32,12 +32,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Project:
-    """The folders of a project, its tolerance and the number of runs to keep."""
+    """The folders of a project, its tolerance, the number of runs to keep, and its history."""
 
     root: Path
     baselines: Path
     tolerance_pct: float
     keep: int = RUNS_KEPT
+    history: str = ""
+    """`branch:NAME`, or a folder below the root; empty for the default."""
 
     @property
     def runs(self) -> RunStore:
@@ -89,7 +91,7 @@ def find_root(start: Path) -> Path:
 
 
 def find_project(root: Path | None = None, baselines: Path | None = None) -> Project:
-    """Find the same project as pytest, with its `gpuperf_baselines` and `gpuperf_tolerance`.
+    """Find the same project as pytest, with its ini keys.
 
     Args:
         root: pytest's rootdir if it is not the folder of its configuration.
@@ -106,6 +108,7 @@ def find_project(root: Path | None = None, baselines: Path | None = None) -> Pro
         baselines=baselines or found / values.get("gpuperf_baselines", "baselines"),
         tolerance_pct=_tolerance(values.get("gpuperf_tolerance", "0")),
         keep=_keep(values.get("gpuperf_keep", str(RUNS_KEPT))),
+        history=values.get("gpuperf_history", "").strip(),
     )
 
 

@@ -214,6 +214,7 @@ def add_options(parser: pytest.Parser) -> None:
         "(default: off; ini: gpuperf)",
     )
     parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
+    parser.addini("gpuperf_history", "folder or branch:NAME of `gpuperf history`", default="")
     for option in OPTIONS:
         shown = f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%")
         if option.switch:

@@ -37,6 +37,11 @@ def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
     assert settings(pytester, "--gpuperf-tolerance=3").tolerance_pct == 3.0
 
 
+def test_pytest_knows_the_key_of_the_history(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ngpuperf_history = branch:times\n")
+    assert pytester.parseconfig().getini("gpuperf_history") == "branch:times"
+
+
 def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf = true\n")
     pytester.makepyfile("def test_k(gpuperf): pass")

@@ -76,15 +76,24 @@ class Project:
         status: int = 0,
         name: str = "gpuperf.yml",
         inputs: dict[str, str] | None = None,
+        push: str = "",
     ) -> WorkflowRun:
-        """Run a measuring workflow."""
+        """Run a measuring workflow; `push` is the branch of a push."""
         tox, file = self.folder / "tox", RECORDINGS / f"{recording}.json"
         tox.write_text(TOX.format(recording=file, status=status, log=self.log), encoding="utf-8")
-        github = {
+        github: dict[str, Any] = {
             "event_name": "workflow_dispatch" if inputs is not None else "pull_request",
             "event": event or {"pull_request": pull_of(REPOSITORY)},
         }
-        commands = {"python": PYTHON.format(tox=tox)}
+        if push:
+            github = {
+                "event_name": "push",
+                "event": {"repository": {"default_branch": "main"}},
+                "ref_name": push,
+                "server_url": "https://github.com",
+                "run_id": 77,
+            }
+        commands = {"python": PYTHON.format(tox=tox), "pip": "#!/bin/sh\n", "gpuperf": GPUPERF}
         return self._run(name, github, trees={"": self.head}, commands=commands, inputs=inputs or {})
 
     def comment(self, artifacts: dict[str, Path], gpuperf: str = GPUPERF, **event: Any) -> WorkflowRun:
@@ -139,7 +148,7 @@ def test_comment_is_posted_and_then_updated(project: Project) -> None:
         project.api.comment(7, f"remark {number}", "somebody")
     project.api.comment(7, "<!-- gpuperf: gpuperf -->\n\nnot yours", "somebody")
     first = project.measure()
-    assert first.results == {"measure": "success"}
+    assert first.results == {"measure": "success", "history": "skipped"}
     done = project.comment(first.artifacts)
     assert done.results == {"find": "success", "judge": "success", "comment": "success"}, done.log
     [posted] = project.posted()
@@ -149,7 +158,7 @@ def test_comment_is_posted_and_then_updated(project: Project) -> None:
     assert "<table" in (done.artifacts["report"] / "report.html").read_text(encoding="utf-8")
 
     second = project.measure(recording="20261122-145918-8e58", status=1)
-    assert second.results == {"measure": "failure"}
+    assert second.results == {"measure": "failure", "history": "skipped"}
     project.comment(second.artifacts, conclusion="failure")
     [updated] = project.posted()
     assert "1 regressed, 2 inconclusive, 37 pass" in updated
@@ -205,29 +214,50 @@ def test_artifact_that_cannot_be_judged_is_told(
 
 
 def test_code_of_a_fork_is_not_measured(project: Project) -> None:
-    assert project.measure({"pull_request": pull_of(FORK)}).results == {"measure": "skipped"}
+    assert set(project.measure({"pull_request": pull_of(FORK)}).results.values()) == {"skipped"}
 
 
 @pytest.mark.parametrize("name", ["gpuperf.yml", "against.yml"])
 def test_measuring_job_has_no_permission(project: Project, name: str) -> None:
     workflow = project.measure({"pull_request": pull_of(FORK), "label": {"name": ""}}, name=name).workflow
-    assert [job["permissions"] for job in workflow["jobs"].values()] == [{}]
+    assert workflow["jobs"]["measure"]["permissions"] == {}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
 def commit(project: Project) -> str:
     """Make the checkout of the pull request a git repository with the branch `origin/main`."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(project.head), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "-q")
-    git("commit", "-q", "--allow-empty", "-m", "old")
-    found = git("rev-parse", "HEAD")
-    git("update-ref", "refs/remotes/origin/main", found)
-    git("tag", "v1.2", found)
+    git(project.head, "init", "-q", "-b", "main")
+    git(project.head, "commit", "-q", "--allow-empty", "-m", "old")
+    found = git(project.head, "rev-parse", "HEAD")
+    git(project.head, "update-ref", "refs/remotes/origin/main", found)
+    git(project.head, "tag", "v1.2", found)
     return found
+
+
+@pytest.mark.parametrize("branch", ["main", "feature"])
+def test_history_gets_runs_of_the_main_branch_only(project: Project, commit: str, branch: str) -> None:
+    remote = project.folder / "remote.git"
+    git(project.folder, "clone", "-q", "--bare", str(project.head), str(remote))
+    git(project.head, "remote", "add", "origin", str(remote))
+    before = git(remote, "for-each-ref")
+    done = project.measure(push=branch, status=1)
+    if branch == "feature":
+        assert done.results == {"measure": "failure", "history": "skipped"}
+        assert git(remote, "for-each-ref") == before
+        return
+    assert done.results == {"measure": "failure", "history": "success"}, done.log
+    assert git(remote, "for-each-ref", "--format=%(refname)").split() == [
+        *("refs/heads/main", "refs/heads/perf-history", "refs/tags/v1.2")
+    ]
+    assert git(remote, "rev-parse", "main") == commit
+    suite = git(remote, "ls-tree", "-r", "--name-only", "perf-history").splitlines()[0]
+    assert suite.startswith("nvidia-h200/test_")
+    assert f"https://github.com/{REPOSITORY}/actions/runs/77" in git(remote, "show", f"perf-history:{suite}")
 
 
 def dispatch(project: Project, reference: str, tests: str = "") -> WorkflowRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -167,6 +168,16 @@ def test_picture_has_commits_and_the_change(project: Path) -> None:
     text = (project / "x.svg").read_text()
     for part in ("time (µs)", "commit", "+4.0 %"):
         assert part in text
+
+
+def test_ini_key_names_the_store(project: Path) -> None:
+    keep(project, run(record(main=measured())))
+    (project / "pytest.ini").write_text("[pytest]\ngpuperf_history = times/here\n")
+    assert history("add").output.endswith("1 new line in times/here\n")
+    assert history("add", "--store", "other").output.endswith("1 new line in other\n")
+    (project / "pytest.ini").write_text("[pytest]\ngpuperf_history = branch:times\n")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    assert history("add", "20261120").output.endswith("1 new line in branch times\n")
 
 
 def test_only_a_branch_can_be_pushed(project: Path) -> None:

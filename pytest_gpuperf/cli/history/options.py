@@ -50,7 +50,8 @@ def store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callabl
     @click.option(
         "--store",
         metavar="DIR|branch:NAME",
-        help=f"Choose the folder or the branch of the history (default: {DEFAULT_FOLDER} below the root).",
+        help="Choose the folder or the branch of the history (default: gpuperf_history of pytest's "
+        f"configuration, otherwise {DEFAULT_FOLDER}, below the root).",
     )
     @project_options
     @functools.wraps(command)
@@ -62,16 +63,18 @@ def store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callabl
 
 
 def open_store(project: Project, store: str, *, push: bool = False) -> Store:
-    """Return the store of a name; it may be empty.
+    """Return the store of a name; without one, that of the project. It may be empty.
 
     Raises:
         GpuperfError: The name of a branch is impossible, or only a branch can be pushed.
     """
+    folder = Path(store) if store else project.root / (project.history or DEFAULT_FOLDER)
+    store = store or project.history
     if store.startswith(_BRANCH):
         return BranchStore(project.root, store.removeprefix(_BRANCH), push=push)
     if push:
         raise GpuperfError("--push is for a history on a branch", next_step="add --store branch:NAME")
-    return FolderStore(Path(store) if store else project.root / DEFAULT_FOLDER)
+    return FolderStore(folder)
 
 
 def search(project: Project, store: str, test: str = "") -> Searched:
