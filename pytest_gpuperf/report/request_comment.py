@@ -124,8 +124,8 @@ def _origin(facts: RequestFacts) -> str:
         else ""
     )
     return (
-        "Judged without a GPU, by the baselines of the base branch and the limits in the measured tests.\n"
-        f"Assertions count only in the {job}{ended}.{report}"
+        "Judged without a GPU, by the baselines of the base branch and the limits in "
+        f"this pull request's tests.\nAssertions count only in the {job}{ended}.{report}"
     )
 
 

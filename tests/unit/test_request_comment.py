@@ -105,7 +105,7 @@ def test_table_has_a_column_for_each_gpu() -> None:
 
 ## ❌ gpuperf: 1 regressed, 3 pass
 
-Judged without a GPU, by the baselines of the base branch and the limits in the measured tests.
+Judged without a GPU, by the baselines of the base branch and the limits in this pull request's tests.
 Assertions count only in the [measuring job](https://o/r/7), which ended with **failure**.
 [Open the report](https://o/r/8), an artifact of the judging job.
 
