@@ -54,7 +54,7 @@ def _report(project: Project, what: Sequence[str], names: Sequence[str], *, shar
 
     @cache  # a run is often named twice, with two tests
     def load(ref: str | None) -> list[Run]:
-        return [without_launches(run) for run in project.load_all(ref)]
+        return project.load_all(ref, without_launches)
 
     choices = [choice for ref in what for choice in choose_all(ref, load)]
     source = source_lines(choice.run for choice in choices)

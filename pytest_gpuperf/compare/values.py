@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.metrics.metric import Better
-    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue, Run, TestRecord
+    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue, TestRecord
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
@@ -60,15 +60,11 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
     return values
 
 
-def without_launches(run: Run) -> Run:
-    """Return a run whose measurements have the same values, without the counters of each launch.
+def without_launches(test: TestRecord) -> TestRecord:
+    """Return a test whose measurements have the same values, without the counters of each launch.
 
     These are half of a large run.
     """
-    return replace(run, tests=tuple(_without_launches(test) for test in run.tests))
-
-
-def _without_launches(test: TestRecord) -> TestRecord:
     measurements = {}
     for label, measured in test.measurements.items():
         profile = measured.profile

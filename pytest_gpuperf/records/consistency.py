@@ -19,7 +19,7 @@ from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_gpuperf.records import (
         AgainstTiming,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         MetricValue,
         Profile,
         Run,
+        TestRecord,
         Timing,
     )
     from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline, Session, Times
@@ -53,9 +54,19 @@ MOST_APART = 100
 
 def in_run(run: Run) -> Found:
     """Find impossible values of a run; those after the first may follow from it."""
+    yield from in_head(run)
+    yield from in_tests(run.tests)
+
+
+def in_head(run: Run) -> Found:
+    """Find impossible values of a run outside of its tests."""
     yield from _date(run.started_at, ("started_at",))
+
+
+def in_tests(tests: Iterable[TestRecord]) -> Found:
+    """Find impossible values of the tests of a run."""
     seen: set[str] = set()
-    for test in run.tests:
+    for test in tests:
         if test.nodeid in seen:
             yield Misfit(test.nodeid, ("nodeid",), "one record of each test")
         seen.add(test.nodeid)

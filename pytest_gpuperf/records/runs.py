@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import secrets
 from datetime import timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
-from pytest_gpuperf.records.consistency import in_run
+from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA
+from pytest_gpuperf.records.consistency import in_head, in_run
 from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
 from pytest_gpuperf.records.json_files import find_files, show_path
-from pytest_gpuperf.records.packed import read_unpacked
+from pytest_gpuperf.records.packed import read_unpacked, unpacked
+from pytest_gpuperf.records.run_lines import DECODER, END, encode_head, encode_test, read_lines
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from pytest_gpuperf.records import TestRecord
+    from pytest_gpuperf.records import Run, TestRecord
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
 
 RUN_FILES = ("run.json", "run.json.gz")
+EXPECTED = "a run.json"
+"""Expected content of a run file, for errors."""
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Form of a GPU's slug and a run's id; both become names of files."""
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 """Form of the ids that this version makes."""
-
-_END = b"\n]}\n"
-"""The end of a run file, after its last test."""
-
-# Not strict, so that words such as `nan`, which JSON has no number for, read as numbers again.
-_DECODER = msgspec.json.Decoder(Run, strict=False)
 
 
 class RunStore:
@@ -82,8 +78,8 @@ class RunStore:
             OSError: The file cannot be written.
         """
         with (self.folder / run_id / RUN_FILES[0]).open("r+b") as file:
-            file.seek(-len(_END), os.SEEK_END)
-            file.write(b",\n" + _encode_test(test) + _END)
+            file.seek(-len(END), os.SEEK_END)
+            file.write(b",\n" + encode_test(test) + END)
 
     def ids(self) -> set[str]:
         """Return the ids of all runs."""
@@ -197,41 +193,31 @@ def encode_run(run: Run) -> bytes:
     Numbers that JSON does not have (a difference from a reference may be NaN or infinite) become words, which
     `load_run` reads as numbers again.
     """
-    head = msgspec.json.encode(msgspec.structs.replace(run, tests=()))
-    return head[:-1] + b',"tests":[\n' + b",\n".join(map(_encode_test, run.tests)) + _END
+    return encode_head(run) + b",\n".join(map(encode_test, run.tests)) + END
 
 
-def _encode_test(test: TestRecord) -> bytes:
-    line = msgspec.json.encode(test)
-    return msgspec.json.encode(_spelled(msgspec.to_builtins(test))) if b"null" in line else line
+def whole_test(test: TestRecord) -> TestRecord:
+    """Return a test as it is: what `load_run` keeps of it by default."""
+    return test
 
 
-def _spelled(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _spelled(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_spelled(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
-def load_run(path: Path) -> Run:
+def load_run(path: Path, shorten: Callable[[TestRecord], TestRecord] = whole_test) -> Run:
     """Read a run file, gzipped or not.
+
+    Args:
+        path: The file.
+        shorten: Takes from each test what the caller does not need, so that a large run needs less memory.
 
     Raises:
         GpuperfError: The file cannot be read, is not a run, was written by a newer version, or holds an
             impossible number.
     """
     shown = show_path(path)
-    data = read_unpacked(path, "a run.json")
-    if b'"complete":false' in data[: data.find(b"\n")] and not data.endswith(_END):
-        # The process was killed while it appended the last test.
-        data = data[: data.rfind(b",\n")] + _END
-    refuse_trace(kind_of_content(data), shown, "a run.json")
-    refuse_ncu(data, shown, "a run.json")
     next_step = f"measure again with `pytest --gpuperf`, or type `git restore {shown}` if it is committed"
-    run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
+    run = read_lines(unpacked(path, EXPECTED), shorten)
+    by_lines = run is not None
+    if run is None:
+        run = _load_whole(path, shown, next_step)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
         if not SAFE_NAME.fullmatch(name):
             raise GpuperfError(
@@ -239,8 +225,19 @@ def load_run(path: Path) -> Run:
                 expected="at most 100 letters, digits, '-', '_' and '.'",
                 next_step=next_step,
             )
-    refuse_first(in_run(run), shown, next_step)
-    return run
+    refuse_first(in_run(run) if not by_lines else in_head(run), shown, next_step)
+    return run if by_lines else replace(run, tests=tuple(map(shorten, run.tests)))
+
+
+def _load_whole(path: Path, shown: str, next_step: str) -> Run:
+    """Read a run file that other tools have written or that has errors, and say what is wrong."""
+    data = read_unpacked(path, EXPECTED)
+    if b'"complete":false' in data[: data.find(b"\n")] and not data.endswith(END):
+        # The process was killed while it appended the last test.
+        data = data[: data.rfind(b",\n")] + END
+    refuse_trace(kind_of_content(data), shown, EXPECTED)
+    refuse_ncu(data, shown, EXPECTED)
+    return decode_versioned(data, DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
 
 
 def file_of_run(run_file: Path, name: str) -> Path:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,12 +19,14 @@ from pytest_gpuperf.records import (
     Measurement,
     Run,
 )
+from pytest_gpuperf.records.run_lines import read_lines
 from pytest_gpuperf.records.runs import (
     RunStore,
     encode_run,
     load_run,
     newest_recordings,
     recording_path,
+    whole_test,
 )
 from pytest_gpuperf.records.writing import write_files
 from run_builders import H200, measured, one_test, record, run
@@ -88,6 +91,29 @@ def test_nan_and_infinite_differences_are_kept(differences: list[float], nodeid:
     written = run(record(nodeid, main=Measurement(correctness=correctness)))
     read = msgspec.json.decode(encode_run(written), type=Run, strict=False)
     assert repr(read) == repr(written)
+
+
+@given(st.data())
+def test_changed_files_are_read_alike_by_lines_and_as_a_whole(data: st.DataObject) -> None:
+    written = encode_run(run(*(record(f"t.py::{name}", main=measured()) for name in "ab")))
+    at = data.draw(st.integers(0, len(written)))
+    inserted = data.draw(st.sampled_from((b"", b" ", b"\n", b",", b"0", b'"', b"{", b'"failure":"a",')))
+    changed = written[:at] + inserted + written[at + data.draw(st.integers(0, 1)) :]
+    cut = data.draw(st.integers(0, len(changed)))
+    read = read_lines((changed[:cut], changed[cut:]), whole_test)
+    if read is not None:
+        assert encode_run(read) == changed
+
+
+def test_run_of_this_package_is_read_by_lines() -> None:
+    written = run(*(record(f"t.py::{name}", main=measured()) for name in "ab"))
+    assert read_lines((encode_run(written),), whole_test) == written
+
+
+def test_run_that_json_wrote_again_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(json.loads(encode_run(one_test())), indent=2), encoding="utf-8")
+    assert load_run(path) == one_test()
 
 
 def test_gzipped_run_is_read(tmp_path: Path) -> None:
