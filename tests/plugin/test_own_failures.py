@@ -147,6 +147,7 @@ PARTS: dict[PluginPart, Broken] = {
     "seeding": Broken("pytest_gpuperf.session.seeds.seed_of"),
     "start": Broken("pytest_gpuperf.plugin.hooks.start", 1, {"passed": 1, "errors": 1}),
     "trace": Broken("pytest_gpuperf.measure.trace.capture.capture"),
+    "verdicts": Broken(f"{LIVE}.LiveRunner.write_json", arguments=("--gpuperf-json=v.json",)),
 }
 
 
