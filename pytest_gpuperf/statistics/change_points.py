@@ -13,18 +13,16 @@ with a moderated t instead of a known variance.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics.level_shapes import Ramp, Shapes
 from pytest_gpuperf.statistics.variance import expected_variance, guess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array: TypeAlias = NDArray[np.float64]
+    from pytest_gpuperf.statistics.level_shapes import Array
 
 LEVEL = 3e-4
 """One-sided p-value below which a change is one, small because a history is judged after each commit, at each
@@ -47,6 +45,8 @@ LEAST_PAIR = 4
 """Minimum number of points between a step and the one that takes it back, if neither shows alone."""
 MOST_CHANGES = 20
 """Maximum number of changes in the points searched."""
+LEAST_INFORMATION = 1e-6
+"""Minimum information of a change, in sessions, that the model does not have already."""
 MASS = 0.95
 """Probability of the commit range, and of the interval of the ratio."""
 
@@ -79,19 +79,13 @@ class Change(NamedTuple):
     """Upper bound of the 95 % interval of `ratio`."""
 
 
-class _Ramp(NamedTuple):
-    """Level that changes from one index to a later one; a step if these follow each other."""
-
-    before: int
-    after: int
-
-
 class _Scan(NamedTuple):
     """Estimates of candidates that are added to a model one at a time."""
 
     log_ratio: Array
     standard_error: Array
     df: Array
+    """Degrees of freedom, at most: those of errors that sessions know are left out."""
     residual: Array
     """Sum of squares that is left."""
     information: Array
@@ -142,7 +136,7 @@ class _History:
 
     def changes(self) -> list[Change]:
         """Return all changes."""
-        found: list[_Ramp] = []
+        found: list[Ramp] = []
         while len(found) < MOST_CHANGES and (more := self._best(found)):
             found = sorted([*found, *more])
             for change in more:
@@ -152,7 +146,7 @@ class _History:
             found = kept
         return [self._described(ramp, others) for ramp, others in _each(found)]
 
-    def _best(self, found: list[_Ramp]) -> list[_Ramp]:
+    def _best(self, found: list[Ramp]) -> list[Ramp]:
         """Return the most significant change next to those found; none if there is none.
 
         A step and its fix hide each other in the whole history, so such pairs are searched as well.
@@ -160,25 +154,72 @@ class _History:
         import numpy as np
 
         gaps = self._gaps(found)
-        single = [(ramp, _factor(ramp, low, high)) for low, high in gaps for ramp in _candidates(low, high)]
-        pairs = [pair for low, high in gaps for pair in _pairs(low, high)]
-        if not single:
-            return []
-        shifts = self._columns([ramp for ramp, _ in single])
-        if pairs:
-            there, back = (self._columns([pair[at] for pair in pairs]) for at in range(2))
-            shifts = np.column_stack([shifts, there - back])
-        p = self._p(self._scan(shifts, found))
-        p[: len(single)] /= np.array([factor for _, factor in single])
-        best = int(np.argmin(p[: len(single)]))
-        if p[best] <= self.level:
-            return [single[best][0]]
-        best = int(np.argmin(p))
-        return list(pairs[best - len(single)]) if p[best] <= self.level else []
+        single, factors = self._single(gaps)
+        if len(single):
+            best, p = self._lowest(single, found, factors)
+            if p <= self.level:
+                return [single.ramp(best)]
+        pairs = self._pairs(gaps)
+        if len(pairs):
+            best, p = self._lowest(pairs, found, np.ones(len(pairs)))
+            if p <= self.level:
+                return pairs.ramps(best)
+        return []
 
-    def _kept(self, found: list[_Ramp]) -> list[_Ramp]:
+    def _single(self, gaps: Sequence[tuple[int, int]]) -> tuple[Shapes, Array]:
+        """Return all steps in some ranges of points, and ramps of some lengths, with factors of the level."""
+        import numpy as np
+
+        before, after, factors = [], [], []
+        for low, high in gaps:
+            steps = np.arange(low + LEAST_POINTS, high - LEAST_POINTS + 1)
+            short = np.minimum(steps - low, high - steps) < SURE_POINTS
+            before.append(steps - 1)
+            after.append(steps)
+            factors.append(np.where(short, SHORT_FACTOR, 1.0))
+            for length in RAMPS:
+                begins = np.arange(low + LEAST_POINTS - 1, high - length)
+                before.append(begins)
+                after.append(begins + length)
+                # A ramp may go on, so its points tell as well.
+                factors.append(np.ones(len(begins)))
+        shapes = Shapes(self.count, np.concatenate(before), np.concatenate(after))
+        return shapes, np.concatenate(factors)
+
+    def _pairs(self, gaps: Sequence[tuple[int, int]]) -> Shapes:
+        """Return steps that are taken back 4, 8, 16 and more points later, within a range of points."""
+        import numpy as np
+
+        after, end = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for low, high in gaps:
+            length = LEAST_PAIR
+            while low + LEAST_POINTS + length <= high - LEAST_POINTS:
+                after.append(np.arange(low + LEAST_POINTS, high - LEAST_POINTS - length + 1))
+                end.append(after[-1] + length)
+                length *= 2
+        steps = np.concatenate(after)
+        return Shapes(self.count, steps - 1, steps, np.concatenate(end))
+
+    def _lowest(self, shapes: Shapes, found: list[Ramp], factors: Array) -> tuple[int, float]:
+        """Return the index and the p-value over its factor of the most significant shape.
+
+        The exact p-value takes a column for each shape, so only shapes that may be the best get one.
+        """
+        import numpy as np
+
+        least = self._p(self._scan(shapes, found)) / factors
+        first = int(np.argmin(least))
+        if least[first] > self.level:
+            return first, float(least[first])
+        bound = self._exact(shapes.some(np.array([first])), found)[0] / factors[first]
+        near = np.flatnonzero(least <= max(bound, least[first]))
+        p = self._exact(shapes.some(near), found) / factors[near]
+        best = int(np.argmin(p))
+        return int(near[best]), float(p[best])
+
+    def _kept(self, found: list[Ramp]) -> list[Ramp]:
         """Return the changes without the least significant, if it is not significant next to the others."""
-        p = [float(self._p(self._scan(self._columns([ramp]), others))[0]) for ramp, others in _each(found)]
+        p = [float(self._exact(self._shapes([ramp]), others)[0]) for ramp, others in _each(found)]
         worst = max(p, default=0.0)
         return (
             found
@@ -186,12 +227,12 @@ class _History:
             else [ramp for ramp, its in zip(found, p, strict=True) if its < worst]
         )
 
-    def _gaps(self, found: list[_Ramp]) -> list[tuple[int, int]]:
+    def _gaps(self, found: list[Ramp]) -> list[tuple[int, int]]:
         """Return the ranges of points between changes: first index, and the one after the last."""
         edges = [0, *(edge for ramp in found for edge in (ramp.before + 1, ramp.after)), self.count]
         return list(zip(edges[::2], edges[1::2], strict=True))
 
-    def _shaped(self, change: _Ramp, found: list[_Ramp]) -> _Ramp:
+    def _shaped(self, change: Ramp, found: list[Ramp]) -> Ramp:
         """Return the likeliest change at the place of one: a step, or a ramp if it explains more.
 
         The ramp has one more parameter: by the criterion of G. Schwarz, Ann. Statist. 6 (1978) 461, its
@@ -200,24 +241,22 @@ class _History:
         import numpy as np
 
         low, high = next((low, high) for low, high in self._gaps(found) if low <= change.before < high)
-        steps = _steps(low, high)
+        steps = [Ramp(at - 1, at) for at in range(low + LEAST_POINTS, high - LEAST_POINTS + 1)]
         ramps = [
-            _Ramp(before, after)
+            Ramp(before, after)
             for before in range(max(low + LEAST_POINTS - 1, change.after - MOST_RAMP), change.after)
             for after in range(before + LEAST_RAMP, min(high - 1, before + MOST_RAMP) + 1)
             if after > change.before
         ]
-        shapes = [*steps, *ramps]
-        if not shapes:
-            return change
-        scan = self._scan(self._columns(shapes), found)
+        shapes = self._shapes([*steps, *ramps])
+        scan = self._scan(shapes, found)
         likelihood = self._likelihood(scan)
         likelihood[len(steps) :] -= math.log(self.count) / 2
-        likelihood[self._p(scan) > self.level] = -math.inf
-        best = int(np.argmax(likelihood))
-        return shapes[best] if np.isfinite(likelihood[best]) else change
+        near = np.flatnonzero(self._p(scan) <= self.level)
+        near = near[self._exact(shapes.some(near), found) <= self.level]
+        return shapes.ramp(int(near[np.argmax(likelihood[near])])) if len(near) else change
 
-    def _described(self, ramp: _Ramp, others: list[_Ramp]) -> Change:
+    def _described(self, ramp: Ramp, others: list[Ramp]) -> Change:
         """Return a change with its commit range and its size.
 
         The range holds 95 % of the probability of the places around it, all being alike before: A. F. M.
@@ -226,22 +265,22 @@ class _History:
         import numpy as np
         from scipy.special import stdtrit
 
-        scan = self._scan(self._columns([ramp]), others)
-        margin = stdtrit(scan.df[0], (1 + MASS) / 2) * scan.standard_error[0]
+        scan, df = self._scanned_exactly(self._shapes([ramp]), others)
+        margin = stdtrit(df[0], (1 + MASS) / 2) * scan.standard_error[0]
         low, ratio, high = np.exp(scan.log_ratio[0] + margin * np.array([-1.0, 0.0, 1.0])).tolist()
         first, last = next((low, high) for low, high in self._gaps(others) if low <= ramp.before < high)
         creep = ramp.after - ramp.before > 1
         if creep:
             shapes = [
-                _Ramp(before, after)
+                Ramp(before, after)
                 for before in range(max(first, ramp.before - REACH), ramp.after)
                 for after in range(
                     max(before + LEAST_RAMP, ramp.after - REACH), min(last, ramp.after + REACH)
                 )
             ]
         else:
-            shapes = [_Ramp(at - 1, at) for at in range(first + 1, last)]
-        places = self._scan(self._columns(shapes), others)
+            shapes = [Ramp(at - 1, at) for at in range(first + 1, last)]
+        places = self._scan(self._shapes(shapes), others)
         likelihood = self._likelihood(places)
         weight = np.exp(likelihood - likelihood.max()) * (places.information > 0)
         order = np.argsort(-weight)
@@ -257,56 +296,90 @@ class _History:
         prior = self.noise.df * self.noise.value
         return -(self.noise.df + self.count) / 2 * np.log(prior + scan.residual)
 
-    def _p(self, scan: _Scan) -> Array:
+    def _p(self, scan: _Scan, df: Array | None = None) -> Array:
         """Return the one-sided p-value of each candidate against the indifference zone."""
         import numpy as np
         from scipy.special import stdtr
 
         zone = math.log1p(self.thresholds.indifference_pct / 100)
-        return np.asarray(stdtr(scan.df, (zone - np.abs(scan.log_ratio)) / scan.standard_error))
+        df = scan.df if df is None else df
+        return np.asarray(stdtr(df, (zone - np.abs(scan.log_ratio)) / scan.standard_error))
 
-    def _scan(self, shifts: Array, found: Sequence[_Ramp]) -> _Scan:
-        """Estimate each candidate, a column of `shifts`, next to the changes found.
+    def _exact(self, shapes: Shapes, found: Sequence[Ramp]) -> Array:
+        """Return the one-sided p-value of each candidate with all errors in its degrees of freedom."""
+        return self._p(*self._scanned_exactly(shapes, found))
+
+    def _scanned_exactly(self, shapes: Shapes, found: Sequence[Ramp]) -> tuple[_Scan, Array]:
+        """Estimate each candidate, with degrees of freedom that count what sessions know of their errors."""
+        import numpy as np
+
+        scan = self._scan(shapes, found)
+        base, inverse = self._mixed(found)
+        columns = shapes.columns()
+        free = columns - base @ (inverse @ (base.T @ columns))
+        usable = scan.information > 0
+        weight = np.where(usable, free / np.where(usable, scan.information, 1.0), 0.0)
+        known = self.known**2 @ weight**4 / self.thresholds.session_df
+        variance = scan.standard_error**4
+        return scan, variance / (variance / scan.df + known)
+
+    def _mixed(self, found: Sequence[Ramp]) -> tuple[Array, Array]:
+        """Return the columns of the model without a candidate, and the inverse of its normal matrix.
 
         Effects of cards are shrunk by the expected variances (best linear unbiased prediction: C. R.
-        Henderson, Biometrics 31 (1975) 423); errors are by variances that the points have moderated.
+        Henderson, Biometrics 31 (1975) 423).
         """
         import numpy as np
 
-        base = np.column_stack([np.ones(self.count), self._columns(found), self.cards])
+        base = np.column_stack([np.ones(self.count), self._shapes(found).columns(), self.cards])
         ridge = np.zeros(base.shape[1])
         ridge[-self.cards.shape[1] :] = self.noise.value / self.between.value
-        inverse = np.linalg.inv(base.T @ base + np.diag(ridge))
-        free = shifts - base @ (inverse @ (base.T @ shifts))
-        information = np.einsum("ij,ij->j", free, shifts)
-        usable = information > 1e-6
-        score = free.T @ self.log_time
-        log_ratio = np.where(usable, score / np.where(usable, information, 1), 0.0)
+        return base, np.linalg.inv(base.T @ base + np.diag(ridge))
+
+    def _scan(self, shapes: Shapes, found: Sequence[Ramp]) -> _Scan:
+        """Estimate each candidate next to the changes found.
+
+        Errors are by variances that the points have moderated. Only sums over the points are needed, no
+        column for each candidate.
+        """
+        import numpy as np
+
+        base, inverse = self._mixed(found)
         rest = self.log_time - base @ (inverse @ (base.T @ self.log_time))
-        weight = free / np.where(usable, information, np.inf)
-        noise, noise_df, between, between_df = self._variances(shifts, log_ratio, found)
-        by_card = self.cards.T @ weight
-        sessions = noise * np.einsum("ij,ij->j", weight, weight)
-        cards = between * np.einsum("cj,cj->j", by_card, by_card)
-        known = self.known[:, None] * weight**2
-        total = sessions + cards + known.sum(axis=0)
-        # The degrees of freedom of Welch and Satterthwaite, as in `variance.add`.
-        spread = (
-            sessions**2 / noise_df
-            + cards**2 / between_df
-            + (known**2).sum(axis=0) / self.thresholds.session_df
+        ones = np.ones(self.count)
+        sums = shapes.dot(np.column_stack([base, rest, self.known[:, None] * base]))
+        width = base.shape[1]
+        with_base, score, known_base = sums[:width], sums[width], sums[width + 1 :]
+        # A candidate without its projection, `shape - base @ part`, has these products with itself.
+        part = inverse @ with_base
+        squares = shapes.dot_squares(ones)
+        information = squares - _columnwise(with_base, part)
+        usable = information > LEAST_INFORMATION
+        safe = np.where(usable, information, 1.0)
+        log_ratio = np.where(usable, score / safe, 0.0)
+        noise, noise_df, between, between_df = self._variances(shapes, log_ratio, found)
+        length = squares - 2 * _columnwise(with_base, part) + _columnwise(part, base.T @ base @ part)
+        sessions = noise * length / safe**2
+        by_card = with_base[-self.cards.shape[1] :] - self.cards.T @ base @ part
+        cards = between * _columnwise(by_card, by_card) / safe**2
+        known = (
+            shapes.dot_squares(self.known)
+            - 2 * _columnwise(known_base, part)
+            + _columnwise(part, (base.T * self.known) @ base @ part)
         )
-        safe = np.where(usable, total, 1.0)
+        total = np.where(usable, sessions + cards + np.maximum(known, 0.0) / safe**2, 1.0)
+        # The degrees of freedom of Welch and Satterthwaite, as in `variance.add`.
+        spread = np.where(usable, sessions**2 / noise_df + cards**2 / between_df, 1.0)
         return _Scan(
             log_ratio=log_ratio,
-            standard_error=np.sqrt(safe),
-            df=np.where(usable, safe**2 / np.where(usable, spread, 1.0), 1.0),
+            standard_error=np.sqrt(total),
+            df=np.where(usable, total**2 / spread, 1.0),
             residual=np.maximum(rest @ self.log_time - np.where(usable, score * log_ratio, 0.0), 0.0),
             information=np.where(usable, information, 0.0),
         )
 
     def _variances(
-        self, shifts: Array, log_ratio: Array, found: Sequence[_Ramp]
+        self, shapes: Shapes, log_ratio: Array, found: Sequence[Ramp]
     ) -> tuple[Array, Array, Array, Array]:
         """Estimate the variances between sessions and between cards with each candidate in the model.
 
@@ -319,15 +392,15 @@ class _History:
         import numpy as np
 
         # Cards are fixed effects here, so that their differences do not count as noise of the sessions.
-        base = np.column_stack([self.cards, self._columns(found)])
+        base = np.column_stack([self.cards, self._shapes(found).columns()])
         values, vectors = np.linalg.eigh(base.T @ base)
         vectors = vectors[:, values > 1e-6] / np.sqrt(values[values > 1e-6])
         inverse = vectors @ vectors.T
-        free = shifts - base @ (inverse @ (base.T @ shifts))
-        information = np.einsum("ij,ij->j", free, free)
-        inside = information > 1e-6
         rest = self.log_time - base @ (inverse @ (base.T @ self.log_time))
-        score = free.T @ rest
+        sums = shapes.dot(np.column_stack([base, rest]))
+        with_base, score = sums[:-1], sums[-1]
+        information = shapes.dot_squares(np.ones(self.count)) - _columnwise(with_base, inverse @ with_base)
+        inside = information > LEAST_INFORMATION
         residual = rest @ rest - np.where(inside, score**2 / np.where(inside, information, 1), 0.0)
         residual = np.maximum(residual, 0.0)
         own_df = np.maximum(self.count - vectors.shape[1] - inside, 0)
@@ -341,7 +414,8 @@ class _History:
                 np.full_like(noise, self.between.value),
                 np.full_like(noise, self.between.df),
             )
-        effects = (inverse @ (base.T @ (self.log_time[:, None] - shifts * log_ratio)))[: self.cards.shape[1]]
+        explained = (base.T @ self.log_time)[:, None] - with_base * log_ratio
+        effects = (inverse @ explained)[: self.cards.shape[1]]
         spread = np.var(effects, axis=0, ddof=1) - noise * np.mean(1 / self.cards.sum(axis=0))
         # A change that no card has seen both sides of takes the place of a difference between cards.
         spread_df = self.cards.shape[1] - 1 - np.where(inside, 0, 1)
@@ -349,47 +423,18 @@ class _History:
         between = (self.between.df * self.between.value + spread_df * np.maximum(spread, 0.0)) / between_df
         return noise, noise_df, between, between_df
 
-    def _columns(self, ramps: Sequence[_Ramp]) -> Array:
-        """Return the share of each change that each point has, from 0 to 1."""
-        import numpy as np
-
-        at = np.arange(self.count, dtype=float)[:, None]
-        before = np.array([ramp.before for ramp in ramps], dtype=float)
-        after = np.array([ramp.after for ramp in ramps], dtype=float)
-        return np.asarray(np.clip((at - before) / (after - before), 0.0, 1.0))
+    def _shapes(self, ramps: Sequence[Ramp]) -> Shapes:
+        """Return ramps as shapes of this history."""
+        return Shapes.of(self.count, ramps)
 
 
-def _steps(low: int, high: int) -> list[_Ramp]:
-    """Return the steps within a range of points."""
-    return [_Ramp(at - 1, at) for at in range(low + LEAST_POINTS, high - LEAST_POINTS + 1)]
+def _columnwise(one: Array, other: Array) -> Array:
+    """Return the product of each column with the same column of another matrix."""
+    import numpy as np
+
+    return np.asarray(np.einsum("ij,ij->j", one, other))
 
 
-def _candidates(low: int, high: int) -> list[_Ramp]:
-    """Return the changes to test within a range of points: all steps, and ramps of some lengths."""
-    ramps = [
-        _Ramp(before, before + length)
-        for length in RAMPS
-        for before in range(low + LEAST_POINTS - 1, high - length)
-    ]
-    return [*_steps(low, high), *ramps]
-
-
-def _factor(ramp: _Ramp, low: int, high: int) -> float:
-    """Return the factor of the level for a change within a range of points."""
-    shortest = min(ramp.before + 1 - low, high - ramp.after)
-    # A ramp may go on, so its points tell as well.
-    return 1.0 if shortest >= SURE_POINTS or ramp.after > ramp.before + 1 else SHORT_FACTOR
-
-
-def _pairs(low: int, high: int) -> Iterator[tuple[_Ramp, _Ramp]]:
-    """Yield steps with a second one 4, 8, 16 and more points later, within a range of points."""
-    length = LEAST_PAIR
-    while low + LEAST_POINTS + length <= high - LEAST_POINTS:
-        for at in range(low + LEAST_POINTS, high - LEAST_POINTS - length + 1):
-            yield _Ramp(at - 1, at), _Ramp(at + length - 1, at + length)
-        length *= 2
-
-
-def _each(found: list[_Ramp]) -> list[tuple[_Ramp, list[_Ramp]]]:
+def _each(found: list[Ramp]) -> list[tuple[Ramp, list[Ramp]]]:
     """Return each change with the others."""
     return [(ramp, [other for other in found if other != ramp]) for ramp in found]
