@@ -61,17 +61,20 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
 
 
 def without_launches(test: TestRecord) -> TestRecord:
-    """Return a test whose measurements have the same values, without the counters of each launch.
+    """Return a test whose measurements have the same values, without the counters of each launch and blocks.
 
-    These are half of a large run.
+    These are most of a large run. One block with the mean clock takes the place of all.
     """
     measurements = {}
     for label, measured in test.measurements.items():
-        profile = measured.profile
+        timing, profile = measured.timing, measured.profile
         if profile is not None and profile.kernels:
             only = profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
             profile = replace(profile, kernels=(), combined=only | profile.combined)
-        measurements[label] = replace(measured, profile=profile)
+        if timing is not None:
+            clocks = (timing.sm_clock_mhz,) if timing.sm_clock_mhz else ()
+            timing = replace(timing, blocks_us=(timing.time_us,), blocks_mhz=clocks)
+        measurements[label] = replace(measured, timing=timing, profile=profile)
     return replace(test, measurements=measurements)
 
 

@@ -98,8 +98,17 @@ def _data_of(found: Comparison) -> dict[str, Any]:
         "sources": found.sources,
         "columns": found.columns,
         "notes": found.notes,
-        "lines": [msgspec.Raw(msgspec.json.encode(_line(line))) for line in found.lines],
+        "lines": msgspec.Raw(_lines_of(found)),
     }
+
+
+def _lines_of(found: Comparison) -> bytearray:
+    """Return the lines as JSON: their objects would need several times the memory."""
+    encoded = bytearray(b"[")
+    for line in found.lines:
+        encoded += (b"," if len(encoded) > 1 else b"") + msgspec.json.encode(_line(line))
+    encoded += b"]"
+    return encoded
 
 
 def _line(line: Line) -> dict[str, Any]:

@@ -14,9 +14,17 @@ if TYPE_CHECKING:
 def render(report: Report, screen: Screen) -> str:
     """Return indented JSON; a number that is not finite is null."""
     del screen  # for people only
+    # The JSON of a large run has hundreds of megabytes: each step frees those of the one before.
+    json = _encoded(report)
+    json = msgspec.json.format(json, indent=1)
+    text = json.decode()
+    del json
+    return escaped(text) + "\n"
+
+
+def _encoded(report: Report) -> bytes:
     data = report.data() if callable(report.data) else report.data
-    data = list(report.records) if data is None else data
-    return escaped((msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n").decode())
+    return msgspec.json.encode(list(report.records) if data is None else data)
 
 
 def escaped(json: str) -> str:
