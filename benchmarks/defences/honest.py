@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.defences import programs
 from benchmarks.defences.operators import DTYPES, OPERATORS
+from benchmarks.defences.results import PART
 
 if TYPE_CHECKING:
     from exploits.verdicts import Recorder
     from pytest_gpuperf.plugin.facade import Gpuperf
 
 assert programs
+NUMBER, OF = map(int, os.environ.get(PART, "1/1").split("/"))
 MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", list(OPERATORS)[NUMBER - 1 :: OF])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_callable(gpuperf: Gpuperf, name: str, dtype: str, mode: str, record_property: Recorder) -> None:

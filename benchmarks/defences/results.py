@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
+PART = "GPUPERF_HONEST_PART"
+"""Environment variable with the part of the honest callables to run, as in `2/3`."""
 RESULTS = ("refused", "reported", "honest time", "accepted")
 MODES = ("auto", "hot", "cold", "queued")
 NOT_IN_THIS_MODE = (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from msgspec.structs import replace
 
 from benchmarks import results_file
-from benchmarks.defences.__main__ import fate
+from benchmarks.defences.__main__ import fate, join
 from benchmarks.defences.results import (
     Cost,
     Results,
@@ -18,6 +21,9 @@ from benchmarks.defences.results import (
 )
 from exploits.verdicts import Outcome, verdict
 from run_builders import one_test
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXPLOIT = Tried(name="worker_thread", mode="hot", result="refused", theme="on_streams")
 HONEST = Tried(name="softmax", mode="cold", result="passed")
@@ -63,6 +69,24 @@ def test_results_survive_their_file(tmp_path_factory: pytest.TempPathFactory) ->
     path = tmp_path_factory.mktemp("results") / "defences.json"
     path.write_bytes(results_file.encode(results()))
     assert read(path) == results()
+
+
+def test_parts_of_one_commit_are_put_together(tmp_path: Path) -> None:
+    parts = [tmp_path / "one.json", tmp_path / "two.json"]
+    for part in parts:
+        part.write_bytes(results_file.encode(results()))
+    join(tmp_path / "all.json", parts)
+    assert read(tmp_path / "all.json").honest == (HONEST, HONEST)
+
+
+def test_parts_of_two_commits_are_refused(tmp_path: Path) -> None:
+    one, two = results(), results()
+    two = replace(two, environment=replace(two.environment, commit="b" * 40))
+    parts = [tmp_path / "one.json", tmp_path / "two.json"]
+    for part, found in zip(parts, (one, two), strict=True):
+        part.write_bytes(results_file.encode(found))
+    with pytest.raises(SystemExit, match="several commits"):
+        join(tmp_path / "all.json", parts)
 
 
 @pytest.mark.parametrize(
