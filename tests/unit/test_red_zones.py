@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.measure.correctness import check
+from pytest_gpuperf.measure.correctness.arguments import Arguments
 from pytest_gpuperf.measure.correctness.guarded_pool import Requests, near, unused
-from pytest_gpuperf.measure.correctness.red_zones import GuardedArguments
+from pytest_gpuperf.measure.correctness.red_zones import GuardedArguments, call_between_red_zones
 from pytest_gpuperf.measure.correctness.zones import ALIGNMENT, Neighbour, Zone, written
 
 POISON = (0x5A5A5A5A, 0xFFFFFFFF)
@@ -61,6 +62,19 @@ def test_read_out_of_bounds_fails() -> None:
 
     failure = check(square, (torch.randn(100),), {}, expected=torch.square).failure
     assert failure.startswith("the function reads out of bounds: 100 of 100 elements of output are NaN")
+
+
+def test_changed_arguments_are_kept_outside_of_memory_that_ends_with_the_red_zones() -> None:
+    given = []
+
+    def double(x: torch.Tensor) -> None:
+        given.append(x.data_ptr())
+        x.mul_(2)
+
+    x = torch.randn(100)
+    found = call_between_red_zones(double, (x,), {}, Arguments((x,), {}, (0,)))
+    assert torch.equal(found.outputs["argument 0"], x * 2)
+    assert found.outputs["argument 0"].data_ptr() not in given
 
 
 def test_function_that_refuses_copies_of_arguments_passes() -> None:

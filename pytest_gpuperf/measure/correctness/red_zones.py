@@ -197,8 +197,9 @@ def call_between_red_zones(
         return Guarded()
     if value is None:
         changed = {name: guarded.copies.get(id(tensor)) for name, tensor in arguments.written.items()}
+        # The memory of the guarded arguments ends with their red zones.
         copies = {
-            name: tensor
+            name: poison.copy(tensor)
             for name, tensor in changed.items()
             if tensor is not None and not poison.same_bits(tensor, arguments.written[name]).all()
         }
