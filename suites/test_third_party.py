@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from suites.kernels.encoder import EncoderBlock
 from suites.kernels.liger import OPERATIONS, in_float64, with_gradients
-from suites.libraries import library
+from suites.libraries import library, without_autotuning
 from suites.products import BFLOAT16_RTOL, accumulation_error, exact_product, matrices
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def attend(
 
 
 def test_fla_linear_attention(gpuperf: Gpuperf) -> None:
-    fla = library(gpuperf, "fla.ops.linear_attn")
+    fla = without_autotuning(library(gpuperf, "fla.ops.linear_attn"))
     attend(
         gpuperf,
         lambda q, k, v: fla.chunk_linear_attn(q, k, v, normalize=False),
@@ -104,12 +104,14 @@ def test_fla_linear_attention(gpuperf: Gpuperf) -> None:
 
 
 def test_fla_retention(gpuperf: Gpuperf) -> None:
-    attend(gpuperf, library(gpuperf, "fla.ops.retention").chunk_retention, retained)
+    fla = without_autotuning(library(gpuperf, "fla.ops.retention"))
+    attend(gpuperf, fla.chunk_retention, retained)
 
 
 def test_fla_simple_gla(gpuperf: Gpuperf) -> None:
     decay = functional.logsigmoid(torch.randn(4, 2048, 8, device=gpuperf.device))
-    attend(gpuperf, library(gpuperf, "fla.ops.simple_gla").chunk_simple_gla, decayed, decay)
+    fla = without_autotuning(library(gpuperf, "fla.ops.simple_gla"))
+    attend(gpuperf, fla.chunk_simple_gla, decayed, decay)
 
 
 def test_helion_softmax(gpuperf: Gpuperf) -> None:
