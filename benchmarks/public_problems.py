@@ -67,9 +67,11 @@ PMPP, LINALG = "problems/pmpp_v2", "problems/linalg"
 TASKS = (
     (f"{PMPP}/vectoradd_py", "solutions/correct/submission_triton.py", "size=4096,seed=1", True),
     (f"{PMPP}/histogram_py", "submission.py", "size=2621440,contention=10,seed=5", True),
-    (f"{PMPP}/vectorsum_py", "submission.py", "size=1638400,seed=5", True),
+    # It adds into an output that nobody clears: only its first call is right.
+    (f"{PMPP}/vectorsum_py", "submission.py", "size=1638400,seed=5", False),
     (f"{PMPP}/sort_py", "submission.py", "size=1000000,seed=5", True),
-    (f"{PMPP}/conv2d_py", "submission.py", "size=128,kernelsize=8,channels=16,batch=2,seed=5", True),
+    # It computes in TF32, which the problem's own check refuses.
+    (f"{PMPP}/conv2d_py", "submission.py", "size=128,kernelsize=8,channels=16,batch=2,seed=5", False),
     (f"{PMPP}/grayscale_py", "submission.py", "size=1024,seed=5", True),
     (f"{PMPP}/matmul_py", "submission.py", "m=1024,n=1024,k=1024,seed=5", True),
     (f"{PMPP}/prefixsum_py", "submission.py", "size=1048576,seed=5", True),
