@@ -40,6 +40,40 @@ def data(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 # --- outputs ---
 
 
+@pytest.mark.parametrize("name", ["float4_e2m1fn_x2", "uint4", "int2", "bits8", "bits16"])
+def test_packed_outputs_are_compared_by_their_bits(name: str) -> None:
+    dtype: torch.dtype = getattr(torch, name)
+
+    def packed(x: torch.Tensor) -> torch.Tensor:
+        return x.view(dtype)
+
+    x = torch.arange(32, dtype=torch.uint8)
+    assert checked(packed, x, expected=packed).passed
+    result = checked(packed, x, expected=lambda x: torch.where(x == 7, 8, x).view(dtype))
+    assert "differs from the reference: 1 of" in result.failure
+
+
+def test_written_and_changed_arguments_of_packed_types_are_compared() -> None:
+    dtype = torch.float4_e2m1fn_x2
+    x, out = torch.arange(9, dtype=torch.uint8), torch.zeros(9, dtype=torch.uint8).view(dtype)
+
+    def copied(x: torch.Tensor, out: torch.Tensor) -> None:
+        out.view(torch.uint8).copy_(x)
+
+    assert checked(copied, x, out, expected=copied, mutates=(1,)).passed
+    result = checked(lambda x, out: copied(x, out) or x.clone(), x, out, expected=lambda x, _: x)
+    assert "argument 1 was changed: 8 of 9 elements, the first at [1] (before 0, after 1)" in result.failure
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize")
+def test_quantised_output_is_refused() -> None:
+    def quantised(x: torch.Tensor) -> torch.Tensor:
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+
+    with pytest.raises(GpuperfError, match=r"output is quantised: .*\.dequantize\(\)"):
+        checked(quantised, data(4), expected=quantised)
+
+
 def test_nested_outputs_are_paired_by_name() -> None:
     def attention(x: torch.Tensor) -> object:
         return {"out": x + 1, "lse": (x * 2, None)}

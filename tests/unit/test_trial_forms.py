@@ -113,6 +113,15 @@ def test_broken_task_file_is_refused(tmp_path: Path) -> None:
         read_task(tmp_path / "reference.py")
 
 
+@pytest.mark.parametrize("text", ["tests:\nbenchmarks:\nfiles: null\n", "lang: py\n"])
+def test_lists_of_a_task_without_values_are_empty(tmp_path: Path, text: str) -> None:
+    pytest.importorskip("yaml")
+    written(tmp_path / "task.yml", text)
+    task = read_task(tmp_path / "reference.py")
+    assert [case.name for case in cases_of("gpu-mode", task, ())] == [""]
+    assert link_helpers(task, tmp_path / "reference.py", tmp_path)[0] == str(tmp_path)
+
+
 def test_task_file_without_pyyaml_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     written(tmp_path / "task.yml", "tests: []\n")

@@ -261,6 +261,7 @@ def test_example_solution_is_right_or_wrong(tmp_path: Path, name: str, right: bo
     reference = path.with_name("reference.py")
     task = read_task(reference)
     assert task is not None
+    assert task.tests is not None
     case = TrialCase(name="", arguments=task.tests[1])
     plan = TrialPlan(
         problem=str(reference),

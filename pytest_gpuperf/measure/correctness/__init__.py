@@ -84,7 +84,7 @@ def check(
 
     An output fails if its shape or device differs from the reference's, if it holds NaN, if an element was
     never written, or if its type differs. The reference may have a wider floating type (a float64 reference
-    for a bfloat16 kernel).
+    for a bfloat16 kernel). Types without arithmetic, such as float4_e2m1fn_x2, are compared by their bits.
 
     Args:
         fn: The function under test.

@@ -12,6 +12,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import poison
 from pytest_gpuperf.measure.correctness.arrays import as_tensor, is_on_gpu
+from pytest_gpuperf.measure.device.memory import bytes_of
 
 
 def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
@@ -21,7 +22,7 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
     GPU, and if torch can read them.
 
     Raises:
-        GpuperfError: A tensor is sparse, or torch cannot read an array.
+        GpuperfError: A tensor is sparse, an output is quantised, or torch cannot read an array.
     """
     if isinstance(tree, Mapping):
         for key, value in tree.items():
@@ -40,6 +41,12 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
             f"{name} is of layout {layout}: sparse tensors are not compared",
             expected="strided tensors",
             next_step="convert with .to_dense() in the callable, which may itself hold a sparse input",
+        )
+    if tensor.is_quantized and not argument:
+        raise GpuperfError(
+            f"{name} is quantised: such tensors are not compared",
+            expected="a tensor of numbers",
+            next_step="return .dequantize() or .int_repr()",
         )
     yield name, tensor
 
@@ -62,7 +69,7 @@ class _Memory:
 
     def change(self) -> str:
         """Describe the first changed argument and the place; empty if none has changed."""
-        if torch.equal(_bytes(self.storage), _bytes(self.before)):
+        if torch.equal(bytes_of(self.storage), bytes_of(self.before)):
             return ""
         for name, tensor in self.tensors.items():
             former = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
@@ -73,7 +80,8 @@ class _Memory:
                 index = tuple(changed.nonzero()[0].tolist())
                 return (
                     f"{name} was changed: {int(changed.sum())} of {tensor.numel()} elements, the first at "
-                    f"{list(index)} (before {former[index].item()}, after {tensor[index].item()}); "
+                    f"{list(index)} (before {poison.copy(former[index]).item()}, "
+                    f"after {poison.copy(tensor[index]).item()}); "
                     "if the function is meant to write to it, name it in mutates="
                 )
         return f"memory outside of {', '.join(self.tensors)}, but in the same allocation, was changed"
@@ -153,10 +161,6 @@ def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Memory]:
         if not storage.nbytes():
             continue
         if storage.data_ptr() not in found:
-            found[storage.data_ptr()] = _Memory(storage, _bytes(storage).clone().untyped_storage(), {})
+            found[storage.data_ptr()] = _Memory(storage, bytes_of(storage).clone().untyped_storage(), {})
         found[storage.data_ptr()].tensors[name] = tensor
     return found
-
-
-def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

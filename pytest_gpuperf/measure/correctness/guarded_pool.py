@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.correctness.zones import Neighbour, Zone, memory_at
+from pytest_gpuperf.measure.correctness.zones import Neighbour, Zone
+from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -112,12 +113,6 @@ def can_guard() -> bool:
     )
 
 
-def free_bytes(device: torch.device) -> int:
-    """Return how much memory torch can still get."""
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + kept
-
-
 _POOLS: dict[int, torch.cuda.MemPool] = {}
 """The pool of each GPU, by its index."""
 
@@ -177,7 +172,7 @@ class GuardedPool:
         return [one for one in segments if tuple(one["segment_pool_id"]) == tuple(self._pool.id)]
 
     def _at(self, address: int, size: int) -> torch.Tensor:
-        return memory_at(address, size, self._guards[0])
+        return bytes_at(address, size, self._device)
 
     def __enter__(self) -> GuardedPool:
         """Serve the requests of this thread from the pool, and record them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 PATTERNS = (0xFF, 0x5A)
 """Bytes that fill memory. 0xFF is NaN in every floating type and -1 in signed integers; 0x5A is a
 large number, for kernels that lose NaN (`fmax`, atomics). No type has one value with both."""
+
+PACKED = frozenset(
+    one
+    for one in vars(torch).values()
+    if isinstance(one, torch.dtype) and re.fullmatch(r"torch\.(bits.*|u?int[1-7]|float4.*)", str(one))
+)
+"""Types that torch can only move: no comparison, no conversion, no arithmetic."""
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -53,7 +61,12 @@ def fill(tensor: torch.Tensor, byte: int) -> None:
 
 
 def copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy with the same bits: a plain copy of a boolean would turn a pattern into 1."""
+    """Copy with the same bits: a plain copy of a boolean would turn a pattern into 1.
+
+    The copy of a packed tensor holds its bits as integers.
+    """
+    if tensor.dtype in PACKED:
+        return _words(tensor).clone()
     if tensor.dtype == torch.bool:
         return tensor.view(torch.uint8).clone().view(torch.bool)
     return tensor.detach().clone()

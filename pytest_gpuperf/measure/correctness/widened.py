@@ -11,6 +11,7 @@ import torch
 from pytest_gpuperf.errors import show_repr
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.memory import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,8 +101,7 @@ def _check_size(arguments: list[torch.Tensor], outputs: list[torch.Tensor]) -> N
     elements = sum(tensor.numel() for tensor in (*arguments, *outputs))
     devices = {tensor.device for tensor in (*arguments, *outputs) if tensor.is_cuda}
     for device in devices:
-        free = torch.cuda.mem_get_info(device)[0]
-        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free = free_bytes(device)
         if 8 * elements > free / MOST_MEMORY:
             raise NotWidenedError(
                 f"a reference in float64 takes {8 * elements / 1e9:.1f} GB of {free / 1e9:.1f} GB"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.measure.device.memory import bytes_at
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -78,22 +80,6 @@ def memory_between(buffer: torch.Tensor, begin: int, end: int) -> torch.Tensor:
     A view of the buffer would have another storage offset, for which torch.compile compiles again. The buffer
     has to stay alive.
     """
-    return memory_at(buffer.data_ptr() + begin, end - begin, buffer)
-
-
-def memory_at(address: int, size: int, like: torch.Tensor) -> torch.Tensor:
-    """Return the bytes at an address on the device of `like`."""
-    if like.is_cuda:
-        return torch.as_tensor(_CudaMemory(address, size), device=like.device)
-    start = address - like.data_ptr()
-    return torch.from_numpy(like.numpy()[start : start + size])
-
-
-class _CudaMemory:
-    def __init__(self, address: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-        }
+    if buffer.is_cuda:
+        return bytes_at(buffer.data_ptr() + begin, end - begin, buffer.device)
+    return torch.from_numpy(buffer.numpy()[begin:end])

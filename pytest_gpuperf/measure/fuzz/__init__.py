@@ -11,6 +11,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.device.health import why_broken
+from pytest_gpuperf.measure.device.memory import free_bytes
 from pytest_gpuperf.measure.fuzz.case import EndOfSearchError, FuzzCase, arguments_of, line_of
 from pytest_gpuperf.measure.fuzz.layouts import LAYOUTS
 from pytest_gpuperf.measure.fuzz.signature import parse_signature
@@ -170,8 +171,6 @@ class _Tested:
 
 def _large(space: Space, device: torch.device) -> list[FuzzCase]:
     """Return the cases with more than 2**31 elements, if there is memory for them."""
-    from pytest_gpuperf.measure.correctness.guarded_pool import free_bytes
-
     if device.type != "cuda":
         return []
     least = min(dtype.itemsize for dtype in space.dtypes) * LARGE

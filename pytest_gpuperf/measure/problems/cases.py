@@ -29,11 +29,11 @@ class TaskSource(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """The keys of a `task.yml` of GPU MODE that matter here."""
+    """The keys of a `task.yml` of GPU MODE that matter here; one without a value is null."""
 
-    files: list[TaskSource] = []
-    tests: list[dict[str, Any]] = []
-    benchmarks: list[dict[str, Any]] = []
+    files: list[TaskSource] | None = None
+    tests: list[dict[str, Any]] | None = None
+    benchmarks: list[dict[str, Any]] | None = None
 
 
 def read_task(problem: Path) -> Task | None:
@@ -82,12 +82,13 @@ def cases_of(form: Form, task: Task | None, given: Iterable[str]) -> tuple[Trial
         return (TrialCase(name=""),)
     if chosen:
         return tuple(_case(arguments) for arguments in chosen)
-    if task is None or not (task.tests or task.benchmarks):
+    tests, timed = (task.tests or [], task.benchmarks or []) if task is not None else ([], [])
+    if not (tests or timed):
         return (TrialCase(name=""),)
-    checked = [arguments for arguments in task.tests if arguments not in task.benchmarks]
+    checked = [arguments for arguments in tests if arguments not in timed]
     return (
-        *(_case(arguments, timed=not task.benchmarks) for arguments in checked),
-        *(_case(arguments) for arguments in task.benchmarks),
+        *(_case(arguments, timed=not timed) for arguments in checked),
+        *(_case(arguments) for arguments in timed),
     )
 
 

@@ -26,7 +26,7 @@ def link_helpers(task: Task | None, problem: Path, folder: Path) -> tuple[str, .
 
     A `task.yml` may give a file another name or take it from another folder.
     """
-    for file in task.files if task is not None else ():
+    for file in (task.files if task is not None else None) or ():
         source = problem.parent / file.source
         link = folder / Path(file.name).name
         if file.source != SUBMISSION and link.suffix == ".py" and source.is_file() and not link.exists():

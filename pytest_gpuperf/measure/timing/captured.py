@@ -17,6 +17,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device.memory import bytes_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -228,18 +229,6 @@ def _is_on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda
 
 
-class _Bytes:
-    """Memory that `torch.as_tensor` takes as it is."""
-
-    def __init__(self, address: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-        }
-
-
 def _moved(value: Any, to: Iterator[Place]) -> Any:
     """Return the same tree with tensors in other places."""
     if isinstance(value, dict):
@@ -258,7 +247,7 @@ def _tensor(place: Place) -> torch.Tensor:
         for one in segments
     ):
         raise DriverError("an output of the calls in the graph lies in memory that torch does not hold")
-    memory = torch.as_tensor(_Bytes(place.address, size), device="cuda")
+    memory = bytes_at(place.address, size)
     return memory.view(place.dtype).as_strided(place.shape, place.strides)
 
 

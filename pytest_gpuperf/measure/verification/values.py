@@ -20,6 +20,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +66,7 @@ class Values:
         }
         size = sum(storage.nbytes() for storage in storages.values())
         refuse_little_memory(size)
-        self._saved = {at: _bytes(storage).clone() for at, storage in storages.items()}
+        self._saved = {at: bytes_of(storage).clone() for at, storage in storages.items()}
         self._storages = storages
         self._changeable = [] if factory else list(filter(None, map(self._how, self.tensors.values())))
         # The callable must not know the values, so no generator that it can seed.
@@ -80,7 +81,7 @@ class Values:
     def restore(self) -> None:
         """Write the first values."""
         for at, storage in self._storages.items():
-            _bytes(storage).copy_(self._saved[at])
+            bytes_of(storage).copy_(self._saved[at])
 
     def another(self) -> Callable[[], None]:
         """Return a function that writes values that were not written before; it may be called again."""
@@ -175,14 +176,14 @@ def copies(tree: Any, made: dict[int, torch.UntypedStorage] | None = None) -> An
         return tree
     storage = tree.untyped_storage()
     if storage.data_ptr() not in made:
-        made[storage.data_ptr()] = _bytes(storage).clone().untyped_storage()
+        made[storage.data_ptr()] = bytes_of(storage).clone().untyped_storage()
     other = alias(tree, made[storage.data_ptr()])
     return other.requires_grad_(tree.requires_grad) if tree.is_floating_point() else other
 
 
 def fingerprint(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return sums over the memory of a tensor, which other values change."""
-    memory = _bytes(tensor.untyped_storage())
+    memory = bytes_of(tensor.untyped_storage())
     words = memory[: memory.numel() // 4 * 4].view(torch.int32)
     # The second sum notices a new order.
     return int(words.sum()), int(words[::3].sum())
@@ -196,8 +197,7 @@ def refuse_little_memory(size: int) -> None:
     """
     if not torch.cuda.is_available():
         return
-    free, _ = torch.cuda.mem_get_info()
-    free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    free = free_bytes()
     if free < 2 * size:
         raise GpuperfError(
             f"{free / 2**30:.3g} GiB are free on the GPU",
@@ -246,7 +246,3 @@ def alias(tensor: torch.Tensor, storage: torch.UntypedStorage | None = None) -> 
         tensor.shape,
         tensor.stride(),
     )
-
-
-def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
