@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -124,17 +125,24 @@ def test_corpus_keeps_to_the_allowed_sizes() -> None:
         assert case.sizes["d"] in (64, 128)
 
 
-@pytest.mark.parametrize("shapes", ["(n)", "(m,n)", "(m,k),(k,n)", "(b,h,s,64),(b,h,t,64)"])
+LARGE_SHAPES = ("(n)", "(m,n)", "(m,k),(k,n)", "(b,h,s,64),(b,h,t,64)", "(n,n)", "(k,k,n)")
+WITH_LEADING = ("(...)", "(...),(...)", "(...,n)", "(...,m,n),(n)", "(...,64)")
+
+
+@pytest.mark.parametrize("shapes", [*LARGE_SHAPES, *WITH_LEADING])
 def test_large_case_has_just_more_than_two_billion_elements(shapes: str) -> None:
     (case,) = _space(shapes).large()
-    elements = torch.Size(parse_signature(shapes).shapes(case.sizes)[0]).numel()
-    assert LARGE < elements < LARGE + 2**20
+    shape = parse_signature(shapes).shapes(case.sizes, case.leading)[0]
+    assert LARGE < math.prod(shape) < 1.01 * LARGE
+    assert shape[-1] <= 46_341 or shapes == "(n)"
     numbers = iter(_space(shapes).numbers_of(case))
     assert _space(shapes).build(lambda *_: next(numbers)).layouts == case.layouts
 
 
 def test_large_case_needs_a_dimension_that_may_grow() -> None:
     assert not _space("(n)", n=range(100)).large()
+    assert _space("(...,n)", n=range(100)).large()
+    assert not _space("(64),()").large()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

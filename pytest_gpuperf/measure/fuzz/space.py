@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.fuzz.case import FuzzCase, layouts_for
@@ -27,6 +27,8 @@ SMALL = 3
 MOST_SEED = 3
 LARGE = 2**31
 """Elements at which an index no longer fits into 32 bits."""
+ROW = 4096
+"""Length of the rows of so many elements."""
 
 
 @dataclass(frozen=True)
@@ -116,20 +118,25 @@ class Space:
         cases = []
         for operand in self.signature.operands:
             names = [name for name in operand if name != LEADING and not name.isdigit()]
-            if not names:
+            grows = LEADING if LEADING in operand else next(iter(names), "")
+            if not grows:
                 continue
+            allowed = self.signature.allowed
+            sizes = dict.fromkeys(allowed, 1)
             # Not one long row: a sum over all of it would differ by rounding alone.
-            sizes = dict.fromkeys(self.signature.allowed, 1)
-            if len(names) > 1:
-                sizes[names[-1]] = nearest(self.signature.allowed[names[-1]], 4096)
-            fixed = math.prod(
+            if names and names[-1] != grows:
+                sizes[names[-1]] = nearest(allowed[names[-1]], ROW)
+            row = (ROW,) if operand == (LEADING,) else ()
+            fixed = math.prod(row) * math.prod(
                 int(name) if name.isdigit() else sizes[name] for name in operand if name != LEADING
             )
-            sizes[names[0]] = LARGE // max(1, fixed) + 1
-            shapes = self.signature.shapes(sizes)
+            large = _least_beyond(LARGE / max(1, fixed), operand.count(grows))
+            leading = (large, *row) if grows == LEADING else ()
+            if not leading:
+                sizes[grows] = large
+            shapes = self.signature.shapes(sizes, leading)
             layouts = tuple(layouts_for(len(shape), self.layouts)[0] for shape in shapes)
-            case = FuzzCase(self.shapes, sizes, dtype, layouts, (), device=self.device)
-            allowed = self.signature.allowed
+            case = FuzzCase(self.shapes, sizes, dtype, layouts, leading, device=self.device)
             if all(allowed[name] is ANY_SIZE or size in allowed[name] for name, size in sizes.items()):
                 cases.append(case)
         return cases[:1]
@@ -189,6 +196,11 @@ class Space:
         for prime in PRIMES:
             for name in reversed(names):
                 yield one(name, prime), plain, pairs
+
+
+def _least_beyond(product: float, power: int) -> int:
+    """Return the least number whose power is more than a product."""
+    return next(one for one in count(math.floor(product ** (1 / power))) if one**power > product)
 
 
 SIZES: Sequence[int] = sorted(
