@@ -68,6 +68,13 @@ def test_missing_marks_are_an_error_of_cupti() -> None:
         audit_of(calls(count=2), "mark", 5)
 
 
+def test_kernels_with_the_name_of_a_mark_are_refused() -> None:
+    records = [one._replace(name="mark_of_mine") if one.name == "k" else one for one in calls()]
+    with pytest.raises(GpuperfError, match="the time is refused: 5 kernels of the callable") as refused:
+        audit_of(records, "mark", 5)
+    assert not isinstance(refused.value, CuptiError)
+
+
 def test_blocking_kernel_is_not_a_mark() -> None:
     records = [one._replace(name=one.name.replace("mark", "spin_kernel")) for one in calls()]
     assert audit_of(records, "spin_kernel", 5).busy_us == 50.0

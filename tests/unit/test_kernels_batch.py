@@ -135,6 +135,17 @@ def test_lost_records_are_refused(cupti: FakeCupti) -> None:
         batch.run()
 
 
+def test_kernels_with_the_name_of_the_marks_are_refused(cupti: FakeCupti) -> None:
+    work = [cupti.call]
+    batch = KernelsBatch(lambda: work[-1]())
+    again = batch.rerun()[0]
+    work.append(lambda: cupti._launch("mark", 5.0, 144))
+    for refused in (batch.run, lambda: again.run(lambda: None)):
+        with pytest.raises(GpuperfError, match="kernels of the callable have the name mark") as told:
+            refused()
+        assert not isinstance(told.value, CuptiError)
+
+
 def test_call_without_kernels_is_refused(cupti: FakeCupti) -> None:
     cupti.us = 0
     with pytest.raises(GpuperfError, match="launched nothing on the GPU"):

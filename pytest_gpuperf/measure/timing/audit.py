@@ -95,6 +95,7 @@ def audit(
 
     Raises:
         CuptiError: CUPTI is missing, or another profiler holds it.
+        GpuperfError: The calls launch kernels with the name of the marks.
     """
     launch_mark, name = mark()
     with recorded() as activities:
@@ -120,6 +121,7 @@ def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, betw
 
     Raises:
         CuptiError: Marks are missing.
+        GpuperfError: The calls launch kernels with the name of the marks.
     """
     # The kernel that blocks the GPU comes first, and may be of the kind of the marks.
     # Copies from and to the host may be those of a thread that loads data.
@@ -127,11 +129,7 @@ def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, betw
     if in_order and SPIN in in_order[0].name:
         in_order = in_order[1:]
     marks = [one for one in in_order if mark_name in one.name]
-    if len(marks) != 2 * calls:
-        raise CuptiError(
-            f"CUPTI recorded {len(marks)} of {2 * calls} marks",
-            next_step="leave other profilers out of the process",
-        )
+    check_marks(len(marks), 2 * calls, mark_name)
     of_calls: list[list[Activity]] = [[] for _ in range(calls)]
     elsewhere = 0
     at = 0
@@ -155,6 +153,31 @@ def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, betw
         late=max(0, elsewhere - between * calls),
         launches=median(map(len, of_calls)),
     )
+
+
+def check_marks(found: int, launched: int, name: str) -> None:
+    """Check that CUPTI recorded the marks, and nothing else by their name.
+
+    Args:
+        found: Number of recorded kernels with the name of the marks.
+        launched: Number of marks.
+        name: Their name.
+
+    Raises:
+        CuptiError: Marks are missing.
+        GpuperfError: There are more: the callable could pass its work off as marks.
+    """
+    if found > launched:
+        raise GpuperfError(
+            f"{REFUSED}{found - launched} kernels of the callable have the name {name}, by which this plugin "
+            "knows its own kernels",
+            expected="kernels of other names",
+        )
+    if found < launched:
+        raise CuptiError(
+            f"CUPTI recorded {found} of {launched} marks",
+            next_step="leave other profilers out of the process",
+        )
 
 
 def refuse_elsewhere(*, silent: int, late: int, calls: int) -> None:

@@ -14,10 +14,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_gpuperf.measure.cupti.activity import busy_us, detach, recorded
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.timing.audit import refuse_elsewhere, wait_for_threads
+from pytest_gpuperf.measure.timing.audit import check_marks, refuse_elsewhere, wait_for_threads
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.measure.timing.marks import mark
@@ -108,7 +107,8 @@ class KernelsBatch:
         """Return the activities of each call, and CUPTI's number of the current stream.
 
         Raises:
-            GpuperfError: Launches came late, or some calls launched nothing.
+            GpuperfError: Launches came late, some calls launched nothing, or kernels have the name of the
+                marks.
         """
         with recorded(stay=True, serial=self._serial) as activities:
             if self._stamps is not None:
@@ -124,11 +124,7 @@ class KernelsBatch:
         marks = sorted(
             (activity.launch, activity.stream) for activity in activities if self._marks_name in activity.name
         )
-        if len(marks) != calls + 1:
-            raise CuptiError(
-                f"CUPTI recorded {len(marks)} of {calls + 1} marks",
-                next_step="leave other profilers out of the process",
-            )
+        check_marks(len(marks), calls + 1, self._marks_name)
         launches = [launch for launch, _ in marks]
         after = [one.name for one in activities if one.launch > launches[-1] and not one.with_host]
         # One of them is the stamp; a kernel of the callable may have its name.
@@ -162,6 +158,7 @@ class KernelsRerun:
             finish(self.value)
             self._mark()
         marks = sorted(activity.launch for activity in activities if self._marks_name in activity.name)
+        check_marks(len(marks), 2, self._marks_name)
         calls = by_call(activities, marks)
         return sum(busy_us([[one for one in call if not one.with_host] for call in calls]))
 
