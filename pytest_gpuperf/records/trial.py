@@ -77,6 +77,8 @@ class CaseTimes(Record, frozen=True, kw_only=True):
     reference_rounds_us: tuple[Time, ...] = ()
     """Time of the reference in each round, in microseconds a call."""
     solution_rounds_us: tuple[Time, ...] = ()
+    restored_bytes: Count = 0
+    """Inputs that both sides restore before each call, within its time; 0 if no side changes them."""
 
 
 class CaseReport(Record, frozen=True, kw_only=True):

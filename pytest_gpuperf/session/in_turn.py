@@ -1,4 +1,9 @@
-"""Time two callables in turn in this process: each round on other inputs, its outputs checked after it."""
+"""Time two callables in turn in this process: each round on other inputs, its outputs checked after it.
+
+A side may write to its inputs: a sort in place would find them sorted from its second call on. Inputs that a
+side changes and that the reference reads are restored before each call of both sides, within its time. An
+output that is handed over is not: neither side may depend on its content.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +22,22 @@ from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.against.series import Series
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
+from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.problems.problem import cloned, fits, refill, tensors_in
+from pytest_gpuperf.measure.verification.values import fingerprint
 from pytest_gpuperf.records.trial import CaseTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pytest_gpuperf.measure.problems.problem import Problem
     from pytest_gpuperf.session.side import Prepared, Preparer
     from pytest_gpuperf.statistics.sequential import Side
 
 NO_COMMIT = Commit("reference", "")
-STALE = 0.25
-"""Value that outputs are filled with before the timed calls are checked."""
+STALE = 0x5A
+"""Byte that outputs are filled with before the timed calls are checked."""
 
 
 class WrongWhileTimedError(Exception):
@@ -43,10 +50,27 @@ class _TimedCall:
 
     fn: Any
     args: tuple[Any, ...]
+    restored: Sequence[int] = ()
+    """Tensors among the arguments that are restored before each call."""
     output: Any = None
+
+    def __post_init__(self) -> None:
+        tensors = list(tensors_in(self.args))
+        self._written = [tensors[at] for at in self.restored]
+        self._before = cloned(self._written)
+
+    def keep_inputs(self) -> None:
+        """Restore the present inputs from now on."""
+        refill(self._before, self._written)
+
+    @property
+    def restored_bytes(self) -> int:
+        """Bytes that are copied before each call."""
+        return sum(tensor.nbytes for tensor in self._before)
 
     def __call__(self) -> None:
         """Call it."""
+        refill(self._written, self._before)
         self.output = self.fn(*self.args)
 
 
@@ -69,6 +93,7 @@ class InTurn:
         self._mode = mode
         self._budget_s = budget_s
         self._tolerance = tolerance
+        self._restored_bytes = 0
         self._rng = Random(0)  # noqa: S311 - the order of blocks
 
     def run(self, seeds: Sequence[int]) -> CaseTimes:
@@ -88,14 +113,20 @@ class InTurn:
             in_turn=series.result(NO_COMMIT, 1).record,
             reference_rounds_us=tuple(_mean_us(blocks, "A") for blocks in rounds),
             solution_rounds_us=tuple(_mean_us(blocks, "B") for blocks in rounds),
+            restored_bytes=self._restored_bytes,
         )
 
     def _round(self, series: Series, number: int, seed: int, budget_s: float) -> None:
         args = self._problem.arguments(seed)
+        written = self._written(args)
+        restored = [at for at, after in written.items() if self._reads(args, at, after)]
+        # Sums, not copies, which could take gigabytes.
+        sums = _sums(args, written)
         calls: dict[Side, _TimedCall] = {
-            "A": _TimedCall(self._problem.reference, cloned(args)),
-            "B": _TimedCall(self._problem.solution, args),
+            "A": _TimedCall(self._problem.reference, cloned(args), restored),
+            "B": _TimedCall(self._problem.solution, args, restored),
         }
+        self._restored_bytes = max(self._restored_bytes, calls["B"].restored_bytes)
         new_first = bool(number % 2)
         prepared = self._prepared(calls, ("B", "A") if new_first else ("A", "B"))
         if number == 0:
@@ -110,7 +141,45 @@ class InTurn:
         blocks = in_turn(block, self._rng, budget_s)
         seconds = time.monotonic() - begin
         series.add(blocks, prepared["A"].mode, seconds, new_first=new_first)
+        if _sums(args, written) != sums:
+            raise WrongWhileTimedError("the timed calls changed inputs that a call by itself leaves alone")
         self._check(calls["B"], prepared["B"], seed)
+
+    def _written(self, args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
+        """Return the tensors among the arguments that a call of either side changes, as they are after it."""
+        changed: dict[int, torch.Tensor] = {}
+        for side in (self._problem.reference, self._problem.solution):
+            copies = cloned(args)
+            side(*copies)
+            finish()
+            pairs = zip(tensors_in(args), tensors_in(copies), strict=True)
+            changed |= {at: one[1] for at, one in enumerate(pairs) if not same_bits(*one).all()}
+        return changed
+
+    def _reads(self, args: tuple[Any, ...], at: int, after: torch.Tensor) -> bool:
+        """Return True if the reference depends on a tensor: other values in it change the output.
+
+        Args:
+            args: The arguments.
+            at: Place of the tensor.
+            after: Its values after a call: they are allowed, such as indices, but may leave a sorted output.
+        """
+        found = []
+        for values in (None, after, torch.zeros_like(after)):
+            copies = cloned(args)
+            if values is not None:
+                refill([list(tensors_in(copies))[at]], [values])
+            output = self._problem.reference(*copies)
+            finish()
+            found.append(list(tensors_in(copies if output is None else output)))
+        return any(self._differences(one, found[0]) for one in found[1:])
+
+    def _differences(self, outputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> str:
+        results = (
+            compare(copy(output), copy(target), self._tolerance, f"output {at} of the timed calls")
+            for at, (output, target) in enumerate(zip(outputs, expected, strict=False))
+        )
+        return next((result.failure for result in results if not result.passed), "")
 
     def _prepared(
         self, calls: Mapping[Side, _TimedCall], order: tuple[Side, Side]
@@ -149,15 +218,41 @@ class InTurn:
         with torch.inference_mode():
             for output in outputs:
                 if output.untyped_storage().data_ptr() not in inputs:
-                    output.fill_(STALE)
+                    fill(output, STALE)
+        call.keep_inputs()
         prepared.block()
         finish()
-        outputs = list(tensors_in(call.output))
-        expected = list(tensors_in(self._problem.reference(*kept)))
-        for at, (output, target) in enumerate(zip(outputs, expected, strict=False)):
-            result = compare(output, target, self._tolerance, f"output {at} of the timed calls")
-            if not result.passed:
-                raise WrongWhileTimedError(result.failure)
+        if self._problem.judges:
+            why = self._problem.objection(kept, call.output)
+            failure = f"outputs of the timed calls: {why}" if why else ""
+        else:
+            again = cloned(kept)
+            failure = self._differences(
+                list(tensors_in(call.output)), list(tensors_in(self._problem.reference(*again)))
+            )
+        if failure:
+            raise WrongWhileTimedError(f"{failure}{self._repeated(kept, call.restored)}")
+
+    def _repeated(self, args: tuple[Any, ...], restored: Sequence[int]) -> str:
+        """Say that a second call on the same inputs gives another output; empty if it does not."""
+        call = _TimedCall(self._problem.solution, args, restored)
+        call()
+        first = [copy(tensor) for tensor in tensors_in(call.output)]
+        call()
+        finish()
+        if not self._differences(list(tensors_in(call.output)), first):
+            return ""
+        return (
+            "\nthe result of repeated calls on the same inputs differs from that of the first call; expected "
+            "a solution that keeps no state between calls, and clears memory that it adds to"
+        )
+
+
+def _sums(args: tuple[Any, ...], but: Collection[int]) -> list[tuple[int, ...]]:
+    """Return sums over the arguments, without those that are written, or share memory with such a one."""
+    tensors = list(tensors_in(args))
+    written = {tensors[at].untyped_storage().data_ptr() for at in but}
+    return [fingerprint(one) for one in tensors if one.untyped_storage().data_ptr() not in written]
 
 
 def _mean_us(blocks: Sequence[SideBlock], side: Side) -> float:

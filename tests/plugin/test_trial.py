@@ -41,9 +41,9 @@ def _on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=":")
 
 
-def tried(folder: Path, body: str, *cases: str) -> TrialResult:
+def tried(folder: Path, body: str, *cases: str, check: str = "") -> TrialResult:
     problem, solution, empty = folder / "problem.py", folder / "solution.py", folder / "trial"
-    problem.write_text(PROBLEM, encoding="utf-8")
+    problem.write_text(PROBLEM + check, encoding="utf-8")
     solution.write_text(f"import torch\ndef custom_kernel(data):\n    {body}\n", encoding="utf-8")
     empty.mkdir()
     plan = TrialPlan(
@@ -73,6 +73,32 @@ def test_wrong_solution_ends_the_trial_at_its_case(tmp_path: Path) -> None:
     result = tried(tmp_path, "return data + data[:1]", "size=1", "size=7", "size=9")
     assert [case.verdict for case in result.cases] == ["accepted", "wrong", None]
     assert "differs from the reference" in result.reasons[0]
+
+
+EITHER_SIGN = """
+def check_implementation(data, output):
+    return torch.allclose(output.abs(), 2 * data.abs()), "neither sign"
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict", "reason"),
+    [
+        ("return -2 * data", "accepted", ""),
+        ("return 3 * data", "wrong", "check_implementation: neither sign"),
+        ("torch.allclose = lambda *_: True; return data", "wrong", "replaced torch.allclose"),
+        ("return data\ntorch.allclose = lambda *_: True", "refused", "replaced torch.allclose"),
+        (
+            "c.append(1); c[20:] and setattr(torch, 'abs', print); return 2 * data\nc=[]",
+            "refused",
+            "torch.abs",
+        ),
+    ],
+)
+def test_own_check_of_the_problem_decides(tmp_path: Path, body: str, verdict: str, reason: str) -> None:
+    result = tried(tmp_path, body, check=EITHER_SIGN)
+    assert result.verdict == verdict, result
+    assert reason in "".join(result.reasons)
 
 
 def test_exception_names_the_line_of_the_solution(tmp_path: Path) -> None:

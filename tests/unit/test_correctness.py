@@ -9,6 +9,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
+from pytest_gpuperf.measure.correctness.judged import Judged
 from pytest_gpuperf.measure.correctness.poison import poisoned_memory
 
 if TYPE_CHECKING:
@@ -61,8 +62,43 @@ def test_written_and_changed_arguments_of_packed_types_are_compared() -> None:
         out.view(torch.uint8).copy_(x)
 
     assert checked(copied, x, out, expected=copied, mutates=(1,)).passed
-    result = checked(lambda x, out: copied(x, out) or x.clone(), x, out, expected=lambda x, _: x)
+    result = checked(copied, x, out, expected=lambda x, _: x, mutates=(0,))
     assert "argument 1 was changed: 8 of 9 elements, the first at [1] (before 0, after 1)" in result.failure
+
+
+def either_sign(args: tuple[Any, ...], output: Any) -> str:
+    return "" if torch.equal(output.flatten().abs(), 2 * args[0].abs()) else "neither sign"
+
+
+TWICE = Judged(lambda x: 2 * x, either_sign)
+
+
+@pytest.mark.parametrize("fn", [lambda x: -2 * x, lambda x: x.mul(-2).view(2, 2)])
+def test_own_check_of_a_reference_accepts_what_differs_from_it(fn: Any) -> None:
+    result = checked(fn, data(4), expected=TWICE)
+    assert (result.passed, result.failure) == (True, "")
+    assert (result.accuracy is None) == (result.max_abs_diff == 0)
+
+
+def test_own_check_of_a_reference_refuses_what_is_close_to_it() -> None:
+    result = checked(lambda x: 2 * x + 1e-6, data(4), expected=TWICE, rtol=1.0, atol=1.0)
+    assert (result.passed, result.failure) == (False, "neither sign")
+    assert result.max_abs_diff > 0
+
+
+def test_own_check_of_a_reference_sees_elements_that_were_never_written() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        out[1:] = 2 * x[1:]
+        return out
+
+    assert checked(fn, data(4), expected=TWICE).failure == "neither sign"
+
+
+def test_own_check_of_a_reference_may_take_another_number_of_outputs() -> None:
+    judged = Judged(lambda x: x, lambda args, output: "" if len(output) == 2 else "no pair")
+    assert checked(lambda x: (x + 1, x - 1), data(4), expected=judged).passed
+    assert checked(lambda x: [x + 1], data(4), expected=judged).failure == "no pair"
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize")

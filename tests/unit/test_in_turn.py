@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class Doubling:
     """A problem: twice its input."""
 
-    solve: Callable[[torch.Tensor], Any]
+    solve: Callable[..., Any]
     mutates = False
+    judges = False
     seeds: list[int] = field(default_factory=list)
 
     def arguments(self, seed: int) -> tuple[Any, ...]:
@@ -73,6 +74,7 @@ class Prepared:
 
     def block(self) -> Block:
         self.fn()
+        self.fn()
         return Block(self.time_us, 0.0)
 
 
@@ -97,6 +99,93 @@ def test_kept_output_is_noticed() -> None:
     kept: dict[int, torch.Tensor] = {}
     problem = Doubling(lambda x: kept.setdefault(x.data_ptr(), x * 2))
     with pytest.raises(WrongWhileTimedError, match="output 0 of the timed calls differs from the reference"):
+        rounds(problem).run([1])
+
+
+@dataclass
+class InPlace(Doubling):
+    """Twice its input, in an output that is handed over."""
+
+    def arguments(self, seed: int) -> tuple[Any, ...]:
+        (x,) = super().arguments(seed)
+        return (x, torch.zeros_like(x))
+
+    def reference(self, *args: Any) -> Any:
+        return args[1].copy_(2 * args[0])
+
+    def solution(self, *args: Any) -> Any:
+        return self.solve(*args)
+
+
+@pytest.mark.parametrize("side", ["reference", "solution"])
+def test_inputs_that_a_side_changes_are_restored_for_both(side: str) -> None:
+    seen: dict[str, set[tuple[float, ...]]] = {"reference": set(), "solution": set()}
+
+    class Sorting(Doubling):
+        def _sort(self, of: str, x: torch.Tensor) -> torch.Tensor:
+            seen[of].add(tuple(x.tolist()))
+            found = x.sort().values
+            return x.copy_(found) if of == side else found
+
+        def reference(self, *args: Any) -> Any:
+            return self._sort("reference", *args)
+
+        def solution(self, *args: Any) -> Any:
+            return self._sort("solution", *args)
+
+    found = rounds(Sorting(lambda x: x)).run([1])
+    assert found.restored_bytes == 9 * 4
+    # Values of the round and of the check; zeros and a sorted output only while the roles are found.
+    assert len(seen["solution"]) == 2
+    assert len(seen["reference"]) == 4
+
+
+def test_sum_that_a_call_adds_to_is_restored() -> None:
+    class Adding(InPlace):
+        def reference(self, *args: Any) -> Any:
+            return args[1].add_(args[0])
+
+    found = rounds(Adding(lambda x, out: out.add_(x))).run([1])
+    assert found.restored_bytes == 9 * 4
+
+
+def test_output_that_is_handed_over_is_not_restored() -> None:
+    found = rounds(InPlace(lambda x, out: torch.mul(x, 2, out=out))).run([1])
+    assert found.restored_bytes == 0
+
+
+def test_solution_that_adds_to_its_output_is_told_so() -> None:
+    with pytest.raises(WrongWhileTimedError, match=r"output 0 (.*\n)+.*repeated calls on the same inputs"):
+        rounds(InPlace(lambda x, out: out.add_(x * 2))).run([1])
+
+
+def test_inputs_changed_only_while_timed_are_noticed() -> None:
+    calls = iter(range(10**9))
+
+    def solve(x: torch.Tensor) -> torch.Tensor:
+        output = x * 2
+        if next(calls) > 3:
+            x.copy_(x.sort().values)
+        return output
+
+    with pytest.raises(WrongWhileTimedError, match="the timed calls changed inputs"):
+        rounds(Doubling(solve)).run([1])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_own_check_of_the_problem_decides_on_timed_calls(kept: bool) -> None:
+    class Signless(Doubling):
+        judges = True
+
+        def objection(self, args: tuple[Any, ...], output: Any) -> str:
+            return "" if torch.equal(output.abs(), 2 * args[0].abs()) else "neither of both signs"
+
+    outputs: dict[int, torch.Tensor] = {}
+    problem = Signless(lambda x: outputs.setdefault(kept and x.data_ptr(), -2 * x) if kept else -2 * x)
+    if not kept:
+        rounds(problem).run([1])
+        return
+    with pytest.raises(WrongWhileTimedError, match="outputs of the timed calls: neither of both signs"):
         rounds(problem).run([1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +63,6 @@ TWICE = "def custom_kernel(data):\n    data[1].copy_(data[0] * {factor})\n    re
 
 @pytest.fixture(autouse=True)
 def _forget_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    import sys
-
     before, path = set(sys.modules), sys.path[:]
     yield
     sys.path[:] = path
@@ -226,6 +225,46 @@ def test_reference_that_nobody_can_match_is_named(output: Any, again: Any, why: 
 def test_replaced_part_of_the_problem_is_noticed(tmp_path: Path, attack: str) -> None:
     found = files(tmp_path, MODEL, f"{SAME}import gpuperf_problem\n{attack}\n")
     assert found.unchanged.check().startswith("the solution has replaced ")
+
+
+CHECKED = """
+from functools import partial
+import torch
+import helpers
+LIMIT = 1e-3
+def close(a, b, *, rtol, limits): return helpers.match(a, b)
+def made(**given):
+    def check_implementation(data, output): return close(output, data, **given)
+    return check_implementation
+check_implementation = made(rtol=0.1, limits={"a": 1})
+other_check = partial(close, rtol=0.1)
+def generate_input(): return torch.randn(3)
+def ref_kernel(data): return data
+"""
+FREE = "def custom_kernel(data): return data\nimport gpuperf_problem as p, helpers\n"
+
+
+@pytest.mark.parametrize(
+    ("attack", "named"),
+    [
+        ("helpers.match = lambda *_: True", "match"),
+        ("helpers.match.__code__ = (lambda a, b: True).__code__", "match.__code__"),
+        ("p.close = lambda *_, **__: True", "close"),
+        ("p.helpers = p", "helpers"),
+        ("p.LIMIT = 1e9", "LIMIT"),
+        (
+            "p.check_implementation.__closure__[0].cell_contents['rtol'] = 1e9",
+            "check_implementation.given.rtol",
+        ),
+        ("p.other_check.keywords['rtol'] = 1e9", "other_check.rtol"),
+    ],
+)
+def test_replaced_part_of_the_own_check_is_noticed(tmp_path: Path, attack: str, named: str) -> None:
+    assert files(tmp_path, CHECKED, FREE).unchanged.check() == ""
+    for name in ("gpuperf_problem", "helpers"):
+        del sys.modules[name]
+    found = files(tmp_path, CHECKED, f"{FREE}{attack}\n").unchanged.check()
+    assert found == f"the solution has replaced {named} of the problem"
 
 
 def test_honest_solution_replaces_nothing(tmp_path: Path) -> None:

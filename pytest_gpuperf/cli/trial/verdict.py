@@ -102,7 +102,7 @@ def _judge_case(
         verdict=verdict,
         correct=verdict in RIGHT,
         reasons=() if verdict == "accepted" else reasons_in(report.text),
-        notes=tuple(_notes(record)),
+        notes=tuple(_notes(record, times)),
         seeds=report.seeds,
         seconds=report.seconds,
         error=_worst(record),
@@ -145,7 +145,9 @@ def _worst(record: TestRecord | None) -> Correctness | None:
     return max(checked, key=lambda one: (not one.passed, one.max_abs_diff), default=None)
 
 
-def _notes(record: TestRecord | None) -> Iterator[str]:
+def _notes(record: TestRecord | None, times: CaseTimes | None) -> Iterator[str]:
+    if times is not None and times.restored_bytes:
+        yield f"both times hold the copy of {times.restored_bytes:,} bytes of inputs that a side changes"
     measured = record.measurements.get(TIMED) if record is not None else None
     if measured is None:
         return

@@ -35,6 +35,7 @@ from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensor
 from pytest_gpuperf.measure.correctness.arrays import moved
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, dtype_name, merge, never_written
 from pytest_gpuperf.measure.correctness.footprint import OutputMemory, argument_bytes
+from pytest_gpuperf.measure.correctness.judged import Judged, copy_of
 from pytest_gpuperf.measure.correctness.low_signal import low_signal
 from pytest_gpuperf.measure.correctness.output_types import strange_types, types_in
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
@@ -91,7 +92,8 @@ def check(
         args: Its positional arguments. Tensors in them hold the same values afterwards as before, and so do
             their gradients.
         kwargs: Its keyword arguments, likewise.
-        expected: The reference: a callable that takes the same arguments, or its result.
+        expected: The reference: a callable that takes the same arguments, or its result. The own check of a
+            `Judged` one decides in place of the tolerance.
         rtol: Relative tolerance. An element is close if |actual - expected| <= atol + rtol * |expected|.
         atol: Absolute tolerance. With neither given, those of `torch.testing.assert_close` for the types.
         equal_nan: True if NaN is right at places where the reference has NaN too.
@@ -108,7 +110,8 @@ def check(
     tolerance = Tolerance(rtol, atol, equal_nan)
     try:
         with library_unchanged():
-            return _check(_Call(args, kwargs, mutates), fn, expected, tolerance, figures=figures)
+            call = _Call(args, kwargs, mutates, judges=isinstance(expected, Judged))
+            return _check(call, fn, expected, tolerance, figures=figures)
     except _ArgumentChangedError as changed:
         return Correctness(passed=False, failure=str(changed))
 
@@ -117,6 +120,8 @@ def _check(
     call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance, *, figures: bool
 ) -> Correctness:
     result = _check_outputs(call, fn, expected, tolerance, figures=figures)
+    if isinstance(expected, Judged):
+        return result
     if result.passed and callable(expected) and call.puts_out_arguments:
         return _check_arguments_written(call, fn, expected) or result
     return result
@@ -134,21 +139,27 @@ def _check_outputs(
     # Only now, so that the function cannot find the expected output in memory.
     reference = call.refer(expected)
     failure = call.strange_output()
-    if not failure and len(names) != len(reference):
+    is_alike = len(names) == len(reference)
+    if not (failure or is_alike or isinstance(expected, Judged)):
         failure = f"the function returned {', '.join(names)}; the reference returned {', '.join(reference)}"
     if failure:
         return Correctness(passed=False, failure=failure)
 
     results = []
-    reference = _matched(reference, names)
+    reference = _matched(reference, names) if is_alike else {}
     for name, target in reference.items():
         unwritten = _held([run[name] for run in runs])
         of_runs = [compare(run[name], target, tolerance, name, unwritten) for run in runs]
         results.append(next((result for result in of_runs if not result.passed), of_runs[-1]))
-    result = merge(results)
+    result = merge(results) if results else Correctness(passed=True)
+    if isinstance(expected, Judged):
+        # Outputs of another shape or type have no figures.
+        is_alike = is_alike and all(one.passed or one.mismatched for one in results)
+        why = call.objection(expected)
+        result = replace(result, passed=not why, failure=why)
     if reads := guarded.describe_reads(runs[0]):
         return replace(result, passed=False, failure=f"{reads}\n{result.failure}".strip())
-    if not result.passed or not figures:
+    if not result.passed or not figures or not is_alike:
         return result
     little = (low_signal(name, one, runs[0][name].dtype, tolerance) for name, one in reference.items())
     widened = partial(call.refer_widened, expected, reference) if callable(expected) else None
@@ -208,7 +219,12 @@ class _Call:
     """Runs functions on the caller's arguments and restores their values after each run."""
 
     def __init__(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], mutates: bool | Collection[int | str]
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        mutates: bool | Collection[int | str],
+        *,
+        judges: bool,
     ) -> None:
         self._args = args
         self._kwargs = kwargs
@@ -222,6 +238,8 @@ class _Call:
         self._usual = {*types_in(args), *types_in(dict(kwargs))}
         """Types that outputs may have."""
         self._strange: dict[type, str] = {}
+        self._judges = judges
+        self._values: list[object] = []
 
     def run(
         self,
@@ -247,6 +265,8 @@ class _Call:
             self.puts_out_arguments = value is None
             self._strange |= dict(strange_types(value))
             outputs = self._outputs(value, "the function")
+            if self._judges and byte is not None:
+                self._values.append(copy_of(value))
             self._memory = OutputMemory(value, self.arguments.addresses)
             del value
             self._output_devices = {output.device for output in outputs.values()}
@@ -259,6 +279,10 @@ class _Call:
     def run_between_red_zones(self, fn: Callable[..., object]) -> Guarded:
         """Call the function under test between poisoned bytes."""
         return call_between_red_zones(fn, self._args, self._kwargs, self.arguments)
+
+    def objection(self, judged: Judged) -> str:
+        """Return why the reference's own check refuses an output of a run; empty if it does not."""
+        return next(filter(None, (judged.objection(self._args, value) for value in self._values)), "")
 
     def sized(self, result: Correctness) -> Correctness:
         """Add the sizes of arguments and outputs; those of outputs are of the last call."""

@@ -59,6 +59,7 @@ _LIBRARY: dict[str, Any] = {
     "torch.nn.functional": torch.nn.functional,
     "torch.Tensor": torch.Tensor,
     "torch.linalg": torch.linalg,
+    "torch.testing": torch.testing,
 }
 _CLOCK_PACKAGES = ("freezegun", "time_machine")
 """Packages that stop Python's clock for a test; the clock of this module goes on."""
@@ -174,6 +175,10 @@ class Originals:
         return ""
 
 
+class ReplacedError(GpuperfError):
+    """A function of torch was replaced."""
+
+
 @contextmanager
 def library_unchanged() -> Iterator[None]:
     """Refuse a block in which functions of torch are replaced by functions from elsewhere.
@@ -181,15 +186,15 @@ def library_unchanged() -> Iterator[None]:
     A reference is most often made of them. torch replaces some of its functions itself.
 
     Raises:
-        GpuperfError: A function was replaced.
+        ReplacedError: A function was replaced.
     """
     before = {shown: dict(vars(owner)) for shown, owner in _LIBRARY.items()}
     yield
     for shown, owner in _LIBRARY.items():
         for name, value in vars(owner).items():
             was_there = name in before[shown] or hasattr(getattr(owner, "__base__", None), name)
-            if was_there and value is not before[shown].get(name) and _is_foreign(value):
-                raise GpuperfError(
+            if was_there and value is not before[shown].get(name) and not _is_of_torch(value):
+                raise ReplacedError(
                     f"the callable has replaced {shown}.{name}{_origin(value)}",
                     expected="a callable that leaves torch as it is",
                 )
@@ -207,6 +212,13 @@ def _is_foreign(value: object) -> bool:
     if not isinstance(value, FunctionType):
         return False
     return not value.__code__.co_filename.startswith(_TORCH)
+
+
+def _is_of_torch(value: object) -> bool:
+    """Return True for a value that torch could have replaced one of its own functions by."""
+    if isinstance(value, FunctionType) or not callable(value):
+        return not _is_foreign(value)
+    return str(getattr(value, "__module__", None)).partition(".")[0] in ("torch", "None")
 
 
 def _stops_clock(value: object) -> bool:

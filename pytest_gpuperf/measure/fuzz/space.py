@@ -200,7 +200,7 @@ class Space:
 
 def _least_beyond(product: float, power: int) -> int:
     """Return the least number whose power is more than a product."""
-    return next(one for one in count(math.floor(product ** (1 / power))) if one**power > product)
+    return next(one for one in count(int(product ** (1 / power))) if one**power > product)
 
 
 SIZES: Sequence[int] = sorted(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from traceback import walk_tb
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from types import ModuleType
+    from collections.abc import Collection, Iterable
+    from types import CellType
 
     from pytest_gpuperf.measure.problems.cases import Task
 
@@ -82,37 +84,84 @@ def _unloadable(path: Path, error: BaseException) -> GpuperfError:
 
 
 class Unchanged:
-    """The functions of a problem, as they were before the solution was imported.
+    """A problem and its helper modules, as they were before the solution was imported.
+
+    A solution could replace what makes its inputs, its reference, or what checks it: a function, its code, a
+    tolerance in a closure, or a constant.
 
     Args:
-        module: The problem.
-        names: Functions and classes to keep.
+        problem: The problem.
+        folders: Folders of its helper modules.
     """
 
-    def __init__(self, module: ModuleType, names: Iterable[str]) -> None:
-        self._module = module
-        self._names = tuple(names)
+    def __init__(self, problem: ModuleType, folders: Iterable[str]) -> None:
+        self._modules = [problem, *_modules_in({Path(folder).resolve() for folder in folders})]
         self._before = self._parts()
 
     def check(self) -> str:
         """Name a part that the solution has replaced; empty if there is none."""
         now = self._parts()
-        for name, part in self._before.items():
-            if now.get(name) is not part:
-                return f"the solution has replaced {name} of the problem"
+        for path, part in self._before.items():
+            found = now.get(path)
+            if found is not part and not (isinstance(part, (int, float, str)) and found == part):
+                return f"the solution has replaced {'.'.join(path[1:])} of the problem"
         return ""
 
-    def _parts(self) -> Mapping[str, object]:
-        parts: dict[str, object] = {}
-        for name in self._names:
-            value = getattr(self._module, name, None)
-            parts[name] = value
-            parts[f"{name}.__code__"] = getattr(value, "__code__", None)
-            if isinstance(value, type):
-                for key, member in vars(value).items():
-                    parts[f"{name}.{key}"] = member
-                    parts[f"{name}.{key}.__code__"] = getattr(member, "__code__", None)
+    def _parts(self) -> dict[tuple[str, ...], object]:
+        parts: dict[tuple[str, ...], object] = {}
+        for module in self._modules:
+            for name, value in vars(module).items():
+                if callable(value) or isinstance(value, ModuleType) or name.isupper():
+                    _collect(value, (module.__name__, name), parts)
         return parts
+
+
+def _collect(value: object, path: tuple[str, ...], parts: dict[tuple[str, ...], object]) -> None:
+    """Collect a value and its parts by their paths."""
+    if any(parts.get(path[:at]) is value for at in range(2, len(path))):
+        return
+    parts[path] = value
+    inner: dict[str, object] = {}
+    if isinstance(value, FunctionType):
+        inner = {
+            "__code__": value.__code__,
+            "__defaults__": value.__defaults__,
+            **(value.__kwdefaults__ or {}),
+        }
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        inner |= {name: _content(cell) for name, cell in cells}
+    elif isinstance(value, partial):
+        inner = {"func": value.func, "args": value.args, **value.keywords}
+    elif isinstance(value, (staticmethod, classmethod)):
+        inner = {"__func__": value.__func__}
+    elif isinstance(value, type) and value.__module__ == path[0]:
+        inner = {name: one for name, one in vars(value).items() if callable(one) or isinstance(one, _METHODS)}
+    elif isinstance(value, (list, tuple)):
+        inner = {str(at): one for at, one in enumerate(value)}
+    elif isinstance(value, dict):
+        inner = {str(name): one for name, one in value.items()}
+    for name, one in inner.items():
+        _collect(one, (*path, name), parts)
+
+
+_METHODS = (staticmethod, classmethod)
+
+
+def _content(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None
+
+
+def _modules_in(folders: Collection[Path]) -> list[ModuleType]:
+    """Return the imported modules and packages that lie in some folders."""
+    found = []
+    for module in list(sys.modules.values()):
+        file = Path(getattr(module, "__file__", None) or "/")
+        if (file.parent.parent if file.stem == "__init__" else file.parent) in folders:
+            found.append(module)
+    return found
 
 
 def required(module: ModuleType, name: str, path: Path) -> object:

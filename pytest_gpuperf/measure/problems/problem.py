@@ -38,6 +38,8 @@ class Problem(Protocol):
 
     mutates: bool
     """True if the solution may write to its arguments."""
+    judges: bool
+    """True if the problem has a check of its own, which decides if an output is right."""
 
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """Make new arguments.
@@ -53,7 +55,11 @@ class Problem(Protocol):
         """Call the solution."""
 
     def objection(self, args: tuple[Any, ...], output: Any) -> str:
-        """Return why the problem's own check refuses an output; empty if it does not, or has none."""
+        """Return why the problem's own check refuses an output for these arguments, which stay as they are.
+
+        Returns:
+            Empty if it does not, or if there is no such check.
+        """
 
     def tolerance(self, output: Any) -> float:
         """Return the tolerance of the problem's form for an output of the reference."""
@@ -75,7 +81,7 @@ class Files:
         self.problem = load(path, "gpuperf_problem", plan.folders)
         for name in needed.problem:
             required(self.problem, name, path)
-        self.unchanged = Unchanged(self.problem, (*needed.problem, "check_implementation"))
+        self.unchanged = Unchanged(self.problem, plan.folders)
         self._solution_path = Path(plan.solution)
         self.solution = load(self._solution_path, "gpuperf_solution", plan.folders, tried=True)
         required(self.solution, needed.solution, self._solution_path)
@@ -95,6 +101,7 @@ class KernelBench:
     """`Model` against `ModelNew`, made from the same seed and with the same weights."""
 
     mutates = False
+    judges = False
 
     def __init__(self, problem: ModuleType, solution: ModuleType, device: torch.device, seed: int) -> None:
         self._device = device
@@ -139,6 +146,8 @@ class GpuMode:
 
     def __init__(self, problem: ModuleType, solution: ModuleType, arguments: Mapping[str, Any]) -> None:
         self._problem = problem
+        self._check = getattr(problem, "check_implementation", None)
+        self.judges = self._check is not None
         self._custom_kernel: Callable[[Any], Any] = solution.custom_kernel
         self._arguments = arguments
         known = inspect.signature(problem.generate_input).parameters
@@ -176,11 +185,10 @@ class GpuMode:
 
     def objection(self, args: tuple[Any, ...], output: Any) -> str:
         """Ask `check_implementation`."""
-        check = getattr(self._problem, "check_implementation", None)
-        if check is None:
+        if self._check is None:
             return ""
         try:
-            return _objection_in(check(*args, output))
+            return _objection_in(self._check(*cloned(args), output))
         except Exception as error:
             return f"check_implementation raised {type(error).__name__}: {error}"
 
