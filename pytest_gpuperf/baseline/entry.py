@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from pytest_gpuperf.judge.accuracy import is_comparable, worse_figures
+from pytest_gpuperf.judge.accuracy import is_comparable, paired_outputs, worse_figures
 from pytest_gpuperf.judge.counters import chosen_otherwise, is_exact
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.change import show_pair, show_signed, show_value
@@ -128,15 +128,21 @@ def _accuracy_change(taken: Taken, known: MeasurementBaseline) -> tuple[str, boo
     now, before = taken.accuracy, known.accuracy
     if now is None or before is None:
         return "", False
-    if not is_comparable(now, before):
-        return ("the accuracy is of other types", True) if now.kind != before.kind else ("", False)
-    pairs = [(name, show_value(old), now.values.get(name)) for name, old in before.values.items()]
-    changed = [
-        f"{name} {old} -> {show_value(new)}"
-        for name, old, new in pairs
-        if new is not None and show_value(new) != old
-    ]
-    moved = bool(worse_figures(now, before) or worse_figures(before, now))
+    changed: list[str] = []
+    moved = False
+    for one, known_one in paired_outputs(now, before):
+        if not is_comparable(one, known_one):
+            if one.kind != known_one.kind:
+                return "the accuracy is of other types", True
+            continue
+        of = f" of {one.output}" if now.others else ""
+        pairs = [(name, show_value(old), one.values.get(name)) for name, old in known_one.values.items()]
+        changed += [
+            f"{name}{of} {old} -> {show_value(new)}"
+            for name, old, new in pairs
+            if new is not None and show_value(new) != old
+        ]
+        moved = moved or bool(worse_figures(one, known_one) or worse_figures(known_one, one))
     return ", ".join(changed), moved
 
 

@@ -33,6 +33,8 @@ def round_to_digits(value: float, digits: int) -> float | int:
 def stored_accuracy(accuracy: Accuracy) -> dict[str, Any]:
     """Return the JSON object of an accuracy with rounded errors."""
     stored: dict[str, Any] = msgspec.to_builtins(accuracy)
+    if accuracy.others:
+        stored["others"] = list(map(stored_accuracy, accuracy.others))
     return {
         name: round_to_digits(value, _ACCURACY_DIGITS) if isinstance(value, float) else value
         for name, value in stored.items()

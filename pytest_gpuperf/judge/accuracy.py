@@ -39,7 +39,7 @@ ROUNDED_BITS = 1.6
 def compare_accuracy(
     now: Accuracy | None, known: Accuracy | None, label: str, accept: str
 ) -> Iterator[Finding]:
-    """Compare the errors of an output with those of its baseline.
+    """Compare the errors of each output with those of its baseline.
 
     Args:
         now: The measured accuracy.
@@ -49,6 +49,21 @@ def compare_accuracy(
     """
     if now is None or known is None:
         return
+    for one, before in paired_outputs(now, known):
+        yield from _compare_output(one, before, label, accept, f" of {one.output}" if now.others else "")
+    if known.same_bits and not now.same_bits:
+        line = "two calls no longer give the same bits; 'same_bits == 1' as a limit demands it"
+        yield Finding(Status.PASS, line, label)
+
+
+def paired_outputs(now: Accuracy, known: Accuracy) -> list[tuple[Accuracy, Accuracy]]:
+    """Pair the outputs of two accuracies by their names; pair the worst ones if no name is the same."""
+    before = known.by_output
+    pairs = [(one, before[name]) for name, one in now.by_output.items() if name in before]
+    return pairs or [(now, known)]
+
+
+def _compare_output(now: Accuracy, known: Accuracy, label: str, accept: str, of: str) -> Iterator[Finding]:
     if not is_comparable(now, known):
         if narrower := _narrower(now, known):
             yield Finding(Status.REGRESSED, narrower, label, (accept,))
@@ -59,11 +74,10 @@ def compare_accuracy(
         worse = worse_figures(now, known)
         for name, (value, before, most) in list(worse.items())[:1]:
             actual, expected = show_pair(value, before)
-            line = f"{name} {actual} is worse than the baseline {expected} (tolerated: {show_value(most)})"
+            line = (
+                f"{name}{of} {actual} is worse than the baseline {expected} (tolerated: {show_value(most)})"
+            )
             yield Finding(Status.REGRESSED, line, label, (*_rounding(now, known), accept))
-    if known.same_bits and not now.same_bits:
-        line = "two calls no longer give the same bits; 'same_bits == 1' as a limit demands it"
-        yield Finding(Status.PASS, line, label)
 
 
 def is_comparable(now: Accuracy, known: Accuracy) -> bool:

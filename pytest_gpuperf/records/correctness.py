@@ -40,6 +40,13 @@ class Accuracy(Record, frozen=True, kw_only=True):
     """True if two calls with the same arguments gave the same bits."""
     note: str = ""
     """Why figures are missing, or why the reference is not in float64."""
+    others: tuple[Accuracy, ...] = ()
+    """Figures of the other outputs of floating types."""
+
+    @property
+    def by_output(self) -> Mapping[str, Accuracy]:
+        """The figures of each output, by its name."""
+        return {one.output: one for one in (self, *self.others)}
 
     @property
     def kind(self) -> str:

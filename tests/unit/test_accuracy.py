@@ -153,7 +153,10 @@ def test_worst_of_several_outputs_counts() -> None:
     def expected(x: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"good": x.clone(), "index": x.argsort(), "bad": x.clone()}
 
-    assert accuracy(both, data(50), expected=expected, rtol=0.1, atol=0.1).output == "output['bad']"
+    found = accuracy(both, data(50), expected=expected, rtol=0.1, atol=0.1)
+    assert found.output == "output['bad']"
+    (good,) = found.others
+    assert (good.output, good.rms_ulp, good.same_bits) == ("output['good']", 0, True)
 
 
 def test_complex_numbers_are_two_real_ones() -> None:

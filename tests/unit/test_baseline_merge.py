@@ -451,6 +451,19 @@ def test_changed_error_is_accepted_beyond_its_tolerance(
     assert line in entry.lines or not line
 
 
+def test_errors_of_each_output_are_kept_and_accepted(store: BaselineStore) -> None:
+    def other(rms_ulp: float) -> Accuracy:
+        return Accuracy(
+            reference="float64", dtype="float32", output="output[1]", elements=10**6, rms_ulp=rms_ulp
+        )
+
+    before = accepted(store, checked(9.0, output="output[0]", others=(other(0.288675),)))
+    assert stored_accuracy(before)["others"][0]["rms_ulp"] == 0.2887
+    again = checked(9.0, id="2", output="output[0]", others=(other(7.0),))
+    (entry,) = plan(again, store, "all", 5.0).entries
+    assert (entry.kind, "rms_ulp of output[1] 0.289 -> 7" in entry.lines) == ("changed", True)
+
+
 def test_error_joins_a_baseline_without_one(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3))
     (entry,) = plan(checked(0.3, id="2"), store, "new", 5.0).entries

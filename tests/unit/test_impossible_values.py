@@ -205,6 +205,8 @@ def without_range(kind: Any, name: str = "") -> Iterator[str]:
         yield name
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not ClockModel:
         for field in msgspec.structs.fields(kind):
+            if field.name == "others":  # of the same type
+                continue
             yield from without_range(field.type, f"{kind.__name__}.{field.name}")
     elif get_origin(kind) is not Annotated or not any(meta.description for meta in get_args(kind)[1:]):
         for part in get_args(kind):

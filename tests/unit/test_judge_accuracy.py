@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from judging import verdict
 from pytest_gpuperf.judge.accuracy import compare_accuracy
@@ -44,6 +45,20 @@ def test_larger_error_is_a_regression() -> None:
     assert lines(now(2.2)) == [(Status.REGRESSED, expected)]
     expected = "max_ulp 1300 is worse than the baseline 300 (tolerated: 1204)"
     assert lines(now(2.0, 1300.0)) == [(Status.REGRESSED, expected)]
+
+
+def of_two(first: float, second: float) -> Accuracy:
+    """Return the accuracy of two outputs, the worse one first."""
+    one, other = now(first, output="output[0]"), now(second, output="output[1]")
+    worse, better = sorted((one, other), key=lambda accuracy: -(accuracy.rms_ulp or 0))
+    return replace(worse, others=(better,))
+
+
+def test_output_that_got_worse_is_found_next_to_a_worse_one() -> None:
+    expected = "rms_ulp of output[1] 90 is worse than the baseline 2 (tolerated: 2.14)"
+    assert lines(of_two(100.0, 90.0), of_two(100.0, 2.0)) == [(Status.REGRESSED, expected)]
+    assert lines(of_two(2.0, 90.0), of_two(100.0, 2.0)) == [(Status.REGRESSED, expected)]
+    assert lines(of_two(2.0, 90.0), of_two(100.0, 90.0)) == []
 
 
 def test_largest_error_of_calls_with_other_bits_is_not_judged() -> None:

@@ -28,7 +28,7 @@ def accuracy_of(
 ) -> Accuracy:
     """Measure the accuracy of outputs.
 
-    Of several outputs the one with the largest root mean square error counts.
+    Of several outputs the one with the largest root mean square error comes first, with those of the others.
 
     Args:
         runs: Outputs of two calls with the same arguments.
@@ -36,7 +36,8 @@ def accuracy_of(
         widened: Returns the reference's outputs in float64, in the same order; None if it cannot be called.
     """
     first, last = runs
-    deterministic = all(bool(same_bits(first[name], last[name]).all()) for name in last)
+    same = {name: bool(same_bits(first[name], last[name]).all()) for name in last}
+    deterministic = all(same.values())
     floating = [name for name, output in last.items() if has_ulp(output)]
     if not floating:
         return Accuracy(same_bits=deterministic, note="no output is of a floating type")
@@ -45,7 +46,8 @@ def accuracy_of(
     worst = max(found, key=lambda one: -1.0 if one.rms_ulp is None else one.rms_ulp)
     if not note and last[worst.output].dtype in WIDE:
         note = "there is no wider type than float64"
-    return replace(worst, same_bits=deterministic, note=note or worst.note)
+    others = tuple(replace(one, same_bits=same[one.output]) for one in found if one is not worst)
+    return replace(worst, same_bits=deterministic, note=note or worst.note, others=others)
 
 
 def _exact(
