@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import loaded_once
 from pytest_gpuperf.against import side_process
+from pytest_gpuperf.measure.ranks import team
 from pytest_gpuperf.processes import children
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ class ForkedPython:
     """A forked process with the part of `subprocess.Popen` that the package uses.
 
     Args:
-        command: `-m pytest` or the path of a program, and the arguments.
-        cwd: Working directory.
-        env: Environment; of Python's own variables only PYTHONPATH has an effect.
+        command: `-m pytest`, `-c` with code, or the path of a program, and the arguments.
+        cwd: Working directory; by default the present one.
+        env: Environment, by default the present one; of Python's own variables only PYTHONPATH has an effect.
         stdout: Takes the output, and the errors if `stderr` is not a file.
         stderr: Takes the errors.
         pass_fds: At most one descriptor, which keeps its number in the process.
@@ -46,8 +47,8 @@ class ForkedPython:
         self,
         command: Sequence[str],
         *,
-        cwd: Path,
-        env: Mapping[str, str],
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
         stdout: BinaryIO,
         stderr: BinaryIO | int = subprocess.STDOUT,
         pass_fds: Sequence[int] = (),
@@ -58,7 +59,13 @@ class ForkedPython:
         given = {1: stdout.fileno(), 2: errors.fileno(), **{number: number for number in pass_fds}}
         # multiprocessing hands over the descriptors of connections.
         fds = [(number, Connection(os.dup(fd))) for number, fd in given.items()]
-        given_to_process = (list(command), cwd, dict(env), fds, start_new_session)
+        given_to_process = (
+            list(command),
+            cwd or Path.cwd(),
+            dict(os.environ if env is None else env),
+            fds,
+            start_new_session,
+        )
         self._process = _SERVER.Process(target=_start, args=given_to_process)
         self._process.start()
         self.pid = self._process.pid or 0
@@ -88,7 +95,7 @@ def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
     """
     forking = type(subprocess)("subprocess")
     vars(forking).update(vars(subprocess), Popen=_started)
-    for module in (children, side_process):
+    for module in (children, side_process, team):
         patch(module, "subprocess", forking)
 
 
@@ -159,6 +166,9 @@ def run_python(command: list[str]) -> None:
         sys.argv = command[1:]
         sys.path.insert(0, str(Path.cwd()))
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    elif command[0] == "-c":
+        sys.argv = ["-c", *command[2:]]
+        exec(command[1], {"__name__": "__main__"})
     else:
         sys.argv = command
         runpy.run_path(command[0], run_name="__main__")

@@ -1,8 +1,9 @@
 """Limits: `memory_throughput >= 60`, read with a small grammar and checked against a measurement.
 
 A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, one of
-`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, a value of a trace (`launches`, `gpu_busy`), or one of
-accuracy (`max_ulp`, `rms_ulp`, `error_ratio`, `same_bits`).
+`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, one of several GPUs (`bus_gb_per_s`, `skew_us`,
+`exposed_us`), a value of a trace (`launches`, `gpu_busy`), or one of accuracy (`max_ulp`, `rms_ulp`,
+`error_ratio`, `same_bits`).
 OP is one of `>= <= > < == !=`. VALUE is a number, optionally with the metric's own unit, or a word if the
 metric's value is one (`occupancy_limiter != registers`). For `tensor_instructions` and
 `copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. The prefix
@@ -46,6 +47,9 @@ TIME_UNITS: Mapping[str, str] = {
     "spread_pct": "%",
     "gb_per_s": "GB/s",
     "tflop_per_s": "TFLOP/s",
+    "bus_gb_per_s": "GB/s",
+    "skew_us": "us",
+    "exposed_us": "us",
 }
 """Values of a time that a limit can name, with their units."""
 _OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS, **ACCURACY_UNITS}
@@ -378,4 +382,8 @@ def _no_counter(name: str, profile: Profile | None) -> str:
 def _no_time(name: str, timing: Timing | None) -> str:
     if timing is None:
         return "the test calls no time()"
+    if name in ("skew_us", "exposed_us"):
+        return "it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else "")
+    if name == "bus_gb_per_s":
+        return "it needs collective= and bytes= of the time() of gpuperf_ranks"
     return f"the test gives time() no {'bytes' if name == 'gb_per_s' else 'flops'}="

@@ -78,7 +78,7 @@ def check_callable(name: str, value: Any) -> Callable[..., Any]:
     """Return a callable."""
     if not callable(value):
         raise GpuperfError(
-            f"{name}={show_repr(value)}", expected="a callable: each case has arguments of its own"
+            f"{name}={show_repr(value)}", expected="a callable: the arguments differ from call to call"
         )
     function: Callable[..., Any] = value
     return function

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import guarded
-from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
+from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, gpuperf_ranks, ncu
 from pytest_gpuperf.settings import options
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "ncu"]
+__all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "gpuperf_ranks", "ncu"]
 
 FIRST_ON_PATH = sys.path[0] if sys.path else ""
 """The first import folder before pytest adds those of tests: the working directory for `python -m`."""
@@ -55,14 +55,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "gpuperf(kernels=None, launches='all', limits=None, tolerance=None, preset=None, metrics=(), "
-        "benchmark=False): "
+        "benchmark=False, gpus=None): "
         "kernels: regex, or list of them, that finds the kernels to profile; "
         "launches: launches of these kernels to keep: 'all', 'first', 'last' or an index; "
         "limits: limits such as {'memory_throughput': '>= 60'} or ['stall.barrier <= 25']; "
         "tolerance: accepted slowdown against the baseline, in percent; "
         "preset: presets of metrics to read, such as 'sol,stalls', in place of --gpuperf-preset; "
         "metrics: more metrics to read, raw ncu names or short names; "
-        "benchmark: time the runs of pytest-benchmark's fixture by the GPU",
+        "benchmark: time the runs of pytest-benchmark's fixture by the GPU; "
+        "gpus: number of GPUs, a rank for each, of a test with gpuperf_ranks",
     )
     if options.is_enabled(config):
         why: list[str] = []

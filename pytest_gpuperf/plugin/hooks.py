@@ -11,6 +11,7 @@ from pytest_gpuperf.errors import GpuperfError, guarded, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
+from pytest_gpuperf.plugin.ranks import GpuperfRanks
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
-FIXTURES = frozenset(("gpuperf", "gpu_warmup", "gpu_timer", "ncu"))
+FIXTURES = frozenset(("gpuperf", "gpuperf_ranks", "gpu_warmup", "gpu_timer", "ncu"))
 WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
     "among the arguments of the test"
@@ -39,6 +40,15 @@ WITHOUT_EFFECT = (
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
     """Return the object behind the `gpuperf` fixture of a test."""
+    return Gpuperf(*_measuring(request))
+
+
+def ranks_of(request: pytest.FixtureRequest) -> GpuperfRanks:
+    """Return the object behind the `gpuperf_ranks` fixture of a test."""
+    return GpuperfRanks(*_measuring(request))
+
+
+def _measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
     state = request.node.stash.get(STATE, None)
     if state is not None and RUNNER not in request.config.stash:
         hooks = request.config.pluginmanager.get_plugin("gpuperf-hooks")
@@ -50,7 +60,7 @@ def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
             "so that the test can be profiled ahead",
             pytrace=False,
         )
-    return Gpuperf(state, request.config.stash[RUNNER])
+    return state, request.config.stash[RUNNER]
 
 
 def _drop_properties(item: pytest.Item) -> None:

@@ -1,4 +1,4 @@
-"""Ask NVIDIA's libraries in a separate process, which can neither disturb torch nor end the run."""
+"""Start a module of this package in a separate process, which can neither disturb torch nor end the run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def ask_apart(module: str, question: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Start `main` of a module of this package, which answers the question with `serve`.
-
-    Returns:
-        The ended process. Its standard output is empty if a library has ended it.
-    """
+def program(module: str) -> list[str]:
+    """Return the command that runs `main` of a module of this package; `sys.argv` begins behind it."""
     # The package must be this version, and may be on the path only through pytest's `pythonpath`. After its
     # import its folder comes last, and the working directory is left out: both may hold modules with names of
     # the standard library.
@@ -26,12 +22,16 @@ def ask_apart(module: str, question: bytes) -> subprocess.CompletedProcess[bytes
         "import sys, typing; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; import pytest_gpuperf; "
         "sys.path.append(sys.path.pop(0))"
     )
-    return subprocess.run(  # noqa: S603
-        [sys.executable, "-c", f"{search_path}; from {module} import main; main()", package],
-        input=question,
-        capture_output=True,
-        check=False,
-    )
+    return [sys.executable, "-c", f"{search_path}; from {module} import main; main()", package]
+
+
+def ask_apart(module: str, question: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Start `main` of a module of this package, which answers the question with `serve`.
+
+    Returns:
+        The ended process. Its standard output is empty if a library has ended it.
+    """
+    return subprocess.run(program(module), input=question, capture_output=True, check=False)  # noqa: S603
 
 
 def serve(answer: Callable[[bytes], bytes]) -> None:

@@ -56,6 +56,17 @@ class CheckedCall(Call):
     reference: Reference = field(kw_only=True)
 
 
+@dataclass(frozen=True)
+class RankCall(Call):
+    """A call on several GPUs at once, by one process for each: a rank."""
+
+    gpus: int = field(kw_only=True)
+    make: Callable[[int, int, int], Any] = field(kw_only=True)
+    """Makes the arguments of a rank, from its number, the number of ranks, and a seed."""
+    reference: Reference | None = field(kw_only=True, default=None)
+    """`expected` takes the same as `make`."""
+
+
 LAYOUTS = ("contiguous", "transposed", "padded", "strided", "misaligned")
 """Ways for a tensor to lie in memory, the simplest first."""
 

@@ -26,6 +26,7 @@ from pytest_gpuperf.records.quantities import (
     Time,
     TimeOrZero,
 )
+from pytest_gpuperf.records.ranks import RankTimes
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
 HELD_BACK = 0.97
@@ -169,6 +170,8 @@ class Timing(Record, frozen=True, kw_only=True):
     conditions: Conditions | None = None
     verification: Verification | None = None
     """None if nothing was verified: the time is older than that, or a part of a comparison."""
+    ranks: RankTimes | None = None
+    """Only of a call on several GPUs."""
 
     def by(self, source: TimingSource) -> Timing | None:
         """Return the same timing with the time of another source; None if that measured nothing.
@@ -229,6 +232,22 @@ class Timing(Record, frozen=True, kw_only=True):
     def gb_per_s(self) -> float | None:
         """Rate in 10⁹ bytes per second, None if `bytes` is 0."""
         return self.bytes / self.time_us / 1e3 if self.bytes else None
+
+    @property
+    def bus_gb_per_s(self) -> float | None:
+        """Bus bandwidth in 10⁹ bytes per second; None for no collective, or without `bytes`."""
+        factor = self.ranks.bus_factor if self.ranks is not None else None
+        return None if factor is None or self.gb_per_s is None else factor * self.gb_per_s
+
+    @property
+    def skew_us(self) -> float | None:
+        """Slowest less fastest rank of a call, in microseconds; None for a call on one GPU."""
+        return self.ranks.skew_us if self.ranks is not None else None
+
+    @property
+    def exposed_us(self) -> float | None:
+        """Largest time of a rank in which it communicated and did not compute; None if not recorded."""
+        return self.ranks.exposed_us if self.ranks is not None else None
 
     @property
     def tflop_per_s(self) -> float | None:

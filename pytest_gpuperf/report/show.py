@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Accuracy, Fuzzing, MetricValue, Timing
     from pytest_gpuperf.records.change import Change
+    from pytest_gpuperf.records.ranks import RankTimes
     from pytest_gpuperf.statistics.decision import Decision
 
 
@@ -71,8 +72,26 @@ def not_captured(timing: Timing) -> tuple[str, ...]:
     return how, timing.not_captured + not_recorded
 
 
+def show_ranks(ranks: RankTimes) -> str:
+    """Show the times of the ranks of a call: `12.1 to 12.4 µs, median 12.2 µs, skew 0.30 µs`."""
+    times = show_times(ranks.smallest_us, ranks.largest_us).replace("->", "to")
+    late = ", with launches: the host was late" if ranks.late else ""
+    return f"{times}, median {show_time(ranks.median_us)}, skew {show_time(ranks.skew_us)}{late}"
+
+
+def show_communication(ranks: RankTimes) -> str:
+    """Show what the GPU of the rank with the most exposed communication did; empty if not recorded."""
+    most = max(ranks.ranks, key=lambda one: one.exposed_us)
+    if not most.gpu_busy_us:
+        return ""
+    exposed, busy = show_time(max(0.0, most.exposed_us)), show_time(most.gpu_busy_us)
+    return f"{exposed} exposed of {show_time(most.communication_us)}, the GPU busy for {busy}"
+
+
 def show_rate(timing: Timing) -> str:
-    """Show the rate of a time: `640 TFLOP/s`, `3.20 TB/s`, `412 GB/s`; empty if its work is not known."""
+    """Show the rate of a time: `412 GB/s bus`, `640 TFLOP/s`, `3.20 TB/s`; empty if its work is not known."""
+    if timing.bus_gb_per_s is not None:
+        return f"{timing.bus_gb_per_s:.0f} GB/s bus"
     if timing.tflop_per_s is not None:
         rate, small, large = timing.tflop_per_s * 1e3, "GFLOP/s", "TFLOP/s"
     elif timing.gb_per_s is not None:

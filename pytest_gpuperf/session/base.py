@@ -46,8 +46,9 @@ if TYPE_CHECKING:
         Trace,
         WarmUp,
     )
-    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
+    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall, RankCall
     from pytest_gpuperf.records.passes import Invocation
+    from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.report.verdicts import End
@@ -82,6 +83,20 @@ class Source(Protocol):
         """Record the kernels that one call runs."""
 
 
+class RankSource(Protocol):
+    """The source of the measurements of calls on several GPUs.
+
+    Raises:
+        GpuperfError: Its methods, if the test has to be changed, or if a rank has died or hangs.
+    """
+
+    def check_ranks(self, call: RankCall) -> Correctness:
+        """Compare the outputs of all ranks with their references."""
+
+    def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
+        """Time the call on all ranks."""
+
+
 class Runner:
     """One way to run `pytest --gpuperf`: holds the results of the run, and judges them.
 
@@ -108,6 +123,8 @@ class Runner:
     ) -> None:
         self.settings = settings
         self.source = source
+        self.ranks: RankSource | None = None
+        """None if this way to run has no ranks."""
         self.environment = environment
         self.replayed_from = replayed_from
         self.counters_unavailable = ""

@@ -22,6 +22,7 @@ from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingRunner, timestamp
+from pytest_gpuperf.session.live_ranks import LiveRanks
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Progress, StatusLine, WaitingLine
@@ -111,12 +112,18 @@ class LiveRunner(KeepingRunner):
         elif settings.counters == "off":
             counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
+        self._ranks = self.ranks = LiveRanks(
+            settings.budget_s, settings.rank_timeout_s, self._doubt, self._show_progress
+        )
         self._status = StatusLine(None)
         self._results_of_passes = PassResults()
 
     def _conditions(self) -> Conditions | None:
         with self.guarded("clock reading"):
-            return self._nvml.conditions() if self._nvml is not None else None
+            found = self._nvml.conditions() if self._nvml is not None else None
+            # A rank that waits for its next order shares this GPU, and does not use it.
+            own = 1 if found is not None and found.other_processes and self._ranks.alive else 0
+            return replace(found, other_processes=found.other_processes - own) if found and own else found
         return None
 
     def _kept_counters(self, settings: Settings, where: Environment, chip: str) -> KeptCounters | None:
@@ -173,13 +180,16 @@ class LiveRunner(KeepingRunner):
             self.notices.append(f"not locked: {error}; another run could measure at the same time")
 
     def end(self) -> None:
-        """Let the next run measure."""
+        """End the ranks, and let the next run measure."""
+        self._ranks.end()
         self._lock.release()
 
     def run_passes(
         self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
         """Run the passes that the options ask for, then apply their results to the tests."""
+        # The tools of the passes measure one process.
+        states = [state for state in states if not state.marker.gpus]
         self._tests.update({state.nodeid: self._select(state) for state in states})
         tests = list(self._tests.values())
         if self._in_process is not None:

@@ -108,13 +108,7 @@ class LiveSource:
             )
 
         try:
-            median = time_once()
-            if doubt := self._doubt(call, median):
-                timings = sorted(
-                    (median, *(time_once() for _ in range(LOOKS - 1))), key=lambda timing: timing.time_us
-                )
-                median = timings[len(timings) // 2]
-                median = replace(median, measured_again=(*median.measured_again, doubt))
+            median = undoubted(time_once, lambda timing: self._doubt(call, timing))
         finally:
             self._progress("")
         return replace(median, verification=verifier.of(median))
@@ -138,6 +132,18 @@ class LiveSource:
             return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
         finally:
             self._progress("")
+
+
+def undoubted(time_once: Callable[[], Timing], doubt: Callable[[Timing], str]) -> Timing:
+    """Return a time; if it is in doubt, the median of three."""
+    median = time_once()
+    if why := doubt(median):
+        timings = sorted(
+            (median, *(time_once() for _ in range(LOOKS - 1))), key=lambda timing: timing.time_us
+        )
+        median = timings[len(timings) // 2]
+        median = replace(median, measured_again=(*median.measured_again, why))
+    return median
 
 
 def trace_file_name(nodeid: str, label: str) -> str:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.records.selection import Launches
 
-MARKER_KEYS = ("kernels", "launches", "limits", "tolerance", "preset", "metrics", "benchmark")
+MOST_GPUS = 64
+"""More GPUs than a host has."""
+MARKER_KEYS = ("kernels", "launches", "limits", "tolerance", "preset", "metrics", "benchmark", "gpus")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Marker:
     """Names of the presets to read; empty for those of the options."""
     metrics: tuple[str, ...] = ()
     """More metrics to read, also for its limits: short names or raw ones."""
+    gpus: int = 0
+    """Number of GPUs that its calls run on at once; 0 for a test on one GPU without ranks."""
 
     @classmethod
     def of(cls, item: pytest.Item) -> Marker:
@@ -56,6 +60,7 @@ class Marker:
         tolerances: list[float] = []
         presets: list[tuple[str, ...]] = []
         metrics: list[str] = []
+        gpus: list[int] = []
         where = f"in the gpuperf marker of {item.nodeid}"
         for mark in item.iter_markers("gpuperf"):
             # Each is checked, also if a nearer one hides it.
@@ -79,6 +84,8 @@ class Marker:
                 tolerances.append(_tolerance(given["tolerance"], where))
             if "preset" in given:
                 presets.append(_preset(given["preset"], where))
+            if "gpus" in given:
+                gpus.append(_gpus(given["gpus"], where))
             metrics.extend(_metrics(mark.kwargs.get("metrics", ()), where))
             if not isinstance(given.get("benchmark", False), bool):
                 raise GpuperfError(
@@ -92,6 +99,7 @@ class Marker:
             tolerance_pct=next(iter(tolerances), None),
             preset=next(iter(presets), ()),
             metrics=tuple(dict.fromkeys(metrics)),
+            gpus=next(iter(gpus), 0),
         )
 
 
@@ -114,6 +122,14 @@ def _metrics(value: object, where: str) -> Sequence[str]:
     if not isinstance(parts, (list, tuple, set, frozenset)) or not all(isinstance(one, str) for one in parts):
         raise GpuperfError(f"metrics={show_repr(value)} {where}", expected="a name or a list of names")
     return list(parts)
+
+
+def _gpus(value: object, where: str) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_GPUS:
+        raise GpuperfError(
+            f"gpus={show_repr(value)} {where}", expected=f"a whole number from 1 to {MOST_GPUS}"
+        )
+    return value
 
 
 def _tolerance(value: object, where: str) -> float:

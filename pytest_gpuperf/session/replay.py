@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, Run, StaticKernel, TestRecord
-    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.call import Call, RankCall
+    from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
@@ -71,6 +72,21 @@ class RecordedSource:
                 call, f"the recording of {call.nodeid} has mode {timing.mode!r}, the test asks for {mode!r}"
             )
         return replace(timing, bytes=bytes, flops=flops)
+
+    def check_ranks(self, call: RankCall) -> Correctness:
+        """Return the recorded comparison."""
+        return self.check(call)
+
+    def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
+        """Return the recorded time, with the rates of the present test."""
+        timing = self._recorded(call, "timing", Timing)
+        ranks = timing.ranks
+        if ranks is None or len(ranks.ranks) != call.gpus:
+            found = len(ranks.ranks) if ranks is not None else 1
+            self._skip(
+                call, f"the recording of {call.nodeid} is of {found} GPUs, the test asks for {call.gpus}"
+            )
+        return replace(timing, bytes=bytes, flops=flops, ranks=replace(ranks, collective=collective))
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Return the recorded counters; if more kernels were recorded, those that are asked for now."""
@@ -160,6 +176,7 @@ class ReplayRunner(Runner):
         newest = runs[0]
         self._recorded = RecordedSource(runs)
         super().__init__(settings, self._recorded, newest.environment, replayed_from=newest)
+        self.ranks = self._recorded
         self.counters_unavailable = newest.counters_unavailable
         tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._failures = {nodeid: test.failure for nodeid, test in tests.items()}

@@ -92,6 +92,12 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option(
+        "rank-timeout",
+        "120",
+        "seconds without a sign of life after which a rank of a test on several GPUs hangs; 0: any time",
+        metavar="SECONDS",
+    ),
+    Option(
         "tolerance",
         "0",
         "accepted slowdown, in percent, even if it is certain, for tests that name none; 0: none",

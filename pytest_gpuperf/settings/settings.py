@@ -44,6 +44,8 @@ class Settings:
     """Number of runs to keep; 0 for all."""
     timeout_s: float
     """Seconds that one test may take; 0 for any time."""
+    rank_timeout_s: float
+    """Seconds without a sign of life after which a rank hangs; 0 for any time."""
     tolerance_pct: float
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
@@ -124,6 +126,7 @@ class Settings:
             fuzz_s=_number("fuzz-seconds", values["fuzz-seconds"], above_0=True),
             keep=_keep(values["keep"]),
             timeout_s=_number("timeout", values["timeout"], most=MAX_TIMEOUT_S),
+            rank_timeout_s=_number("rank-timeout", values["rank-timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             seed=values["seed"],

@@ -11,8 +11,10 @@ from pytest_gpuperf.report.show import (
     not_captured,
     number_in,
     show_accuracy,
+    show_communication,
     show_compiled,
     show_extent,
+    show_ranks,
     show_rate,
     show_shared_memory,
     show_size,
@@ -63,6 +65,9 @@ def _of_timing(timing: Timing) -> Facts:
     yield "SM clock", clock_line(timing)
     yield "not captured", ": ".join(not_captured(timing))
     yield "rate", show_rate(timing)
+    if timing.ranks is not None:
+        yield count(len(timing.ranks.ranks), "rank"), show_ranks(timing.ranks)
+        yield "communication", show_communication(timing.ranks)
     work = [show_size(timing.bytes)] if timing.bytes else []
     work += [f"{timing.flops:.3g} operations"] if timing.flops else []
     yield "work of a call", " and ".join(work)

@@ -1,0 +1,110 @@
+"""Messages between a session and its ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pytest_gpuperf.records import Conditions
+    from pytest_gpuperf.records.ranks import RankTime
+
+
+@dataclass(frozen=True)
+class Start:
+    """First order: become a rank."""
+
+    rank: int
+    world: int
+    device: str
+    """`cuda` or `cpu`."""
+    search_path: list[str]
+    """Folders that modules are imported from."""
+
+
+@dataclass(frozen=True)
+class Join:
+    """Second order: meet the other ranks."""
+
+    port: int
+    """That of the store of rank 0, on this host."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The callables of a call, as bytes that only a rank reads."""
+
+    pickled: bytes
+    """The callable, the one that makes its arguments, and for a check the one that makes the expected
+    outputs."""
+    files: Mapping[str, str]
+    """File of each module that they are from, by name."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """Order: compare the outputs of a call with the expected ones."""
+
+    work: Work
+    rtol: float | None = None
+    atol: float | None = None
+    equal_nan: bool = False
+    mutates: bool | Collection[int | str] = ()
+
+
+@dataclass(frozen=True)
+class Time:
+    """Order: time a call."""
+
+    work: Work
+    budget_s: float
+
+
+@dataclass(frozen=True)
+class Port:
+    """Answer of rank 0 to `Start`."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Doing:
+    """Sign of life: what the rank does now."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """Answer to an order."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The order has ended with an exception on this rank."""
+
+    error: str
+    """Type and text; only the text of an error of this package."""
+    at: str
+    """Place of the callable's line: `test_k.py:12`; empty if it is none of the callable's."""
+
+
+@dataclass(frozen=True)
+class TimesOfRank:
+    """Result of `Time` on one rank."""
+
+    blocks: list[list[float]]
+    """Microseconds of each call of each block."""
+    late: bool
+    recorded: RankTime
+    """Mean time, with what the profiler recorded."""
+    conditions: Conditions | None = None
+
+
+Order: TypeAlias = Start | Join | Check | Time
+Answer: TypeAlias = Port | Doing | Done | Raised

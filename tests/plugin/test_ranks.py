@@ -1,0 +1,140 @@
+"""Calls on several ranks: here processes that meet through gloo, on the CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import forked
+import ranked_calls as calls
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ranks import team as team_module
+from pytest_gpuperf.measure.ranks.callables import packed
+from pytest_gpuperf.measure.ranks.messages import Check, Time
+from pytest_gpuperf.measure.ranks.results import correctness_of, timing_of
+from pytest_gpuperf.measure.ranks.team import Team
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_gpuperf.records import Correctness
+
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def team() -> Iterator[Team]:
+    """Make two ranks for all tests of this file; those that end are replaced."""
+    with pytest.MonkeyPatch.context() as patch:
+        forked.fork_children(patch.setattr)
+        patch.setattr(team_module, "GRACE_S", 0.3)
+        two = Team(2, "cpu", silence_s=20)
+        yield two
+        two.end()
+
+
+def check(team: Team, fn: Callable[..., Any], inputs: Any = calls.inputs, **tolerances: Any) -> Correctness:
+    work = packed({"fn": fn, "inputs": inputs, "expected": calls.total}, SEED)
+    return correctness_of(team.ask(Check(work, **tolerances)))
+
+
+def test_right_outputs_of_all_ranks(team: Team) -> None:
+    found = check(team, calls.all_reduce)
+    assert (found.passed, found.elements) == (True, 2 * calls.N)
+
+
+def test_processes_are_reused(team: Team) -> None:
+    before = check(team, calls.own_pid, atol=1e9, rtol=0.0)
+    after = check(team, calls.own_pid, atol=1e9, rtol=0.0)
+    assert before.max_abs_diff == after.max_abs_diff > 1
+
+
+def test_output_in_an_argument(team: Team) -> None:
+    assert check(team, calls.in_place, mutates=(0,)).passed
+
+
+def test_wrong_output_names_its_rank(team: Team) -> None:
+    found = check(team, calls.wrong_on_rank_1)
+    assert not found.passed
+    assert found.failure.startswith("rank 1 of 2: output differs from the reference: 1 of 1000 elements")
+
+
+def test_element_that_is_never_written(team: Team) -> None:
+    assert (
+        "1 of 1000 elements is never written, the first at [999]" in check(team, calls.half_written).failure
+    )
+
+
+def test_changed_input(team: Team) -> None:
+    assert "argument 0 was changed" in check(team, calls.changes_input).failure
+
+
+def test_keyword_arguments(team: Team) -> None:
+    assert check(team, calls.all_reduce, inputs=calls.named_inputs).passed
+
+
+def test_factory_without_arguments(team: Team) -> None:
+    with pytest.raises(
+        GpuperfError, match=r"rank \d of 2 raised inputs= returned a Tensor; expected a tuple"
+    ):
+        check(team, calls.all_reduce, inputs=calls.bare_input)
+
+
+def test_time_is_that_of_the_slowest_rank(team: Team) -> None:
+    work = packed({"fn": calls.sleeps_longer_on_rank_1, "inputs": calls.inputs}, SEED)
+    answers = team.ask(Time(work, budget_s=0.01))
+    timing = timing_of(answers, on_gpu=False, collective="all_reduce", bytes=4 * calls.N, flops=0)
+    assert timing.ranks is not None
+    assert (timing.mode, timing.source, len(timing.ranks.ranks)) == ("host", "host", 2)
+    assert timing.time_us > 8000
+    assert timing.ranks.smallest_us < 0.7 * timing.ranks.largest_us
+    assert timing.ranks.skew_us > 3000
+    assert timing.bus_gb_per_s == timing.gb_per_s
+
+
+def test_exception_of_a_rank(team: Team) -> None:
+    with pytest.raises(
+        GpuperfError, match=r"^rank 1 of 2 raised ValueError: a bad shape \(ranked_calls.py:\d+\)"
+    ):
+        check(team, calls.raises)
+    assert check(team, calls.all_reduce).passed
+
+
+def test_death_of_a_rank(team: Team) -> None:
+    ended = "rank 1 of 2 was ended by SIGKILL while it calls; its last line: no more memory"
+    with pytest.raises(GpuperfError, match=ended):
+        check(team, calls.dies)
+    assert check(team, calls.all_reduce).passed
+
+
+def test_rank_that_hangs(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "_silence_s", 0.5)
+    hangs = r"ranks 0 and 1 of 2 gave no sign of life .*; rank 1 is in _hang \(ranked_calls.py:\d+\)"
+    with pytest.raises(GpuperfError, match=hangs):
+        check(team, calls.hangs)
+    assert not team.alive
+
+
+def test_session_that_ends_leaves_no_rank(team: Team) -> None:
+    check(team, calls.all_reduce)
+    pids = [rank._process.pid for rank in team._ranks]
+    for rank in team._ranks:
+        rank.session.close()
+    for rank in team._ranks:
+        rank._process.wait(10)
+    team._ranks.clear()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("fn", [lambda x: x, partial(lambda x: x)], ids=["lambda", "partial"])
+def test_lambda_is_refused(fn: Callable[..., Any]) -> None:
+    with pytest.raises(
+        GpuperfError, match=r"fn=.* cannot be sent to other processes; expected a function at the"
+    ):
+        packed({"fn": fn}, SEED)
