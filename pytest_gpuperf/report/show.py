@@ -90,15 +90,17 @@ def show_communication(ranks: RankTimes) -> str:
 
 def show_rate(timing: Timing) -> str:
     """Show the rate of a time: `412 GB/s bus`, `640 TFLOP/s`, `3.20 TB/s`; empty if its work is not known."""
+    bus = ""
     if timing.bus_gb_per_s is not None:
-        return f"{timing.bus_gb_per_s:.0f} GB/s bus"
-    if timing.tflop_per_s is not None:
+        rate, small, large, bus = timing.bus_gb_per_s, "GB/s", "TB/s", " bus"
+    elif timing.tflop_per_s is not None:
         rate, small, large = timing.tflop_per_s * 1e3, "GFLOP/s", "TFLOP/s"
     elif timing.gb_per_s is not None:
         rate, small, large = timing.gb_per_s, "GB/s", "TB/s"
     else:
         return ""
-    return f"{three_digits(rate)} {small}" if rate < 999.5 else f"{three_digits(rate / 1e3)} {large}"
+    shown = f"{three_digits(rate)} {small}" if rate < 999.5 else f"{three_digits(rate / 1e3)} {large}"
+    return shown + bus
 
 
 def show_accuracy(accuracy: Accuracy) -> str:
