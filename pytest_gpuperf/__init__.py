@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
     from pytest_gpuperf.metrics.combine import combine
     from pytest_gpuperf.plugin.facade import Gpuperf
+    from pytest_gpuperf.plugin.ranks import GpuperfRanks
     from pytest_gpuperf.records import (
         Accuracy,
         Correctness,
