@@ -106,13 +106,13 @@ def overlapped_product(rows: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     world = distributed.get_world_size()
     m, k = rows.shape
     out = rows.new_empty(world, PIECES, m // PIECES, right.shape[1])
-    pieces = [rows.new_empty(world, m // PIECES, k) for _ in range(PIECES)]
+    pieces = [rows.new_empty(world * m // PIECES, k) for _ in range(PIECES)]
     works = [
         distributed.all_gather_into_tensor(piece, own, async_op=True)
         for piece, own in zip(pieces, rows.chunk(PIECES), strict=True)
     ]
     for at, (piece, work) in enumerate(zip(pieces, works, strict=True)):
         work.wait()
-        for rank in range(world):
-            torch.mm(piece[rank], right, out=out[rank, at])
+        for rank, part in enumerate(piece.chunk(world)):
+            torch.mm(part, right, out=out[rank, at])
     return out.view(world * m, -1)

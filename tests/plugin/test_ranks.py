@@ -17,11 +17,13 @@ from pytest_gpuperf.measure.ranks.callables import packed
 from pytest_gpuperf.measure.ranks.messages import Check, Time
 from pytest_gpuperf.measure.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.measure.ranks.team import Team
+from suites.kernels import collectives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_gpuperf.records import Correctness
+    from pytest_gpuperf.records.ranks import Collective
 
 SEED = 7
 
@@ -45,6 +47,28 @@ def check(team: Team, fn: Callable[..., Any], inputs: Any = calls.inputs, **tole
 def test_right_outputs_of_all_ranks(team: Team) -> None:
     found = check(team, calls.all_reduce)
     assert (found.passed, found.elements) == (True, 2 * calls.N)
+
+
+@pytest.mark.parametrize("kind", collectives.COLLECTIVES)
+def test_collectives_of_the_suite(team: Team, kind: Collective) -> None:
+    work: dict[str, Callable[..., Any]] = {
+        "fn": collectives.COLLECTIVES[kind],
+        "inputs": partial(collectives.buffers, kind, 800),
+        "expected": partial(collectives.collected, kind, 800),
+    }
+    found = correctness_of(team.ask(Check(packed(work, SEED), mutates=(0,))))
+    assert (found.passed, found.low_signal) == (True, "")
+
+
+@pytest.mark.parametrize("product", [collectives.gathered_product, collectives.overlapped_product])
+def test_products_of_the_suite(team: Team, product: Callable[..., Any]) -> None:
+    work: dict[str, Callable[..., Any]] = {
+        "fn": product,
+        "inputs": partial(collectives.shards, 8, 6, 16),
+        "expected": partial(collectives.product_of_all, 8, 6, 16),
+    }
+    found = correctness_of(team.ask(Check(packed(work, SEED), rtol=2**-7, atol=0.01)))
+    assert (found.passed, found.elements) == (True, 2 * 16 * 6)
 
 
 def test_processes_are_reused(team: Team) -> None:

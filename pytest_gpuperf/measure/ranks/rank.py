@@ -121,9 +121,10 @@ class _Rank:
             from pytest_gpuperf.measure.device.lock import GpuLock
 
             torch.cuda.set_device(start.rank)
-            # Ends with this process. The session itself has locked one of the GPUs.
+            # Ends with this process. The session itself has locked one of the GPUs, or told that it cannot.
             lock = GpuLock(gpu_info().uuid)
-            lock.acquire(lambda _: self._doing(f"waits for {lock.gpu}, on which another run measures"))
+            with suppress(GpuperfError):
+                lock.acquire(lambda _: self._doing(f"waits for {lock.gpu}, on which another run measures"))
         else:
             torch.set_num_threads(1)
         if start.rank:

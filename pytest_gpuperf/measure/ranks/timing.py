@@ -25,21 +25,62 @@ if TYPE_CHECKING:
 
 BLOCK_US = 5000
 """Length of a block, from which a few calls are enough."""
-LEAST_CALLS, MOST_CALLS = 5, 50
+FIRST_CALLS, LEAST_CALLS, MOST_CALLS = 3, 5, 50
 LEAST_BLOCKS, MOST_BLOCKS = 10, 40
 WARM_UP_US = 300_000
-FIRST_QUEUE_US = 20_000
-MOST_QUEUE_US = 200_000
+LEAST_QUEUE_US, FIRST_QUEUE_US, MOST_QUEUE_US = 100.0, 20_000.0, 200_000.0
 ATTEMPTS = 3
 """Attempts at a block whose calls the host has queued too late."""
 
 
+@dataclass(frozen=True)
+class _Block:
+    times_us: list[float]
+    """Time of each call on this rank."""
+    late: bool = False
+    """True if the GPU of a rank was ready before its host had queued the block."""
+
+
 @dataclass
 class _Queue:
+    """Queues the blocks of a call."""
+
+    call: RankedCall
+    block_us: float = FIRST_QUEUE_US
     """Time for which a kernel blocks the GPU while the host queues a block."""
 
-    block_us: float = 0.0
-    late: bool = False
+    def run(self, calls: int) -> _Block:
+        """Run a block."""
+        block = self._run_on_gpu(calls) if self.call.on_gpu else _Block(_times_by_host(self.call, calls))
+        (late,) = self.call.largest(block.late)
+        return _Block(block.times_us, bool(late))
+
+    def run_in_time(self, calls: int) -> _Block:
+        """Run a block that no host was late for; after some attempts one that a host was late for."""
+        for _ in range(ATTEMPTS):
+            block = self.run(calls)
+            if not block.late:
+                break
+        return block
+
+    def _run_on_gpu(self, calls: int) -> _Block:
+        stream = kept.current_stream()
+        pairs = [(kept.event(), kept.event()) for _ in range(calls)]
+        ready = kept.event()
+        self.call.meet()
+        begin = kept.now()
+        block_gpu(self.block_us)
+        kept.record(ready, stream)
+        for start, end in pairs:
+            self.call.barrier()
+            kept.record(start, stream)
+            self.call()
+            kept.record(end, stream)
+        late = kept.has_passed(ready)
+        # Twice what the host needs, for the next block.
+        self.block_us = min(max(2e6 * (kept.now() - begin), LEAST_QUEUE_US), MOST_QUEUE_US)
+        kept.synchronize()
+        return _Block([kept.elapsed_us(start, end) for start, end in pairs], late)
 
 
 def time_call(call: RankedCall, budget_s: float) -> TimesOfRank:
@@ -50,82 +91,38 @@ def time_call(call: RankedCall, budget_s: float) -> TimesOfRank:
         budget_s: Seconds for the blocks, if there are more than `LEAST_BLOCKS`.
     """
     call.doing("warms up")
-    for _ in range(2):
+    for _ in range(FIRST_CALLS):
         call()
     call.meet()
-    queue = _Queue(FIRST_QUEUE_US)
-    begin = kept.now()
-    first = _block(call, 3, queue)
-    (time_us, wall_us) = call.largest(fmean(first), (kept.now() - begin) * 1e6 / 3)
-    calls = _between(LEAST_CALLS, BLOCK_US / time_us, MOST_CALLS)
-    warm_us = 0.0
+    queue = _Queue(call)
+    (first_us,) = call.largest(fmean(queue.run(FIRST_CALLS).times_us))
+    calls = _between(LEAST_CALLS, BLOCK_US / first_us, MOST_CALLS)
+    wall_us = warm_us = 0.0
     while warm_us < WARM_UP_US:
         begin = kept.now()
-        (time_us,) = call.largest(fmean(_block(call, calls, queue)))
+        queue.run(calls)
         (wall_us,) = call.largest((kept.now() - begin) * 1e6)
         warm_us += wall_us
     call.doing("measures")
-    blocks = [
-        _block_in_time(call, calls, queue)
-        for _ in range(_between(LEAST_BLOCKS, budget_s * 1e6 / wall_us, MOST_BLOCKS))
-    ]
+    count = _between(LEAST_BLOCKS, budget_s * 1e6 / wall_us, MOST_BLOCKS)
+    blocks = [queue.run_in_time(calls) for _ in range(count)]
     conditions = _conditions(call)
     call.meet()
-    mean_us = fmean(map(fmean, blocks))
-    recorded = RankTime(time_us=round(mean_us, 6))
+    recorded = RankTime(time_us=round(fmean(fmean(block.times_us) for block in blocks), 6))
     if call.on_gpu:
         from pytest_gpuperf.measure.ranks.recording import recorded_time
 
         call.doing("records its kernels")
         recorded = recorded_time(call, recorded.time_us)
-    return TimesOfRank(blocks, late=queue.late, recorded=recorded, conditions=conditions)
+    late = any(block.late for block in blocks)
+    return TimesOfRank([block.times_us for block in blocks], late, recorded, conditions)
 
 
 def _between(least: int, wanted: float, most: int) -> int:
     return min(max(least, math.ceil(wanted)), most)
 
 
-def _block_in_time(call: RankedCall, calls: int, queue: _Queue) -> list[float]:
-    """Return a block that all hosts queued ahead; after some attempts one that they did not."""
-    for _ in range(ATTEMPTS):
-        queue.late = False
-        times = _block(call, calls, queue)
-        if not queue.late:
-            break
-        queue.block_us = min(2 * queue.block_us, MOST_QUEUE_US)
-    return times
-
-
-def _block(call: RankedCall, calls: int, queue: _Queue) -> list[float]:
-    """Return the microseconds of each call of a block, on this rank."""
-    times = _block_on_gpu(call, calls, queue) if call.on_gpu else _block_on_host(call, calls)
-    (late,) = call.largest(queue.late)
-    queue.late = bool(late)
-    return times
-
-
-def _block_on_gpu(call: RankedCall, calls: int, queue: _Queue) -> list[float]:
-    stream = kept.current_stream()
-    pairs = [(kept.event(), kept.event()) for _ in range(calls)]
-    queued = kept.event()
-    call.meet()
-    begin = kept.now()
-    block_gpu(queue.block_us)
-    kept.record(queued, stream)
-    for start, end in pairs:
-        call.barrier()
-        kept.record(start, stream)
-        call()
-        kept.record(end, stream)
-    queue.late = kept.has_passed(queued)
-    host_us = (kept.now() - begin) * 1e6
-    kept.synchronize()
-    if not queue.late:
-        queue.block_us = min(max(2 * host_us, 100.0), MOST_QUEUE_US)
-    return [kept.elapsed_us(start, end) for start, end in pairs]
-
-
-def _block_on_host(call: RankedCall, calls: int) -> list[float]:
+def _times_by_host(call: RankedCall, calls: int) -> list[float]:
     times = []
     for _ in range(calls):
         call.barrier()
@@ -138,17 +135,13 @@ def _block_on_host(call: RankedCall, calls: int) -> list[float]:
 def _conditions(call: RankedCall) -> Conditions | None:
     if not call.on_gpu:
         return None
-    import os
-
     from msgspec.structs import replace
 
     from pytest_gpuperf.measure.device.conditions import Nvml
     from pytest_gpuperf.measure.device.gpu import gpu_info
-    from pytest_gpuperf.measure.device.lock import HELD_ENV
 
-    uuid = gpu_info().uuid
-    found = Nvml(uuid).conditions()
-    if found is not None and found.other_processes and os.environ.get(HELD_ENV) == uuid:
-        # The session is on this GPU, too, and waits.
+    found = Nvml(gpu_info().uuid).conditions()
+    if found is not None and found.other_processes and not call.rank:
+        # The session is on the first GPU, too, and waits.
         return replace(found, other_processes=found.other_processes - 1)
     return found
