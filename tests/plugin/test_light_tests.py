@@ -31,6 +31,7 @@ NEED_THEM = {
     "test_output_types.py",
     "test_prepared.py",
     "test_range_profiler.py",
+    "test_rank_timing.py",
     "test_recorded_blocks.py",
     "test_red_zones.py",
     "test_single_calls.py",
