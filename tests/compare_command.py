@@ -9,14 +9,14 @@ from click.testing import CliRunner, Result
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records.runs import RunStore
-from run_builders import measured, record, run
+from run_builders import H200, measured, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-    from pytest_gpuperf.records import MetricValue, Run, TestRecord
+    from pytest_gpuperf.records import GpuInfo, MetricValue, Run, TestRecord
 
 GEMM = "t/test_gemm.py::test_triton"
 SMALL: dict[str, MetricValue] = {
@@ -45,8 +45,8 @@ def begin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def store(project: Path, *tests: TestRecord, id: str = "20261120-173012-3f9a") -> Run:
-    kept = run(*tests, id=id)
+def store(project: Path, *tests: TestRecord, id: str = "20261120-173012-3f9a", gpu: GpuInfo = H200) -> Run:
+    kept = run(*tests, id=id, gpu=gpu)
     RunStore(project / ".gpuperf").write(kept)
     return kept
 

@@ -92,18 +92,26 @@ def _runs(choices: Iterable[Choice]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(choice.run.id for choice in choices))
 
 
+def _run_titles(choices: Iterable[Choice]) -> dict[str, str]:
+    """Return each run's title by its id: the GPU's name if each run has a model of its own, or the id."""
+    gpus = {choice.run.id: choice.run.environment.gpu.name for choice in choices}
+    if len(set(gpus.values())) < max(2, len(gpus)):
+        return {run: run for run in gpus}
+    return {run: name.removeprefix("NVIDIA ") for run, name in gpus.items()}
+
+
 def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[str]]:
     """Return the titles of the columns, the rows, and notes on measurements without a partner."""
-    several_runs = len(_runs(choices)) > 1
+    run_titles = _run_titles(choices)
     single = all(len(choice.entries) == 1 for choice in choices)
     pairing = None
-    if len(choices) > 1 and (several_runs or not single):
+    if len(choices) > 1 and (len(run_titles) > 1 or not single):
         pairing = pair_names([[entry.name for entry in choice.entries] for choice in choices])
     if pairing is None:
         found = {(e.run.id, e.test.nodeid, e.label): e for choice in choices for e in choice.entries}
         entries = tuple(found.values())
-        return _titles(entries, several_runs), [_Row("", entries)], []
-    titles = _paired_titles(choices, pairing.place, several_runs)
+        return _titles(entries, run_titles), [_Row("", entries)], []
+    titles = _paired_titles(choices, pairing.place, run_titles)
     rows: list[tuple[Entry | None, ...]] = []
     alone = []
     for places in pairing.rows:
@@ -121,16 +129,16 @@ def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[st
     return titles, list(map(_Row, _subjects(names, pairing.place), rows)), alone
 
 
-def _paired_titles(choices: Sequence[Choice], place: int | None, several_runs: bool) -> list[str]:
+def _paired_titles(choices: Sequence[Choice], place: int | None, run_titles: Mapping[str, str]) -> list[str]:
     if place is None:
-        return [choice.run.id for choice in choices]
+        return [run_titles[choice.run.id] for choice in choices]
     titles = told_apart([choice.entries[0].name for choice in choices], {place})
     for group, choice in enumerate(choices):
         if len({entry.name.parts[place] for entry in choice.entries}) > 1:
             titles[group] = choice.ref
-    if not several_runs:
+    if len(run_titles) == 1:
         return titles
-    return [f"{choice.run.id} {title}" for choice, title in zip(choices, titles, strict=True)]
+    return [f"{run_titles[choice.run.id]} {title}" for choice, title in zip(choices, titles, strict=True)]
 
 
 def _subjects(names: Sequence[Name], place: int | None) -> list[str]:
@@ -141,7 +149,7 @@ def _subjects(names: Sequence[Name], place: int | None) -> list[str]:
     return told_apart(names, places)
 
 
-def _titles(entries: Sequence[Entry], several_runs: bool) -> list[str]:
+def _titles(entries: Sequence[Entry], run_titles: Mapping[str, str]) -> list[str]:
     if len(entries) < 2:
         raise GpuperfError(
             f"{entries[0].shown} is one measurement",
@@ -149,10 +157,12 @@ def _titles(entries: Sequence[Entry], several_runs: bool) -> list[str]:
             next_step="name another test or run, as in gpuperf compare RUN::TEST TEST",
         )
     names = [entry.name for entry in entries]
-    if not several_runs:
+    if len(run_titles) == 1:
         return told_apart(names, varying(names))
     titles = [short(name, varying(names)) for name in names]
-    return [f"{entry.run.id} {title}".rstrip() for entry, title in zip(entries, titles, strict=True)]
+    return [
+        f"{run_titles[entry.run.id]} {title}".rstrip() for entry, title in zip(entries, titles, strict=True)
+    ]
 
 
 def _metrics(wanted: Sequence[str], entries: Sequence[Entry]) -> list[str]:

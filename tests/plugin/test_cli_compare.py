@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from compare_command import GEMM, LARGE, SMALL, begin, cells, compare, shown, store, two_tiles
 from pytest_gpuperf.records import Accuracy, Correctness, Measurement
-from run_builders import measured, profile, record, timing
+from run_builders import H200, measured, profile, record, timing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,21 @@ def test_two_runs_are_compared_test_by_test(project: Path) -> None:
     assert "metric   unit    a            b" in lines
     assert "time_us  us    200  180 -10.0 %  better" in lines
     assert lines[-2:] == ["only in a: t/test_a.py::test_a", "only in b: t/test_b.py::test_b"]
+
+
+def test_runs_of_two_gpu_models_have_the_models_as_titles(project: Path) -> None:
+    h100 = replace(H200, name="NVIDIA H100 80GB HBM3", slug="nvidia-h100-80gb-hbm3")
+    store(project, record(GEMM, main=measured(200.0)), id="a")
+    store(project, record(GEMM, main=measured(220.0)), id="b", gpu=h100)
+    assert shown("a", "b", "--metrics=time_us")[3:] == snapshot(
+        [
+            "metric   unit  H200  H100 80GB HBM3",
+            "------------------------------------------",
+            "time_us  us     200     220 +10.0 %  worse",
+            "",
+            "NVIDIA H200 is compared with NVIDIA H100 80GB HBM3",
+        ]
+    )
 
 
 def test_one_metric_of_many_tests_has_a_line_each(project: Path) -> None:
