@@ -49,7 +49,7 @@ autodoc_mock_imports = ["hypothesis", "torch"]
 # The build has no network, so names of other projects have no target.
 nitpick_ignore_regex = [("py:.*", r"(collections|msgspec|os|pandas|pathlib|pd|pytest|torch|typing)\..*")]
 # Aliases of built-in types, and the bounds of numbers.
-nitpick_ignore = [("py:class", "Factory"), ("py:class", "Launches"), ("py:class", "MetricValue")]
+nitpick_ignore = [("py:class", name) for name in ("Collective", "Factory", "Launches", "MetricValue")]
 nitpick_ignore_regex.append(("py:class", r"-?[\d.]+(e[-+]\d+)?"))
 
 SHELVES = {

@@ -16,10 +16,8 @@ PATTERNS = (0xFF, 0x5A)
 """Bytes that fill memory. 0xFF is NaN in every floating type and -1 in signed integers; 0x5A is a
 large number, for kernels that lose NaN (`fmax`, atomics). No type has one value with both."""
 
-PACKED = frozenset(
-    one
-    for one in vars(torch).values()
-    if isinstance(one, torch.dtype) and re.fullmatch(r"torch\.(bits.*|u?int[1-7]|float4.*)", str(one))
+PACKED: frozenset[torch.dtype] = frozenset(
+    one for name, one in vars(torch).items() if re.fullmatch(r"bits\d.*|u?int[1-7]|float4.*", name)
 )
 """Types that torch can only move: no comparison, no conversion, no arithmetic."""
 
