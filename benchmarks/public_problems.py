@@ -256,7 +256,7 @@ def read(path: Path) -> Results:
 
 
 def summary(results: Results) -> str:
-    """Return the verdicts by collection, and the solutions with another verdict than expected."""
+    """Return the verdicts by collection."""
     lines = [f"- {provenance(results.environment, results.date)}"]
     for place, title in PLACES.items():
         of_place = {name: trial for name, trial in results.trials.items() if name.startswith(place)}
@@ -266,11 +266,6 @@ def summary(results: Results) -> str:
         lines.append(
             f"- {title}: {len(problems)} problems, {len(of_place)} solutions: {found or 'none tried'}"
         )
-    lines += [
-        f"- `{name.partition('/')[2]}`, {trial.verdict}: {trial.why}"
-        for name, trial in sorted(results.trials.items())
-        if not trial.works and name.startswith(tuple(PLACES))
-    ]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -187,7 +187,6 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
     "defences_summary": _of_results(DEFENCES, defences.read, defences.summary),
     "defences_earlier": _of_results(EARLIER_DEFENCES, defences.read, defences.summary),
-    "defences_earlier_exceptions": _of_results(EARLIER_DEFENCES, defences.read, defences.exceptions),
     "defences_themes": _of_results(DEFENCES, defences.read, defences.themes_table),
     "defences_exceptions": _of_results(DEFENCES, defences.read, defences.exceptions),
     "history_summary": _of_results(HISTORY, history_power.read, history.summarised),

@@ -141,14 +141,6 @@ def fuzzed(project: Path) -> None:
     _write(project, load_run(CAPTURES / "fuzz" / "run.json"))
 
 
-def new_repository(project: Path) -> None:
-    """Replace the project by a package in a git repository, without tests."""
-    for path in project.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    (project / ".git").mkdir()
-    (project / "pyproject.toml").write_text('[project]\nname = "my-package"\n', encoding="utf-8")
-
-
 def ncu_files(project: Path) -> None:
     """Add files that ncu wrote on an H200, under short names."""
     for name, packed in {

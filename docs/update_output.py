@@ -4,6 +4,7 @@ A comment in a page says what follows it, and this script puts it there:
 
     <!-- output: COMMAND -->            a text block: the output of COMMAND in a copy of the project
     <!-- output, STATE: COMMAND -->     the same after a function of `docs.states` has changed the copy
+    <!-- table, STATE: COMMAND -->      the same, only the tables: no description of the run, no notes
     <!-- picture, STATE: COMMAND -->    the same as an SVG file, which the next line shows
     <!-- file: PATH -->                 the next code block is a file of the copy, for the next output
     <!-- generated: NAME -->            a table or an excerpt made by `docs.generated`
@@ -28,10 +29,12 @@ from docs import commands, generated, states
 ROOT = Path(__file__).parent.parent
 _FILE = re.compile(r"<!-- file: (?P<path>\S+) -->\n```\w*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(
-    r"^<!-- (?:(?:output|picture)(?:, (?P<state>\w+))?: (?P<command>.+)|generated: (?P<name>\w+)) -->\n"
+    r"^<!-- (?:(?:output|table|picture)(?:, (?P<state>\w+))?: (?P<command>.+)|generated: (?P<name>\w+)) -->\n"
     r"(?P<body>```text\n(?:.*\n)*?```\n|(?:.+\n)*)",
     re.MULTILINE,
 )
+_RULE = re.compile(r"^-{3,}$", re.MULTILINE)
+"""The line below the head of a table."""
 _PICTURE = re.compile(r"!\[[^\]]*\]\((?P<path>[^)]+)\)\n")
 
 
@@ -80,6 +83,8 @@ class Block:
             for path, text in self.files.items():
                 (project / path).write_text(text, encoding="utf-8")
             output = commands.printed(self.command, project, Path(folder) / "log", colour=drawn)
+        if self.marker.startswith("<!-- table"):
+            output = "\n\n".join(part for part in output.split("\n\n") if _RULE.search(part))
         return (
             commands.picture(self.command, output) if drawn else f"```text\n$ {self.command}\n{output}\n```\n"
         )

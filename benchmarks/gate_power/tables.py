@@ -245,4 +245,4 @@ def _fraction(verdicts: Verdicts) -> str:
 
 def _bounded(verdicts: Verdicts, *outcomes: str) -> str:
     low, high = verdicts.bounds(*outcomes)
-    return f"{_percent(verdicts, *outcomes)} ({100 * low:.0f} to {100 * high:.0f})"
+    return f"{_percent(verdicts, *outcomes)} ({100 * low:.0f}-{100 * high:.0f})"

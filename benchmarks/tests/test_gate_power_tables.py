@@ -34,7 +34,7 @@ def test_false_alarms_are_shown_with_their_bound(summary: Summary) -> None:
 
 def test_each_dose_has_its_share_with_bounds(summary: Summary) -> None:
     (row,) = (row for row in outcomes(summary.held_out).splitlines() if row.startswith("|against|"))
-    assert "|100 (29 to 100)|" in row
+    assert "|100 (29-100)|" in row
 
 
 def test_by_kernel_shows_found_of_all(summary: Summary) -> None:

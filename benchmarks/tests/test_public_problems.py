@@ -35,7 +35,7 @@ def results(**trials: Outcome) -> Results:
     return Results(schema=SCHEMA, date=date, environment=one_test().environment, trials=named)
 
 
-def test_summary_counts_verdicts_and_names_exceptions() -> None:
+def test_summary_counts_verdicts() -> None:
     found = results(
         KernelBench__1__same=outcome(True, 0),
         KernelBench__2__same=outcome(True, 1),
@@ -44,8 +44,7 @@ def test_summary_counts_verdicts_and_names_exceptions() -> None:
     lines = summary(found).splitlines()
     assert lines[1] == "- KernelBench: 2 problems, 2 solutions: 1 accepted, 1 wrong"
     assert lines[2] == "- GPU MODE: 0 problems, 0 solutions: none tried"
-    assert lines[3].startswith("- `2/same`, wrong: ")
-    assert not any("softmax" in line for line in lines)
+    assert len(lines) == 3
 
 
 def test_error_of_a_wrong_solution_does_not_count_as_refusal() -> None:

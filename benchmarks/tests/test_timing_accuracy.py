@@ -82,9 +82,9 @@ def test_failures_are_named_and_the_rest_kept(results: Results) -> None:
 def test_summary_counts_near_kernels_and_names_failures(results: Results) -> None:
     text = summary(results)
     assert text.startswith("NVIDIA H200, driver 580, torch 2.11.0, commit c0ffee1, ")
-    assert "; 2 processes. Hot: 1 of 1 kernels" in text
+    assert "; 2 processes. Target: within max(2 %, 0.1 µs) of the true duration. Hot: 1 of 1 kernels" in text
     assert "Cold: 0 of 1 kernels" in text
-    assert "the worst is square 64² with -0.20 µs (-16.7 %)" in text
+    assert "the worst is square 64², -0.20 µs (-16.7 %)" in text
     assert "No times by gpucheck: ended with status 1" in text
     assert "\n\n" not in text
 
@@ -100,7 +100,7 @@ def test_placement_table_compares_same_and_other_memory() -> None:
     assert placement_table(one).splitlines()[2:] == ["|square 64²|0.10|2.46|—|—|"]
     assert (
         "Standard deviation of short kernels in one process, hot: 0.10 to 0.10 % on the same tensors, "
-        "2.46 to 2.46 % on others."
+        "2.46 to 2.46 % on new ones."
     ) in summary(one)
 
 
@@ -131,7 +131,7 @@ def test_near_requires_every_process_within_the_target(
 def test_power_limited_kernels_count_for_no_target() -> None:
     limited = found((170.0, 190.0), 180.0, 180.0, mhz=1600.0)
     assert "square 64² (power-limited)" in ours_table(limited, "hot")
-    assert "within" not in summary(limited)
+    assert "kernels are within" not in summary(limited)
     assert "At the power limit, not counted: square 64²." in summary(limited)
 
 

@@ -185,7 +185,10 @@ def others_table(results: Results) -> str:
 
 def summary(results: Results) -> str:
     """Summarise the benchmark in one paragraph."""
-    parts = [f"{provenance(results.environment, results.date)}; {len(results.processes)} processes."]
+    parts = [
+        f"{provenance(results.environment, results.date)}; {len(results.processes)} processes.",
+        f"Target: within max({MOST_ERROR_PCT:.0f} %, {MOST_ERROR_US} µs) of the true duration.",
+    ]
     for condition in CONDITIONS:
         parts.extend(_counted(results, condition))
     parts.extend(_placed(results))
@@ -207,9 +210,8 @@ def _counted(results: Results, condition: Condition) -> Iterator[str]:
         timed, key=lambda row: abs(row.error_us) / max(MOST_ERROR_PCT / 100 * row.true_us, MOST_ERROR_US)
     )
     yield (
-        f"{condition.capitalize()}: {near} of {len(free)} kernels are within "
-        f"max({MOST_ERROR_PCT:.0f} %, {MOST_ERROR_US} µs) of their true duration in every process, "
-        f"{median_near} in the median; the worst is {worst.kernel} with {worst.error_us:+.2f} µs "
+        f"{condition.capitalize()}: {near} of {len(free)} kernels are within the target in every process, "
+        f"{median_near} in the median; the worst is {worst.kernel}, {worst.error_us:+.2f} µs "
         f"({worst.error_pct:+.1f} %)."
     )
     spread = [row for row in timed if len(row.times_us) > 1]
@@ -217,8 +219,8 @@ def _counted(results: Results, condition: Condition) -> Iterator[str]:
         widest = max(spread, key=lambda row: row.spread_pct)
         steady = sum(row.spread_pct <= MOST_SPREAD_PCT for row in spread)
         yield (
-            f"{steady} of {len(spread)} spread by at most {MOST_SPREAD_PCT} % over the processes; the widest "
-            f"spread is {widest.spread_pct:.2f} % ({widest.kernel})."
+            f"{steady} of {len(spread)} spread by at most {MOST_SPREAD_PCT} % over the processes, "
+            f"{widest.kernel} most: {widest.spread_pct:.2f} %."
         )
 
 
@@ -234,7 +236,7 @@ def _placed(results: Results) -> Iterator[str]:
             yield (
                 f"Standard deviation of short kernels in one process, {condition}: "
                 f"{min(same):.2f} to {max(same):.2f} % on the same tensors, "
-                f"{min(other):.2f} to {max(other):.2f} % on others."
+                f"{min(other):.2f} to {max(other):.2f} % on new ones."
             )
 
 

@@ -65,10 +65,9 @@ OPTIONS = (
     Option(
         "mode",
         "auto",
-        "timing mode of tests that name none: 'hot' (CUDA graph of many launches), 'cold' (L2 flushed before "
-        "each launch), 'queued' (event pairs around queued launches), 'kernels' (CUPTI's times of the "
-        "kernels), 'host' (the host's clock, launches included); 'auto' is hot if the callable can be "
-        "captured, else kernels",
+        "timing mode of tests that name none: 'hot' (CUDA graph of calls), 'cold' (L2 flushed before each), "
+        "'queued' (event pairs around calls), 'kernels' (CUPTI's times), 'host' (the host's clock); 'auto' "
+        "is hot if the callable can be captured, else kernels",
         choices=("auto", "hot", "cold", "queued", "kernels", "host"),
     ),
     Option(
@@ -140,8 +139,8 @@ OPTIONS = (
     Option(
         "against",
         "",
-        "compare with the code of this git commit, branch or tag: before the tests run, old and new code are "
-        "timed in turn on this GPU, by two processes that restart several times",
+        "compare with the code of this git commit, branch or tag: old and new code are timed in turn, by two "
+        "processes that restart several times",
         metavar="REF",
         unset="none",
         asks=True,
@@ -149,9 +148,9 @@ OPTIONS = (
     Option(
         "sanitize",
         "off",
-        "run the tests' kernels once under this tool of compute-sanitizer before the tests run, without "
-        "counters, and fail tests with errors: 'memcheck' (accesses out of bounds), 'racecheck' (races in "
-        "shared memory), 'initcheck' (reads of uninitialised memory), 'synccheck' (barriers)",
+        "first run the tests once under this tool of compute-sanitizer, and fail those with errors: "
+        "'memcheck' (accesses out of bounds), 'racecheck' (races in shared memory), 'initcheck' (reads of "
+        "uninitialised memory), 'synccheck' (barriers)",
         choices=("off", "memcheck", "racecheck", "initcheck", "synccheck"),
         asks=True,
     ),
