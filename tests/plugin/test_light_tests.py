@@ -38,6 +38,7 @@ NEED_THEM = {
     "test_stale_outputs.py",
     "test_stamps.py",
     "test_static_triton.py",
+    "test_stream_order.py",
     "test_suite_encoder.py",
     "test_suite_kernels.py",
     "test_suite_products.py",

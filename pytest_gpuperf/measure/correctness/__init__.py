@@ -5,11 +5,12 @@ real call; the former values of the tensors are restored after each call. The ca
 
 1. The function as it is. Compilation and autotuning happen here; the output is not compared.
 2. The function twice, the second time between red zones: see `red_zones.py`.
-3. The function twice, each time after a rehearsal, with free memory filled with one byte pattern and then
+3. On a GPU, the function twice, the second time while the GPU is held: see `stream_order.py`.
+4. The function twice, each time after a rehearsal, with free memory filled with one byte pattern and then
    with another. Both outputs have to agree with the reference; an element that holds the pattern both times
    was never written.
-4. The reference, on the same values.
-5. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
+5. The reference, on the same values.
+6. If the outputs are arguments and the reference is a callable, both twice more on arguments that hold the
    patterns themselves: memory that the caller allocated is not free memory.
 
 A function that returns the result of a former call is found after the timing
@@ -40,6 +41,7 @@ from pytest_gpuperf.measure.correctness.low_signal import low_signal
 from pytest_gpuperf.measure.correctness.output_types import strange_types, types_in
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
 from pytest_gpuperf.measure.correctness.red_zones import Guarded, call_between_red_zones
+from pytest_gpuperf.measure.correctness.stream_order import late_outputs
 from pytest_gpuperf.measure.correctness.widened import MOST_SECONDS, NotWidenedError, widened_reference
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kept import library_unchanged, now
@@ -135,6 +137,8 @@ def _check_outputs(
     guarded = call.run_between_red_zones(fn)
     if guarded.writes:
         return Correctness(passed=False, failure=guarded.describe_writes())
+    if late := call.late_outputs(fn):
+        return Correctness(passed=False, failure=late)
     runs = [call.run(fn, byte) for byte in PATTERNS]
     # Only now, so that the function cannot find the expected output in memory.
     reference = call.refer(expected)
@@ -279,6 +283,12 @@ class _Call:
     def run_between_red_zones(self, fn: Callable[..., object]) -> Guarded:
         """Call the function under test between poisoned bytes."""
         return call_between_red_zones(fn, self._args, self._kwargs, self.arguments)
+
+    def late_outputs(self, fn: Callable[..., object]) -> str:
+        """Describe outputs that are not complete if the current stream goes on; empty if there are none."""
+        if all(device.type != "cuda" for device in self._devices):
+            return ""
+        return late_outputs(fn, self._args, self._kwargs, self.arguments)
 
     def objection(self, judged: Judged) -> str:
         """Return why the reference's own check refuses an output of a run; empty if it does not."""

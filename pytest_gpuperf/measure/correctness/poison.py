@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode  # its home: there is no public alias
 
+from pytest_gpuperf.measure.device.held_gpu import streams_of_torch
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
 PATTERNS = (0xFF, 0x5A)
 """Bytes that fill memory. 0xFF is NaN in every floating type and -1 in signed integers; 0x5A is a
@@ -74,8 +76,9 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
 def poisoned_memory(byte: int | None, devices: Collection[torch.device]) -> Iterator[None]:
     """Fill memory that is allocated inside the block with `byte`; None leaves it unchanged.
 
-    On CUDA this fills the free blocks that the caching allocator keeps for the current stream, for any
-    allocating code: the function, an extension, or code from torch.compile. New memory from the driver is not
+    On CUDA this fills the free blocks that the caching allocator keeps for the current stream and for streams
+    from `torch.cuda.Stream()`, for any allocating code: the function, an extension, or code from
+    torch.compile. New memory from the driver is not
     filled; a call that ran before needs none. Allocators other than torch's own
     (`PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync`) do not show their free blocks; with them nothing is
     filled.
@@ -110,14 +113,21 @@ class _FilledAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _fill_free_blocks(device: torch.device, byte: int) -> None:
     """Take every free block of the caching allocator by asking for its size, fill it and give it back."""
-    default_pool = (device.index, torch.cuda.current_stream(device).cuda_stream, (0, 0))
-    blocks = [
-        (segment["segment_type"], block["size"])
-        for segment in torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
-        if (segment["device"], segment["stream"], tuple(segment["segment_pool_id"])) == default_pool
-        for block in segment["blocks"]
-        if block["state"] == "inactive"
-    ]
+    current = torch.cuda.current_stream(device)
+    found: dict[int, list[tuple[str, int]]] = {}
+    for segment in torch.cuda.memory_snapshot():  # type: ignore[no-untyped-call]
+        if segment["device"] == device.index and tuple(segment["segment_pool_id"]) == (0, 0):
+            free = (block["size"] for block in segment["blocks"] if block["state"] == "inactive")
+            found.setdefault(segment["stream"], []).extend((segment["segment_type"], size) for size in free)
+    _take(found.pop(current.cuda_stream, []), byte, device)
+    for stream in streams_of_torch(device) if any(found.values()) else ():
+        if blocks := found.pop(stream.cuda_stream, []):
+            with torch.cuda.stream(stream):
+                _take(blocks, byte, device)
+            current.wait_stream(stream)
+
+
+def _take(blocks: Sequence[tuple[str, int]], byte: int, device: torch.device) -> None:
     # A request above the small size goes to the large pool, so a larger block of the small pool takes two.
     # Those come last: until then every request finds its own block.
     split = [size for kind, size in blocks if kind == "small" and size > _SMALL_BLOCK_BYTES]

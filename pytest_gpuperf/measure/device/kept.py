@@ -104,6 +104,11 @@ def current_stream() -> Any:
     return _STREAM(stream_id=stream_id, device_index=device_index, device_type=device_type)
 
 
+def is_idle() -> bool:
+    """Return True if the work on torch's current stream is done."""
+    return bool(_STREAM.query(current_stream()))
+
+
 def replay(graph: torch.cuda.CUDAGraph) -> None:
     """Launch a graph on the current stream."""
     _GRAPH.replay(graph)

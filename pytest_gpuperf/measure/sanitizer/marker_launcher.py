@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.driver import Driver
 from pytest_gpuperf.measure.sanitizer.markers import marker_ptx
 
 _THREADS = 64
@@ -27,15 +25,10 @@ class MarkerLauncher:
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
-        try:
-            self._library = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise GpuperfError(f"the CUDA driver cannot be loaded: {error}") from None
+        self._driver = Driver()
         torch.cuda.synchronize()
         self._device = torch.cuda.current_device()
-        address = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(_BYTES))
-        self._unwritten = address.value
+        self._unwritten = self._driver.allocate(_BYTES)
         self._launched = 0
 
     def launch(self, name: str) -> None:
@@ -48,18 +41,8 @@ class MarkerLauncher:
         torch.cuda.synchronize()
         # A test may have switched to another device, which cannot access the memory.
         with torch.cuda.device(self._device):
-            module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-            # The module is never unloaded: the tool may ask for its name later.
-            self._call("cuModuleLoadData", ctypes.byref(module), marker_ptx(self._tool, name).encode())
-            self._call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
-            address = ctypes.c_uint64(self._unwritten + self._launched % _BYTES)
-            arguments = (ctypes.c_void_p * 1)(ctypes.addressof(address))
-            grid_block_and_shared = map(ctypes.c_uint, (1, 1, 1, _THREADS, 1, 1, 0))
-            self._call("cuLaunchKernel", kernel, *grid_block_and_shared, None, arguments, None)
+            # It is never unloaded: the tool may ask for its name later.
+            kernel = self._driver.load(marker_ptx(self._tool, name), name)
+            kernel.launch(1, _THREADS, self._unwritten + self._launched % _BYTES)
             torch.cuda.synchronize()
         self._launched += 1
-
-    def _call(self, function: str, *arguments: object) -> None:
-        result = getattr(self._library, function)(*arguments)
-        if result:
-            raise GpuperfError(f"the CUDA driver's {function} failed with error {result}")

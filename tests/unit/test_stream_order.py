@@ -1,0 +1,147 @@
+"""Outputs that are late, on a GPU whose streams run what they hold if they are asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from pytest_gpuperf.measure.correctness import stream_order
+from pytest_gpuperf.measure.correctness.arguments import Arguments
+from pytest_gpuperf.measure.correctness.stream_order import late_outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LATE = " late: another stream still writes when the current stream goes on after the call"
+
+
+@dataclass
+class TwoStreams:
+    """A GPU with the current stream and another one, both of which a hold stops."""
+
+    current: list[Callable[[], object]] = field(default_factory=list)
+    other: list[Callable[[], object]] = field(default_factory=list)
+    held_us: float = 0.0
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def hold(self, microseconds: float) -> None:
+        self.held_us = microseconds
+
+    def is_idle(self) -> bool:
+        return not self.current
+
+    def read(self, tensor: torch.Tensor) -> bytes:
+        self._run(self.current)
+        return tensor.numpy().tobytes()
+
+    def join(self) -> None:
+        """Let the current stream wait for the other one."""
+        self.current.append(lambda: self._run(self.other))
+
+    def finish(self, _: object = None) -> None:
+        """Run everything."""
+        self._run(self.other)
+        self._run(self.current)
+
+    def _run(self, stream: list[Callable[[], object]]) -> None:
+        while stream:
+            stream.pop(0)()
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> TwoStreams:
+    streams = TwoStreams()
+    monkeypatch.setattr(stream_order, "finish", streams.finish)
+    return streams
+
+
+def late(gpu: TwoStreams, fn: Callable[..., object], *args: object, mutates: bool = False) -> str:
+    return late_outputs(fn, args, {}, Arguments(args, {}, mutates), gpu)
+
+
+def squared(gpu: TwoStreams, *, on: str, join: bool = False, also: bool = True) -> Callable[..., object]:
+    """Return a function that computes one output on a stream, and something else on the current one."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        if also:
+            gpu.current.append(x.clone)
+        getattr(gpu, on).append(lambda: torch.square(x, out=out))
+        if join:
+            gpu.join()
+        return out
+
+    return fn
+
+
+def test_output_of_the_current_stream_is_complete(gpu: TwoStreams) -> None:
+    assert late(gpu, squared(gpu, on="current"), torch.arange(1.0, 9.0)) == ""
+
+
+def test_output_of_a_stream_that_nobody_waits_for_is_late(gpu: TwoStreams) -> None:
+    found = late(gpu, squared(gpu, on="other"), torch.arange(1.0, 9.0))
+    assert found.startswith(f"output is{LATE}")
+
+
+def test_output_of_a_joined_stream_is_complete(gpu: TwoStreams) -> None:
+    assert late(gpu, squared(gpu, on="other", join=True), torch.arange(1.0, 9.0)) == ""
+
+
+def test_no_order_is_asked_if_nothing_is_on_the_current_stream(gpu: TwoStreams) -> None:
+    assert late(gpu, squared(gpu, on="other", also=False), torch.arange(1.0, 9.0)) == ""
+
+
+def test_only_late_outputs_are_named(gpu: TwoStreams) -> None:
+    def fn(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {on: squared(gpu, on=on)(x) for on in ("current", "other")}  # type: ignore[misc]
+
+    assert late(gpu, fn, torch.arange(1.0, 9.0)).startswith(f"output['other'] is{LATE}")
+
+
+def test_argument_that_is_written_late_is_named_and_put_back(gpu: TwoStreams) -> None:
+    x = torch.arange(1.0, 9.0)
+
+    def fn(x: torch.Tensor) -> None:
+        gpu.current.append(x.clone)
+        gpu.other.append(lambda: x.mul_(2))
+
+    assert late(gpu, fn, x, mutates=True).startswith(f"argument 0 is{LATE}")
+    assert x.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_empty_output_is_never_late(gpu: TwoStreams) -> None:
+    assert late(gpu, squared(gpu, on="other"), torch.empty(0)) == ""
+
+
+def test_hold_is_longer_than_the_call(gpu: TwoStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.003])
+    monkeypatch.setattr(stream_order, "now", lambda: next(clock))
+    late(gpu, squared(gpu, on="current"), torch.ones(1))
+    assert gpu.held_us == pytest.approx(6500)
+
+
+def test_gpu_is_not_held_for_a_slow_call(gpu: TwoStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0])
+    monkeypatch.setattr(stream_order, "now", lambda: next(clock))
+    assert late(gpu, squared(gpu, on="other"), torch.ones(1)) == ""
+    assert gpu.held_us == 0
+
+
+class OnGpu:
+    """An array of another library."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+def test_arrays_of_other_libraries_are_not_looked_at(gpu: TwoStreams) -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, OnGpu]:
+        return squared(gpu, on="other")(x), OnGpu()  # type: ignore[return-value]
+
+    assert late(gpu, fn, torch.ones(1)) == ""
