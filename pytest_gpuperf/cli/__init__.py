@@ -25,6 +25,7 @@ COMMANDS = {
     "doctor": "doctor.command",
     "explain": "explain_command",
     "export": "export_command",
+    "fleet": "fleet.command",
     "history": "history.command",
     "init": "init.command",
     "merge": "merge_command",

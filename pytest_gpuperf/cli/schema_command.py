@@ -50,6 +50,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "doctor": Schema("gpuperf doctor --json", "pytest_gpuperf.cli.doctor.check", "Check", several=True),
     "explain": Schema("gpuperf explain --json", _JSON, "Explained", several=True),
     "export": Schema("gpuperf export --format json", _JSON, "ExportedRow", several=True),
+    "fleet-run": Schema("gpuperf fleet run --json", _JSON, "FleetRun"),
     "history-check": Schema("gpuperf history check --json", _HISTORY, "HistoryChanges"),
     "history-line": Schema(
         "perf-history/GPU/SUITE.jsonl", "pytest_gpuperf.records.history", "HistoryLine", not_finite="never"

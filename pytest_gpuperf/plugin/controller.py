@@ -105,6 +105,11 @@ class Controller:
             # Each ends at least one test; `STARTS` limits the others.
             config.option.maxworkerrestart = 10**9
 
+    @property
+    def runner(self) -> CollectedRunner | None:
+        """The results of the workers; None if no test measures."""
+        return self._collected
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep the terminal as it is without pytest-xdist."""

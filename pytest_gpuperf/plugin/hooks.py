@@ -103,6 +103,11 @@ class Hooks:
         """Note that options deselect tests."""
         self._narrowed = True
 
+    @property
+    def runner(self) -> Runner | None:
+        """The way to run; None if no test measures."""
+        return self._runner
+
     def adopt(self, runner: Runner) -> None:
         """Report the results of a runner whose tests run in another process."""
         self._runner = runner

@@ -289,3 +289,41 @@ class ExportedRow(TypedDict):
     gpu: str
     commit: str
     dirty: bool | None
+
+
+class FleetTest(TypedDict):
+    """The end of a test on one model of GPU."""
+
+    test: str
+    gpu: str
+    ending: Literal["passed", "failed", "skipped", "lost", "unjudged"]
+    """`lost`: the workers that ran it were lost; `unjudged`: pytest ended before it."""
+    verdict: str
+    """Empty if it was not judged."""
+    seconds: float
+    message: str
+    worker: str
+    """Host and address; empty if the test is lost."""
+
+
+class FleetModel(TypedDict):
+    """Numbers of tests on one model of GPU."""
+
+    gpu: str
+    passed: Count
+    skipped: Count
+    failed: Count
+    lost: Count
+    unjudged: Count
+    missing: Count
+    """Tests that did not end because the command was ended."""
+    runs: list[str]
+    """Run files; none if recorded runs were judged again."""
+
+
+class FleetRun(TypedDict):
+    """The results of a fleet."""
+
+    exit_status: Count
+    models: list[FleetModel]
+    tests: list[FleetTest]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
+from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.pruning import find_old
-from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore
+from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.base import Runner, now
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class KeepingRunner(Runner):
         self.link = link
         self._started = link.orders.started if link else now()
         self._written: set[str] = set()
-        self.runs = RunStore(settings.root / STATE_FOLDER)
+        self.runs = RunStore(settings.state)
         self.run_id = link.orders.run_id if link else RunStore.new_id(self._started)
 
     @property
@@ -93,7 +94,7 @@ class KeepingRunner(Runner):
         """Remove old runs and reports, and return what to tell about it."""
         removed = 0
         with self.guarded("pruning"):
-            for old in find_old(self.settings.root / STATE_FOLDER, self.settings.keep):
+            for old in find_old(self.settings.state, self.settings.keep):
                 old.remove()
                 removed += old.is_run
         return f"; {removed} older removed, because gpuperf_keep is {self.settings.keep}" if removed else ""
@@ -132,8 +133,7 @@ class KeepingRunner(Runner):
             return
         run = self._as_run(complete=complete)
         path = self.runs.write(run)
-        shown = path.relative_to(self.settings.root)
-        self.notices.append(f"run written to {shown}{self._prune()}")
+        self.notices.append(f"run written to {show_path(path)}{self._prune()}")
         if self.settings.update == "never":
             return
         if not complete:

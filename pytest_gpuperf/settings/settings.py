@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 
+from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS, whole_number
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
@@ -22,6 +23,10 @@ SIDE_ENV = "GPUPERF_SIDE"
 """Variable of the side processes of `--gpuperf-against`: the file of their plan."""
 SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
 """Variable of the child pytest under compute-sanitizer: the folder of its plan."""
+
+
+STATE_ENV = "GPUPERF_STATE"
+"""Variable of a process that a fleet started: the folder for its run, away from those of the user."""
 
 
 _ON_OR_OFF = {"yes": "on", "true": "on", "1": "on", "no": "off", "false": "off", "0": "off"}
@@ -78,6 +83,8 @@ class Settings:
     """True if failures and the summary have at most ten lines."""
     root: Path
     """pytest's rootdir; run files go below it."""
+    state: Path
+    """Folder of the run files."""
     first_on_path: str
     """The first import folder before pytest added those of tests; the working directory under `python -m`."""
     profiling_pass: Path | None
@@ -144,6 +151,7 @@ class Settings:
             json=Path(values["json"]) if values["json"] else None,
             brief=values["brief"] == "yes",
             root=config.rootpath,
+            state=Path(os.environ.get(STATE_ENV) or config.rootpath / STATE_FOLDER),
             first_on_path=first_on_path,
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
             side=Path(side) if side else None,

@@ -8,6 +8,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.records import Environment, Toolchain
 
 if TYPE_CHECKING:
@@ -18,23 +20,22 @@ if TYPE_CHECKING:
 
 def environment(gpu: GpuInfo, root: Path, ncu_version: str) -> Environment:
     """Describe GPU, versions and the commit of the repository that holds `root`."""
+    commit, dirty = git_state(root)
+    toolchain = replace(installed_toolchain(), cuda=_cuda_of_torch(), ncu=ncu_version)
+    return Environment(gpu=gpu, toolchain=toolchain, commit=commit, dirty=dirty)
+
+
+def installed_toolchain() -> Toolchain:
+    """Return the versions that are known without an import of torch."""
     from pytest_gpuperf.measure.device.conditions import driver_version
 
-    commit, dirty = git_state(root)
-    return Environment(
-        gpu=gpu,
-        toolchain=Toolchain(
-            gpuperf=_version("pytest-gpuperf"),
-            python=platform.python_version(),
-            pytest=_version("pytest"),
-            torch=_version("torch"),
-            triton=_version("triton"),
-            cuda=_cuda_of_torch(),
-            driver=driver_version(),
-            ncu=ncu_version,
-        ),
-        commit=commit,
-        dirty=dirty,
+    return Toolchain(
+        gpuperf=_version("pytest-gpuperf"),
+        python=platform.python_version(),
+        pytest=_version("pytest"),
+        torch=_version("torch"),
+        triton=_version("triton"),
+        driver=driver_version(),
     )
 
 

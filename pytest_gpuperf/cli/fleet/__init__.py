@@ -1,0 +1,1 @@
+"""`gpuperf fleet`: run tests on the GPUs of many hosts."""
