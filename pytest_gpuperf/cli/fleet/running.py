@@ -22,6 +22,7 @@ from pytest_gpuperf.session.fleet.cluster import Cluster, require_distributed
 from pytest_gpuperf.session.fleet.code import code_of
 from pytest_gpuperf.session.fleet.fleet import Fleet
 from pytest_gpuperf.session.fleet.messages import Job
+from pytest_gpuperf.session.fleet.results import FAILING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,9 +70,7 @@ class _Screen:
     def ended(self, results: ModelResults, nodeids: Sequence[str], worker: str) -> None:
         """Show the failed tests with their reasons, and how many others ended."""
         outcomes = [(nodeid, results.outcomes[nodeid]) for nodeid in nodeids]
-        failed = [
-            (nodeid, outcome) for nodeid, outcome in outcomes if outcome.ending not in ("passed", "skipped")
-        ]
+        failed = [(nodeid, outcome) for nodeid, outcome in outcomes if outcome.ending in FAILING]
         for nodeid, outcome in failed:
             self._write(f"{outcome.ending} on {results.model}: {nodeid}")
             for line in outcome.message.splitlines():

@@ -7,7 +7,7 @@ import re
 import secrets
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -140,8 +140,8 @@ class Cluster:
         count: int,
         arguments: Sequence[str],
         worker: str,
-        done: Callable[[Future[Any]], None],
-    ) -> Future[Any]:
+        done: Callable[[Future], None],
+    ) -> Future:
         """Start pytest on a worker.
 
         Args:
@@ -167,7 +167,7 @@ class Cluster:
         future.add_done_callback(done)
         return future
 
-    def cancel(self, futures: Sequence[Future[Any]]) -> None:
+    def cancel(self, futures: Sequence[Future]) -> None:
         """End tasks; their processes end within seconds."""
         with suppress(Exception):  # the scheduler may have gone
             self._client.cancel(list(futures), force=True)

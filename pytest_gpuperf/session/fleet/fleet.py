@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.session.fleet.cluster import models_of
@@ -42,12 +42,12 @@ class Watch(Protocol):
     def progress(self, done: int, total: int, running: int, gpus: int) -> None:
         """Take the numbers of tests that have ended, of all, of groups that run, and of GPUs."""
 
-    def keep(self) -> None:
+    def keep(self) -> object:
         """Write the results so far."""
 
 
 class _Running(NamedTuple):
-    future: Future[Any]
+    future: Future
     group: Group
     worker: str
 
@@ -69,7 +69,7 @@ class Fleet:
         self._watch = watch
         self._alive: set[str] = set()
         self._running: dict[str, _Running] = {}
-        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._noted: set[str] = set()
         self.results: dict[str, ModelResults] = {}
         """The results by model."""
@@ -115,7 +115,7 @@ class Fleet:
                 continue
             if answer.status not in (0, 5):
                 raise GpuperfError(
-                    f"pytest ended with {answer.status} when it collected the tests on {self._name(worker)}:\n"
+                    f"pytest ended with {answer.status} when it collected on {self._name(worker)}:\n"
                     f"{answer.output}",
                     next_step="mend it, or name other tests",
                 )
@@ -196,7 +196,7 @@ class Fleet:
     def _free(self, model: str) -> list[str]:
         return [worker for worker, free in self._free_gpus().items() if free.get(model, 0) > 0]
 
-    def _submit(self, arguments: Sequence[str], model: str, count: int, worker: str) -> Future[Any]:
+    def _submit(self, arguments: Sequence[str], model: str, count: int, worker: str) -> Future:
         return self._cluster.submit(model, count, arguments, worker, self._done.put)
 
     def _wait_for_one(self, waiting: Waiting) -> None:
@@ -219,7 +219,7 @@ class Fleet:
             results = self.results[running.group.model]
             self._watch.ended(results, results.take(running.group, answer, name), name)
 
-    def _answer(self, future: Future[Any]) -> Answer | None:
+    def _answer(self, future: Future) -> Answer | None:
         """Return the results of a task; None if its worker was lost."""
         try:
             return decode(future.result(timeout=FETCHED_S), Answer)

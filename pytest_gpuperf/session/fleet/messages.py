@@ -1,6 +1,6 @@
 """Messages between `gpuperf fleet run` and the workers of a fleet.
 
-Both ends send them as msgpack bytes: Dask would pickle objects, and a message from another version is refused.
+Both ends send msgpack bytes, not objects that Dask would pickle. A message from another version is refused.
 """
 
 from __future__ import annotations
