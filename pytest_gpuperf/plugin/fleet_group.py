@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -115,9 +114,10 @@ def _end_with(parent: int) -> None:
         time.sleep(GRACE_S)
 
 
-def main() -> None:
-    """Run pytest with the arguments of this process."""
-    # Neither pytest's own children nor those of a test are a group of the fleet.
-    path, parent = Path(os.environ.pop(ANSWER_ENV)), int(os.environ.pop(PARENT_ENV))
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    sys.exit(pytest.main(sys.argv[2:], plugins=[Group(path)]))
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin, in the process that the worker started."""
+    # Neither the processes that pytest starts nor those of a test are a group of the fleet.
+    path, parent = os.environ.pop(ANSWER_ENV, ""), os.environ.pop(PARENT_ENV, "0")
+    if path:
+        threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
+        config.pluginmanager.register(Group(Path(path)), "gpuperf-fleet-group")

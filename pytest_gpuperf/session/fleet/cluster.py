@@ -66,6 +66,8 @@ class Cluster:
         self.address = address
         self.hosts: dict[str, Host] = {}
         """The admitted workers by address, also those that have gone."""
+        self.seen: dict[str, Host] = {}
+        """All workers by address, also those of other models."""
         self.refused: dict[str, str] = {}
         """The reason why a worker cannot take part, by address."""
         self._job = job
@@ -101,8 +103,7 @@ class Cluster:
         """
         try:
             alive = set(self._client.nthreads())
-            known = {*self.hosts, *self.refused}
-            new = sorted(alive - known)
+            new = sorted(alive - set(self.seen))
             answers = (
                 self._client.run(admit, encode(self._job), workers=new, on_error="return") if new else {}
             )
@@ -112,7 +113,7 @@ class Cluster:
                 next_step="start it, and run the tests again",
             ) from None
         for address, answer in answers.items():
-            host = _read(answer)
+            host = self.seen[address] = _read(answer)
             if not models or set(models) & set(models_of(host)) or not host.gpus:
                 self._admit(address, host)
         return alive & set(self.hosts)

@@ -86,7 +86,7 @@ class Fleet:
             if self._cluster.refused:
                 first, *others = self._cluster.refused.values()
                 raise GpuperfError(first + (f" (and {len(others)} other workers)" if others else ""))
-            announced = {model for one in self._alive for model in models_of(self._cluster.hosts[one])}
+            announced = {model for host in self._cluster.seen.values() for model in models_of(host)}
             missing = [model for model in self._asked if model not in announced]
             if announced and not missing:
                 return self._asked or sorted(announced)
@@ -95,7 +95,7 @@ class Fleet:
             time.sleep(LOOK_S)
 
     def _nobody(self, missing: Sequence[str], announced: set[str]) -> GpuperfError:
-        has = f"the workers have {', '.join(sorted(announced))}" if announced else "no worker announces a GPU"
+        has = f"its workers have {', '.join(sorted(announced))}" if announced else "no worker announces a GPU"
         what = " and ".join(missing) or "any GPU"
         return GpuperfError(
             f"no worker of {self._cluster.address} has {what}: {has}",
@@ -114,10 +114,11 @@ class Fleet:
             if answer is None:
                 continue
             if answer.status not in (0, 5):
+                for line in answer.output.splitlines():
+                    self._watch.note(line)
                 raise GpuperfError(
-                    f"pytest ended with {answer.status} when it collected on {self._name(worker)}:\n"
-                    f"{answer.output}",
-                    next_step="mend it, or name other tests",
+                    f"pytest ended with {answer.status} on {self._name(worker)} when it collected the tests",
+                    next_step="see its last lines above",
                 )
             return list(answer.collected)
         raise GpuperfError(f"every worker with {model} was lost while it collected the tests")
@@ -212,7 +213,7 @@ class Fleet:
             if running is None:  # its worker was lost meanwhile
                 continue
             answer = self._answer(future)
-            if answer is None or (answer.status == -1 and not answer.outcomes):
+            if answer is None or (answer.status < 0 and not answer.outcomes):
                 self._try_again(running, waiting, answer.output if answer is not None else "")
                 continue
             name = self._name(running.worker)

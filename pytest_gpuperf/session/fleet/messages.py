@@ -67,7 +67,7 @@ class Answer(msgspec.Struct):
     """The results of one execution of pytest on a worker."""
 
     status: int = -1
-    """Exit status of pytest; -1 if it was ended before its own end."""
+    """Exit status of pytest; below 0 if a signal ended it."""
     collected: tuple[Test, ...] = ()
     outcomes: dict[str, Outcome] = {}
     """By node id."""

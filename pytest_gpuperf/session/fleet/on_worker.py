@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import sys
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,7 +22,6 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.environment import git_state, installed_toolchain
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.git import GitError, run_git
-from pytest_gpuperf.processes.isolation import program
 from pytest_gpuperf.records.runs import STATE_FOLDER, recordings
 from pytest_gpuperf.session.fleet.gpus import Pool, visible_gpus
 from pytest_gpuperf.session.fleet.messages import Answer, Host, Job, decode, encode
@@ -34,6 +34,8 @@ ANSWER_ENV = "GPUPERF_FLEET_ANSWER"
 """Variable of a group's pytest: the file for its results."""
 PARENT_ENV = "GPUPERF_FLEET_PARENT"
 """Variable of a group's pytest: the pid of the worker, with which it ends."""
+PYTEST = "import sys; sys.path[:] = filter(None, sys.path); import pytest; sys.exit(pytest.main())"
+"""Starts pytest as the command `pytest` does: modules of the working directory do not hide others."""
 LAST_LINES = 20
 """Lines of pytest's output that an answer has."""
 
@@ -150,10 +152,11 @@ def run_tests(data: bytes, model: str, count: int, arguments: tuple[str, ...], k
         elif uuids:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(uuids)
         options = ("--gpuperf", "--gpuperf-keep=0", _replay(job, model, root), *job.arguments)
-        command = [*program("pytest_gpuperf.plugin.fleet_group"), *options, *arguments]
+        command = [sys.executable, "-c", PYTEST, *("-p", "pytest_gpuperf.plugin.fleet_group")]
+        status, poll = -1, functools.partial(_end_if_cancelled, key)
         with suppress(_CancelledError):
-            run_child(command, cwd=root, env=env, log=log, poll=functools.partial(_end_if_cancelled, key))
-        found = decode(answer.read_bytes(), Answer) if answer.exists() else Answer()
+            status = run_child([*command, *options, *arguments], cwd=root, env=env, log=log, poll=poll)
+        found = decode(answer.read_bytes(), Answer) if answer.exists() else Answer(status)
         found.output = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:])
         return encode(found)
 
