@@ -86,16 +86,17 @@ class Fleet:
             if self._cluster.refused:
                 first, *others = self._cluster.refused.values()
                 raise GpuperfError(first + (f" (and {len(others)} other workers)" if others else ""))
-            announced = {model for host in self._cluster.seen.values() for model in models_of(host)}
+            announced = {model for one in self._alive for model in models_of(self._cluster.hosts[one])}
             missing = [model for model in self._asked if model not in announced]
             if announced and not missing:
                 return self._asked or sorted(announced)
             if time.monotonic() >= end:
-                raise self._nobody(missing, announced)
+                raise self._nobody(missing)
             time.sleep(LOOK_S)
 
-    def _nobody(self, missing: Sequence[str], announced: set[str]) -> GpuperfError:
-        has = f"its workers have {', '.join(sorted(announced))}" if announced else "no worker announces a GPU"
+    def _nobody(self, missing: Sequence[str]) -> GpuperfError:
+        found = sorted({model for host in self._cluster.seen.values() for model in models_of(host)})
+        has = f"its workers have {', '.join(found)}" if found else "no worker announces a GPU"
         what = " and ".join(missing) or "any GPU"
         return GpuperfError(
             f"no worker of {self._cluster.address} has {what}: {has}",
