@@ -1,0 +1,153 @@
+"""`gpuperf fleet run` on workers that replay a recording."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchmarks import fleet_kills
+from benchmarks.fleet_project import MODEL, git, local_cluster, make_project
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.fleet import running
+from pytest_gpuperf.session.fleet import cluster as clusters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from distributed import LocalCluster
+
+FILES, TESTS = 2, 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("project")
+    make_project(folder, files=FILES, tests=TESTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def workers(folder: Path) -> Iterator[LocalCluster]:
+    with local_cluster(1, gpus=2, processes=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    yield
+    git(folder, "checkout", "-q", ".")
+
+
+def fleet_run(cluster: LocalCluster, *arguments: str, status: int) -> Result:
+    address = cluster.scheduler_address
+    result = CliRunner().invoke(main, ["fleet", "run", "--scheduler", address, "--replay", *arguments])
+    assert result.exit_code == status, result.output
+    return result
+
+
+def endings(result: Result) -> dict[str, tuple[str, str]]:
+    printed: dict[str, Any] = json.loads(result.stdout)
+    assert len({test["test"] for test in printed["tests"]}) == len(printed["tests"])
+    return {test["test"]: (test["ending"], test["verdict"]) for test in printed["tests"]}
+
+
+def plain_verdicts(folder: Path) -> dict[str, str]:
+    path = folder.parent / "plain.json"
+    command = [sys.executable, "-m", "pytest", "--gpuperf", f"--gpuperf-json={path}"]
+    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 1
+    tests = json.loads(path.read_bytes())["tests"]
+    return {test["nodeid"]: test["verdict"] for test in tests}
+
+
+def test_workers_of_two_schedulers_judge_as_a_plain_replay(folder: Path, workers: LocalCluster) -> None:
+    expected = plain_verdicts(folder)
+    assert len(expected) == FILES * (TESTS + 1)
+    with local_cluster(1, processes=False) as other:
+        for cluster in (workers, other):
+            found = endings(fleet_run(cluster, "--json", status=1))
+            judged = {nodeid: verdict for nodeid, (_, verdict) in found.items() if verdict}
+            assert judged == expected
+            assert found["test_0.py::test_limit"] == ("failed", "limit")
+            assert found["test_1.py::test_plain"] == ("passed", "")
+            assert found["test_1.py::test_skipped"] == ("skipped", "")
+
+
+def test_failure_is_shown_with_its_reason(workers: LocalCluster) -> None:
+    result = fleet_run(workers, "test_0.py::test_limit", "test_1.py::test_plain", status=1)
+    assert "failed on nvidia-h200: test_0.py::test_limit\n    gpuperf: time_us" in result.stderr
+    assert "replayed from NVIDIA H200" in result.stdout
+    assert "nvidia-h200       1       1" in result.stdout
+
+
+def test_options_after_two_dashes_are_pytests(workers: LocalCluster) -> None:
+    result = fleet_run(workers, "--json", "test_0.py", "--", "-k", "plain", status=0)
+    assert endings(result) == {"test_0.py::test_plain": ("passed", "")}
+
+
+def test_no_test_is_pytests_exit_status(workers: LocalCluster) -> None:
+    fleet_run(workers, "test_0.py", "--", "-k", "nothing", status=5)
+
+
+def test_what_pytest_cannot_collect_is_one_error(workers: LocalCluster) -> None:
+    result = fleet_run(workers, "missing.py", status=2)
+    assert "gpuperf: ERROR: file or directory not found: missing.py" in result.stderr
+    assert "gpuperf: error: pytest ended with 4 on " in result.stderr
+
+
+def test_model_without_a_worker_is_an_error(workers: LocalCluster) -> None:
+    result = fleet_run(workers, "--gpu", MODEL, "--gpu", "nvidia-b200", "--wait", "0", status=2)
+    assert "has nvidia-b200: its workers have nvidia-h200; expected a worker for each model" in result.stderr
+
+
+def test_missing_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "CONNECT_S", 0.2)
+    result = CliRunner().invoke(main, ["fleet", "run", "--scheduler", "tcp://127.0.0.1:9", "--replay"])
+    assert result.exit_code == 2
+    assert "no scheduler answers at tcp://127.0.0.1:9: " in result.stderr
+
+
+def test_changes_are_refused_or_shipped(folder: Path, workers: LocalCluster) -> None:
+    path = folder / "test_0.py"
+    path.write_text(path.read_text().replace("0.001", "1000"))
+    (folder / "test_new.py").write_text("def test_new():\n    pass\n")
+    refused = fleet_run(workers, "test_0.py::test_limit", status=2)
+    assert "files differ from commit" in refused.stderr
+    shipped = fleet_run(workers, "--ship-changes", "--json", "test_0.py::test_limit", "test_new.py", status=0)
+    (folder / "test_new.py").unlink()
+    assert endings(shipped) == {
+        "test_0.py::test_limit": ("passed", "new"),
+        "test_new.py::test_new": ("passed", ""),
+    }
+    assert len(git(folder, "worktree", "list").splitlines()) == 1
+
+
+def test_interruption_reports_the_tests_that_have_ended(
+    workers: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running._Screen, "ended", interrupt)
+    result = fleet_run(workers, "--json", status=2)
+    printed = json.loads(result.stdout)
+    [model] = printed["models"]
+    assert len(printed["tests"]) == model["passed"] + model["failed"] + model["skipped"] > 0
+    assert len(printed["tests"]) + model["missing"] == FILES * (TESTS + 3)
+
+
+def test_every_test_is_judged_once_though_workers_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fleet_kills, "WORKERS", 2)
+    assert fleet_kills.main(["--runs", "1", "--seed", "7", "--files", "3", "--tests", "1"]) == 0
+    os.chdir(tmp_path)
+    assert "1 runs of 12 tests with 2 kills: in 0 a test" in capsys.readouterr().out
