@@ -25,11 +25,13 @@ class Expectations:
     Args:
         store: The baseline files.
         gpu: The GPU of the run.
+        cards: UUID of the card of each test, by node id, if the run has several.
     """
 
-    def __init__(self, store: BaselineStore, gpu: GpuInfo) -> None:
+    def __init__(self, store: BaselineStore, gpu: GpuInfo, cards: Mapping[str, str] | None = None) -> None:
         self.store = store
         self._gpu = gpu
+        self._cards = cards
         self._tests: list[str] = []
         self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
 
@@ -77,7 +79,7 @@ class Expectations:
         files = {self._file(nodeid)[1]: self._file(nodeid)[0] for nodeid in self._tests}
         known = [baseline for baseline in files.values() if baseline is not None]
         tests = frozenset(self._tests)
-        return Gate(known, card=self._gpu.uuid, comparisons=len(tests), tests=tests)
+        return Gate(known, card=self._gpu.uuid, comparisons=len(tests), tests=tests, cards=self._cards)
 
     def _file(self, nodeid: str, slug: str = "") -> tuple[Baseline | None, str]:
         key = (slug or self._gpu.slug, nodeid.partition("::")[0])

@@ -40,6 +40,8 @@ class Taken:
     """Trace of the newest run that has one."""
     accuracy: Accuracy | None = None
     """Accuracy of the newest run that has one."""
+    cards: Mapping[str, str] = field(default_factory=dict)
+    """UUID of the card by run id, if it is another one than the run's."""
     kept: bool = False
     """True if `profile` is None because all counters had been kept from an earlier run."""
 
@@ -78,6 +80,8 @@ class Gathered:
     labels: Mapping[str, Taken] = field(default_factory=dict)
     tolerance_pct: float = 0.0
     """Tolerance of the test; 0 if it has none."""
+    seconds: float = 0.0
+    """Duration of the test in the newest run; 0 if unknown."""
     kept: bool = False
     """True if counters were left out because they had been kept from an earlier run."""
 
@@ -136,14 +140,16 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
             if any(part is not None for part in parts):
                 by_label.setdefault(label, []).append((run, measurement))
     labels = {}
+    cards = {run.id: test.gpu_uuid for run, test in good if test.gpu_uuid}
     for label, measurements in by_label.items():
         taken, why = _taken(measurements)
         kept = kept or taken.kept
         if why:
             refused.append((label, why))
         if taken.has_values:
-            labels[label] = taken
-    return Gathered(nodeid, tuple(refused), labels, good[0][1].tolerance_pct if good else 0.0, kept)
+            labels[label] = replace(taken, cards=cards)
+    tolerance, seconds = (good[0][1].tolerance_pct, good[-1][1].seconds) if good else (0.0, 0.0)
+    return Gathered(nodeid, tuple(refused), labels, tolerance, seconds, kept)
 
 
 def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
@@ -170,7 +176,7 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     trace = traces[-1] if traces else None
     accuracies = [found for _, measurement in measurements if (found := _accuracy(measurement)) is not None]
     accuracy = accuracies[-1] if accuracies else None
-    taken = Taken(tuple(same), profile, run.id if run else "", readings, trace, accuracy, kept)
+    taken = Taken(tuple(same), profile, run.id if run else "", readings, trace, accuracy, kept=kept)
     if not taken.has_values:
         return taken, "neither a time nor counters were measured" + (", but counters kept" if kept else "")
     if others and first is not None:

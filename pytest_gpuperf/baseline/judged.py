@@ -34,7 +34,7 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
     Raises:
         GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.
     """
-    expected = Expectations(store, run.environment.gpu)
+    expected = Expectations(store, run.environment.gpu, run.cards)
     for test in run.tests:
         expected.add(test.nodeid)
     hints = Hints(

@@ -93,6 +93,7 @@ def _plan(
         card=runs[0].environment.gpu.uuid,
         comparisons=len(tests),
         tests={test.nodeid for test in tests},
+        cards=runs[0].cards,
     )
     for test in tests:
         path = store.path(slug, suite_of(test.nodeid))
@@ -107,7 +108,9 @@ def _plan(
             if taken.has_values:
                 update = Update(test.nodeid, label, taken, known, gate, tolerance, sessions)
                 entry = update.apply(files[path], which)
-                entries += [] if entry is None else [entry]
+                if entry is not None:
+                    entries.append(entry)
+                    files[path].note_duration(test.nodeid, test.seconds)
     contents = {path: file.changed() for path, file in files.items()}
     kept = tuple(test.nodeid for test in tests if test.kept)
     return UpdatePlan({path: content for path, content in contents.items() if content}, tuple(entries), kept)

@@ -29,6 +29,7 @@ def merged_time(
     *,
     replace: bool,
     dates: Mapping[str, str],
+    cards: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the JSON object of a time with new sessions in it.
 
@@ -37,6 +38,7 @@ def merged_time(
         times: The new sessions, at least one, all of the mode and source of those that stay.
         replace: True if the stored sessions go. A run that is stored is never doubled.
         dates: The start of each run, by run id.
+        cards: UUID of the card by run id, if it is another one than the run's.
     """
     first = times[0][1]
     reference = known.get("reference_mhz") or _reference_mhz(times)
@@ -49,6 +51,8 @@ def merged_time(
             if key not in Session.__struct_fields__
         }
         sessions[run.id] = by_hand | _session(run.id, timing, reference)
+        if run.id in cards:
+            sessions[run.id]["gpu_uuid"] = cards[run.id]
     in_order = sorted(sessions.values(), key=lambda session: (dates.get(session["run"], ""), session["run"]))
     merged = {
         **known,

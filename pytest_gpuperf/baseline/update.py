@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
-from pytest_gpuperf.baseline.rounding import round_counter, stored_accuracy
+from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits, stored_accuracy
 from pytest_gpuperf.baseline.sessions import merged_time, told
 from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
 from pytest_gpuperf.judge.times import compare_time
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.times import BaselineComparison
     from pytest_gpuperf.records import Profile, Run
     from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline
+
+DURATION_DIGITS = 2
+"""More would change with every run."""
 
 
 class ChangingFile:
@@ -59,6 +62,11 @@ class ChangingFile:
         target.update(part)
         for key in [key for key, value in part.items() if value is None]:
             del target[key]
+
+    def note_duration(self, nodeid: str, seconds: float) -> None:
+        """Keep the duration of a test whose values were taken; 0 leaves it as it is."""
+        if seconds and (test := self._after.get("tests", {}).get(nodeid)) is not None:
+            test["seconds"] = round_to_digits(seconds, DURATION_DIGITS)
 
     def changed(self) -> dict[str, Any] | None:
         """Return the complete new content; None if nothing has changed."""
@@ -98,7 +106,8 @@ class Update:
         line = ""
         if self.taken.times:
             before = file.known_time(self.nodeid, self.label)
-            time = merged_time(before, self.taken.times, replace=replaces, dates=file.dates)
+            cards = self.taken.cards
+            time = merged_time(before, self.taken.times, replace=replaces, dates=file.dates, cards=cards)
             runs = [run.id for run, _ in self.taken.times]
             line = told(before, time, runs, replaced=replaces, why=why)
             part["time"] = time

@@ -12,7 +12,7 @@ from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.parts import split_run
-from pytest_gpuperf.records.baseline import suite_of
+from pytest_gpuperf.records.baseline import card_of, suite_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run, newest_recordings
 from pytest_gpuperf.report.table import Column, Report, Table
@@ -43,13 +43,14 @@ class _Suite:
     @property
     def cards(self) -> int:
         """Number of cards that measured the times."""
-        noted = self._notes(counters=False)
-        return len({note.gpu_uuid for note in noted} - {""})
+        if (known := self.known) is None:
+            return 0
+        return len({card_of(one, known.runs) for time in known.times for one in time.sessions} - {""})
 
     @property
     def runs(self) -> list[RunNote]:
         """The runs of its values, oldest first."""
-        return sorted(self._notes(counters=True), key=lambda note: note.date)
+        return sorted(self._notes(), key=lambda note: note.date)
 
     @property
     def pins(self) -> list[str]:
@@ -68,14 +69,13 @@ class _Suite:
             *(f"without baseline: {nodeid}" for nodeid in self.without_baseline),
         ]
 
-    def _notes(self, *, counters: bool) -> list[RunNote]:
+    def _notes(self) -> list[RunNote]:
         if self.known is None:
             return []
         # A pinned run may be older than every other run of the baseline.
         used = {session.run for time in self.known.times for session in time.sessions}
-        if counters:
-            tests = self.known.tests.values()
-            used |= {measured.counters_run for test in tests for measured in test.measurements.values()}
+        tests = self.known.tests.values()
+        used |= {measured.counters_run for test in tests for measured in test.measurements.values()}
         return [note for run, note in self.known.runs.items() if run in used]
 
 

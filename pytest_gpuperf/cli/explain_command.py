@@ -102,7 +102,7 @@ class _Changes:
         suites = dict.fromkeys(suite_of(test.nodeid) for test in run.tests)
         known = [found for suite in suites if (found := project.store.load(gpu.slug, suite)) is not None]
         self._tests = {nodeid: test for baseline in known for nodeid, test in baseline.tests.items()}
-        self._gate = Gate(known, card=gpu.uuid, comparisons=len(run.tests))
+        self._gate = Gate(known, card=gpu.uuid, comparisons=len(run.tests), cards=run.cards)
         self._tolerance_pct = project.tolerance_pct
 
     def lines(self, test: TestRecord, label: str) -> tuple[str, ...]:

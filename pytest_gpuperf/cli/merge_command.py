@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     """Join RUNS of several GPU models or shards into one.
 
-    A run is an id, the start of an id, a run.json, or its folder. Runs of the same card, versions and commit
+    A run is an id, the start of an id, a run.json, or its folder. Runs of the same model, versions and commit
     become one. The other commands take the result as RUN. Refused if the runs are of several commits, or if a
     model of GPU measured a test twice.
     """

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
+from pytest_gpuperf.records.baseline import card_of
 from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
@@ -16,10 +17,10 @@ from pytest_gpuperf.statistics.sequential import change_pct, decide_restarts
 from pytest_gpuperf.statistics.variance import LogTime, moderate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_gpuperf.records import AgainstTiming, ClockModel, Timing
-    from pytest_gpuperf.records.baseline import Baseline, Session, TimeBaseline, Times
+    from pytest_gpuperf.records.baseline import Baseline, RunNote, Session, TimeBaseline, Times
     from pytest_gpuperf.statistics.variance import Variance
 
 Key: TypeAlias = tuple[str, str]
@@ -73,6 +74,7 @@ class Gate:
         comparisons: Number of times that are judged in the run, if that is more than `tests` have stored.
         tests: Node ids of the run; None for all that have a baseline.
         thresholds: The thresholds to apply.
+        cards: UUID of the GPU of each test by node id; `card` for those that it lacks.
     """
 
     def __init__(
@@ -83,13 +85,15 @@ class Gate:
         comparisons: int,
         tests: Collection[str] | None = None,
         thresholds: Thresholds | None = None,
+        cards: Mapping[str, str] | None = None,
     ) -> None:
         self._card = card
+        self._own_cards = cards or {}
         self._thresholds = thresholds or Thresholds()
         self._times: dict[Key, TimeBaseline] = {}
-        self._cards: dict[str, str] = {}
+        self._runs: dict[str, RunNote] = {}
         for baseline in baselines:
-            self._cards.update((run, note.gpu_uuid) for run, note in baseline.runs.items())
+            self._runs.update(baseline.runs)
             for nodeid, test in baseline.tests.items():
                 for label, measurement in test.measurements.items():
                     if measurement.time is not None:
@@ -136,7 +140,8 @@ class Gate:
             # Cold blocks below 0 may outweigh the others by the model of another session.
             if trimmed_mean(at_one_clock) > 0:
                 at_mhz, sessions, blocks = times.reference_mhz, _normalised(sessions), tuple(at_one_clock)
-        new = self._new(timing, blocks, at_mhz, model if at_mhz else None)
+        card = self._own_cards.get(key[0], self._card)
+        new = _new(timing, blocks, at_mhz, model if at_mhz else None, card)
         stored = [self._stored(session, at_mhz) for session in sessions]
         decision = decide_session(
             new,
@@ -147,7 +152,7 @@ class Gate:
             tolerance_pct,
         )
         # The decision counts only the sessions of this card, if there are any.
-        counted = [one for one in sessions if self._cards.get(one.run, "") == self._card] or sessions
+        counted = [one for one in sessions if card_of(one, self._runs) == card] or sessions
         raw = fmean(math.log(session.time_us) for session in counted)
         clocks = [session.sm_clock_mhz for session in counted]
         return TimeComparison(
@@ -161,23 +166,12 @@ class Gate:
             against=against,
         )
 
-    def _new(
-        self, timing: Timing, blocks: Sequence[float], at_mhz: float, model: ClockModel | None
-    ) -> LogTime:
-        time_us, error = timing.time_us, 0.0
-        if model is not None:
-            time_us = trimmed_mean(blocks)
-            error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
-        if len(blocks) >= ENOUGH_BLOCKS:
-            error = math.hypot(error, standard_error(blocks) / time_us)
-        return LogTime(math.log(time_us), self._card, error)
-
     def _stored(self, session: Session, at_mhz: float) -> LogTime:
         error = 0.0
         if at_mhz and session.clock_model is not None and session.sm_clock_mhz:
             error = normalisation_error(session.sm_clock_mhz, session.clock_model, at_mhz)
         time_us = session.normalised_us if at_mhz else session.time_us
-        return LogTime(math.log(time_us), self._cards.get(session.run, ""), error)
+        return LogTime(math.log(time_us), card_of(session, self._runs), error)
 
     def _variance(self, key: Key, stored: Sequence[LogTime], at_mhz: float) -> Variance:
         if bool(at_mhz) == bool(_normalised(self._times[key].sessions)) and key in self._variances:
@@ -200,6 +194,18 @@ class Gate:
             }
             found.update(moderate(alike, self._thresholds.of(mode)))
         return found
+
+
+def _new(
+    timing: Timing, blocks: Sequence[float], at_mhz: float, model: ClockModel | None, card: str
+) -> LogTime:
+    time_us, error = timing.time_us, 0.0
+    if model is not None:
+        time_us = trimmed_mean(blocks)
+        error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
+    if len(blocks) >= ENOUGH_BLOCKS:
+        error = math.hypot(error, standard_error(blocks) / time_us)
+    return LogTime(math.log(time_us), card, error)
 
 
 def _normalised(sessions: Sequence[Session]) -> tuple[Session, ...]:

@@ -7,7 +7,7 @@ in the file.
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -28,11 +28,15 @@ from pytest_gpuperf.records.quantities import (
     Number,
     Positive,
     Schema,
+    Seconds,
     Spread,
     Time,
     TimeOrZero,
     Tolerance,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BASELINE_SCHEMA = 1
 """Version of the baseline file. A reader refuses a newer one and leaves the file as it is."""
@@ -71,6 +75,8 @@ class Session(Record, frozen=True, kw_only=True):
     """Time of a call by the host's clock, which is shown and not judged; 0 if it was not taken."""
     autotuned: tuple[str, ...] = ()
     """Configurations that autotuners had picked, as `kernel: config`."""
+    gpu_uuid: str = ""
+    """The card, if it is another one than in the note of its run."""
 
 
 class Times(Record, frozen=True, kw_only=True):
@@ -147,6 +153,8 @@ class TestBaseline(Record, frozen=True, kw_only=True):
     """Made by hand, kept by updates: replaces the tolerance of the test and of the session."""
     note: str = ""
     """Made by hand, kept by updates."""
+    seconds: Seconds = 0.0
+    """Duration of the test in the newest run that was accepted; 0 if unknown."""
     measurements: dict[str, MeasurementBaseline] = {}
     """By label."""
 
@@ -166,6 +174,11 @@ class Baseline(Record, frozen=True, kw_only=True):
         """Times of all measurements of all tests."""
         measurements = [found for test in self.tests.values() for found in test.measurements.values()]
         return [found.time for found in measurements if found.time is not None]
+
+
+def card_of(session: Session, runs: Mapping[str, RunNote]) -> str:
+    """Return the UUID of the card of a session, by the notes of the runs; empty if unknown."""
+    return session.gpu_uuid or (runs[session.run].gpu_uuid if session.run in runs else "")
 
 
 def same_quantity(one: Timing | Times, other: Timing | Times) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_gpuperf.records.environment import Environment
     from pytest_gpuperf.records.run import Run
 
 
@@ -25,10 +26,10 @@ class Merged(NamedTuple):
 
 
 def merge_runs(runs: Sequence[Run]) -> Merged:
-    """Join the runs of each environment: the same card, versions and commit.
+    """Join the runs of each environment: the same model of GPU, versions and commit.
 
-    A run has one environment, so shards of two cards or two drivers stay two runs. A joined run has the id
-    and date of its oldest part.
+    Each test names its card if that is another one than the first. A run has one toolchain, so shards of two
+    drivers stay two runs. A joined run has the id and date of its oldest part.
 
     Args:
         runs: At least one; a run that was named twice counts once.
@@ -86,15 +87,18 @@ def _refuse_twice(runs: Sequence[Run]) -> None:
 
 def _is_alike(one: Run, other: Run) -> bool:
     alike = one.counters_unavailable == other.counters_unavailable
-    return alike and one.environment == other.environment
+    return alike and _without_card(one.environment) == _without_card(other.environment)
+
+
+def _without_card(environment: Environment) -> Environment:
+    return replace(environment, gpu=replace(environment.gpu, uuid=""))
 
 
 def _join(runs: Sequence[Run]) -> Run:
-    return msgspec.structs.replace(
-        runs[0],
-        complete=all(run.complete for run in runs),
-        tests=tuple(test for run in runs for test in run.tests),
-    )
+    first = runs[0].environment.gpu.uuid
+    cards = {nodeid: card for run in runs for nodeid, card in run.cards.items() if card != first}
+    tests = tuple(replace(test, gpu_uuid=cards.get(test.nodeid, "")) for run in runs for test in run.tests)
+    return replace(runs[0], complete=all(run.complete for run in runs), tests=tests)
 
 
 def _differences(one: Run, other: Run) -> Iterator[str]:
@@ -111,6 +115,6 @@ def _differences(one: Run, other: Run) -> Iterator[str]:
 def _facts(run: Run) -> list[tuple[str, object]]:
     environment = run.environment
     gpu, toolchain = environment.gpu, environment.toolchain
-    facts = [(f"GPU {name}", getattr(gpu, name)) for name in gpu.__struct_fields__]
+    facts = [(f"GPU {name}", getattr(gpu, name)) for name in gpu.__struct_fields__ if name != "uuid"]
     facts += [(name, getattr(toolchain, name)) for name in toolchain.__struct_fields__]
     return [*facts, ("dirty", environment.dirty)]

@@ -7,7 +7,7 @@ from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
-from pytest_gpuperf.records.quantities import LimitTexts, Schema, ToleranceOrZero
+from pytest_gpuperf.records.quantities import LimitTexts, Schema, Seconds, ToleranceOrZero
 from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 
@@ -55,6 +55,10 @@ class TestRecord(Record, frozen=True, kw_only=True):
     """Limits that the test states itself, in its marker or by `gpuperf.limit()`."""
     sanitizer: SanitizerResult | None = None
     """None if it did not run under compute-sanitizer."""
+    seconds: Seconds = 0.0
+    """Duration from its fixtures to its verdict, without passes before the tests; 0 if unknown."""
+    gpu_uuid: str = ""
+    """The card, if it is another one than that of the run's environment."""
 
 
 class Run(Record, frozen=True, kw_only=True):
@@ -71,3 +75,8 @@ class Run(Record, frozen=True, kw_only=True):
     counters_unavailable: str = ""
     """Reason why the whole run has no counters; empty if it has, or if none were asked for."""
     tests: tuple[TestRecord, ...] = ()
+
+    @property
+    def cards(self) -> dict[str, str]:
+        """UUID of the card of each test, by node id."""
+        return {test.nodeid: test.gpu_uuid or self.environment.gpu.uuid for test in self.tests}

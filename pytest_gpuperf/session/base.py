@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+import time
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -249,6 +250,7 @@ class Runner:
             tolerance_pct=state.marker.tolerance_pct or 0.0,
             limits=tuple(map(str, state.stated_limits[:MOST_LIMITS])),
             sanitizer=sanitized,
+            seconds=round(time.perf_counter() - state.began, 3) if self.on_gpu else 0.0,
         )
         verdict = self._verdict(record, state)
         result = TestResult(record, verdict, replayed=self._is_replayed(record))

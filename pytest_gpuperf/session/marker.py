@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,8 @@ class ItemState:
     measurements: dict[str, Measurement] = field(default_factory=dict)
     limits: list[Limit] = field(default_factory=list)
     """Added by `gpuperf.limit()`."""
+    began: float = field(default_factory=time.perf_counter)
+    """Begin of its set-up, by `time.perf_counter`."""
     errors: list[str] = field(default_factory=list)
     """Errors that the user must fix before the test can be judged."""
 

@@ -118,6 +118,7 @@ def test_broken_tests_cost_only_themselves(pytester: pytest.Pytester) -> None:
     run = run_of(pytester.path)
     assert run.complete
     assert measured(run) == ["first", "between", "last"]
+    assert all(0 < test.seconds < 60 for test in run.tests)
 
 
 def test_passes_run_once(pytester: pytest.Pytester) -> None:

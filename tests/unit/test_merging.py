@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 B200 = GpuInfo(name="NVIDIA B200", slug="nvidia-b200", uuid="GPU-2")
 SECOND = structs.replace(H200, uuid="GPU-3")
+LARGER = structs.replace(H200, memory_bytes=1000)
 
 
 def shard(number: int, *names: str, gpu: GpuInfo = H200) -> Run:
@@ -59,11 +60,20 @@ def test_models_of_gpu_stay_runs_of_their_own() -> None:
     assert [one.environment.gpu.slug for one in merged.runs] == ["nvidia-b200", "nvidia-h200"]
 
 
-def test_cards_of_one_model_are_not_joined() -> None:
-    merged = merge_runs([shard(1), shard(2, gpu=SECOND)])
-    assert list(merged.runs) == [shard(1), shard(2, gpu=SECOND)]
+def test_test_of_another_card_names_it() -> None:
+    [one] = merge_runs([shard(1), shard(2, gpu=SECOND)]).runs
+    assert [test.gpu_uuid for test in one.tests] == ["", "GPU-3"]
+    assert list(one.cards.values()) == ["GPU-1", "GPU-3"]
+
+
+def test_cards_of_other_sizes_are_not_joined() -> None:
+    merged = merge_runs([shard(1), shard(2, gpu=LARGER)])
+    assert list(merged.runs) == [shard(1), shard(2, gpu=LARGER)]
     assert merged.notes == snapshot(
-        ("not joined: 20261120-173001-3f9a and 20261120-173002-3f9a differ in GPU uuid (GPU-1 and GPU-3)",)
+        (
+            "not joined: 20261120-173001-3f9a and 20261120-173002-3f9a differ in GPU memory_bytes "
+            "(unknown and 1000)",
+        )
     )
 
 
@@ -113,13 +123,13 @@ def test_order_of_runs_changes_nothing(order: list[int], gpus: list[GpuInfo]) ->
 
 
 def test_folder_has_a_run_for_each_gpu(project: Path) -> None:
-    runs = [shard(1), shard(2), shard(3, gpu=B200), shard(4, gpu=SECOND)]
+    runs = [shard(1), shard(2), shard(3, gpu=B200), shard(4, gpu=LARGER)]
     result = merge(*write(project, *runs), "-o", "all")
     assert result.output == snapshot("""\
 wrote all/nvidia-b200/run.json (1 test)
 wrote all/nvidia-h200/run.json (2 tests)
 wrote all/nvidia-h200-2/run.json (1 test)
-not joined: 20261120-173001-3f9a and 20261120-173004-3f9a differ in GPU uuid (GPU-1 and GPU-3)
+not joined: 20261120-173001-3f9a and 20261120-173004-3f9a differ in GPU memory_bytes (unknown and 1000)
 """)
     found = RunStore(project / ".gpuperf").resolve_all("all")
     assert [load_run(path) for path in found] == list(merge_runs(runs).runs)

@@ -68,7 +68,7 @@ def lines_of(
                             label=label,
                             gpu=gpu.slug,
                             gpu_name=gpu.name,
-                            gpu_uuid=gpu.uuid,
+                            gpu_uuid=taken.cards.get(run.id, gpu.uuid),
                             run=run.id,
                             date=run.started_at,
                             url=url,

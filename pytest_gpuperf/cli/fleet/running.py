@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.cli.output import show
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.signals import ended_in_order
@@ -135,7 +136,7 @@ def run_on_fleet(project: Project, choice: Choice, form: str) -> int:
         try:
             fleet = screen.fleet = Fleet(cluster, choice.models, choice.wait_s, screen)
             tests = {model: fleet.collect(model, choice.tests) for model in fleet.prepare()}
-            fleet.run(tests, {})
+            fleet.run(tests, {model: load_durations(project.store, model) for model in tests})
         except KeyboardInterrupt:
             interrupted = True
         except GpuperfError as error:

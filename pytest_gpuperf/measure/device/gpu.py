@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 
 import pynvml
 import torch
 
+from pytest_gpuperf.measure.device.visible import slug
 from pytest_gpuperf.records import GpuInfo
-
-
-def slug(name: str) -> str:
-    """Turn a GPU's name into a folder name: `NVIDIA H200` -> `nvidia-h200`."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def gpu_info() -> GpuInfo:

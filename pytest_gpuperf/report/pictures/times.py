@@ -6,6 +6,7 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_gpuperf.records.baseline import card_of
 from pytest_gpuperf.report.pictures.picture import Axis, Band, Line, Mark, Picture, Points, Tone, rounded
 from pytest_gpuperf.report.show import show_change, show_time
 
@@ -37,7 +38,7 @@ def sessions(known: TimeBaseline, runs: Mapping[str, RunNote], comparison: TimeC
     dots = [_dot(session, at_one_clock=bool(at_mhz)) for session in kept]
     several = "" if len(dots) == 1 else "s"
     message = f"{len(dots)} stored session{several}, {show_time(dots[0].time_us)} in the first"
-    cards = [runs[session.run].gpu_uuid if session.run in runs else "" for session in kept]
+    cards = [card_of(session, runs) for session in kept]
     marks = _by_card(dots, cards)
     seen = [value for dot in dots for value in (dot.low_us, dot.high_us)]
     count = len(dots)

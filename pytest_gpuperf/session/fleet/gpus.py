@@ -1,49 +1,25 @@
-"""GPUs of a host that this process may use, without torch, and the hand-out of each to one task."""
+"""The GPUs of a worker: the resources that it announces, and the hand-out of each to one task."""
 
 from __future__ import annotations
 
-import os
-import re
 import threading
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import pynvml
+from pytest_gpuperf.measure.device.visible import visible_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
-class VisibleGpu(NamedTuple):
-    """One GPU, or a slice of one."""
-
-    uuid: str
-    slug: str
+    from pytest_gpuperf.measure.device.visible import VisibleGpu
 
 
-def visible_gpus() -> list[VisibleGpu]:
-    """Return the GPUs of `CUDA_VISIBLE_DEVICES`, or all; none without a driver."""
-    with suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        named = os.environ.get("CUDA_VISIBLE_DEVICES")
-        every = range(pynvml.nvmlDeviceGetCount())
-        entries = list(map(str, every)) if named is None else [one.strip() for one in named.split(",")]
-        return [gpu for entry in entries if entry for gpu in _gpu(entry)]
-    return []
-
-
-def _gpu(entry: str) -> list[VisibleGpu]:
-    with suppress(pynvml.NVMLError):
-        by_index = entry.isdecimal()
-        handle = (
-            pynvml.nvmlDeviceGetHandleByIndex(int(entry))
-            if by_index
-            else pynvml.nvmlDeviceGetHandleByUUID(entry)
-        )
-        name = str(pynvml.nvmlDeviceGetName(handle))
-        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        return [VisibleGpu(str(pynvml.nvmlDeviceGetUUID(handle)) if by_index else entry, slug)]
-    return []
+def resources() -> dict[str, int]:
+    """Return the GPUs as resources of Dask: the number of each model, and 1 for each UUID."""
+    gpus = visible_gpus()
+    slugs = [gpu.slug for gpu in gpus]
+    models = {slug: slugs.count(slug) for slug in slugs}
+    return {**models, **{gpu.uuid: 1 for gpu in gpus}}
 
 
 class Pool:
@@ -78,10 +54,3 @@ class Pool:
 
     def _of(self, model: str) -> list[VisibleGpu]:
         return [gpu for gpu in self._free if gpu.slug == model]
-
-
-def resources() -> dict[str, int]:
-    """Return the GPUs as resources of Dask: the number of each model, and 1 for each UUID."""
-    gpus = visible_gpus()
-    models = {slug: sum(gpu.slug == slug for gpu in gpus) for _, slug in gpus}
-    return {**models, **{gpu.uuid: 1 for gpu in gpus}}

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
-from statistics import median
 from typing import TYPE_CHECKING
+
+from pytest_gpuperf.baseline.durations import expected_durations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_gpuperf.session.fleet.messages import Test
 
-UNKNOWN_S = 5.0
-"""Duration of a test, in seconds, if no test has a known one."""
 GROUPS_PER_GPU = 4
 """Groups that each GPU gets on average: more balance better, and each starts a process."""
 LEAST_S = 30.0
@@ -43,12 +42,6 @@ class Group:
     """Workers that were lost while they ran it."""
 
 
-def seconds_of(nodeids: Iterable[str], durations: Mapping[str, float]) -> dict[str, float]:
-    """Return the expected duration of each test, in seconds; the median for those that are not known."""
-    usual = median(durations.values()) if durations else UNKNOWN_S
-    return {nodeid: durations.get(nodeid, usual) for nodeid in nodeids}
-
-
 def make_groups(
     model: str, tests: Sequence[Test], durations: Mapping[str, float], gpus: int, most_gpus: int
 ) -> list[Group]:
@@ -61,7 +54,7 @@ def make_groups(
         gpus: Number of GPUs of the fleet.
         most_gpus: Number of GPUs of the largest host; a test that needs more gets all of them, and skips.
     """
-    seconds = seconds_of((test.nodeid for test in tests), durations)
+    seconds = expected_durations((test.nodeid for test in tests), durations)
     wanted_s = sum(seconds.values()) / max(1, gpus * GROUPS_PER_GPU)
     limit_s = min(max(wanted_s, LEAST_S), MOST_S)
     groups: list[Group] = []

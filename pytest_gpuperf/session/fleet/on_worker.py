@@ -20,10 +20,11 @@ from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.environment import git_state, installed_toolchain
+from pytest_gpuperf.measure.device.visible import visible_gpus
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records.runs import STATE_FOLDER, recordings
-from pytest_gpuperf.session.fleet.gpus import Pool, visible_gpus
+from pytest_gpuperf.session.fleet.gpus import Pool
 from pytest_gpuperf.session.fleet.messages import Answer, Host, Job, decode, encode
 from pytest_gpuperf.settings.settings import STATE_ENV
 
