@@ -29,7 +29,7 @@ def merged_time(
     *,
     replace: bool,
     dates: Mapping[str, str],
-    cards: Mapping[str, str],
+    cards: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the JSON object of a time with new sessions in it.
 
@@ -51,7 +51,7 @@ def merged_time(
             if key not in Session.__struct_fields__
         }
         sessions[run.id] = by_hand | _session(run.id, timing, reference)
-        if run.id in cards:
+        if cards and run.id in cards:
             sessions[run.id]["gpu_uuid"] = cards[run.id]
     in_order = sorted(sessions.values(), key=lambda session: (dates.get(session["run"], ""), session["run"]))
     merged = {

@@ -147,7 +147,7 @@ def test_evidence_of_other_code_is_named() -> None:
 def test_twenty_newest_sessions_stay() -> None:
     runs = [run(id=f"{day:02}") for day in range(1, 22)]
     dates = {one.id: f"2026-11-{one.id}" for one in runs}
-    merged = merged_time({}, [(one, timing()) for one in runs], replace=False, dates=dates, cards={})
+    merged = merged_time({}, [(one, timing()) for one in runs], replace=False, dates=dates)
     assert [session["run"] for session in merged["sessions"]] == [f"{day:02}" for day in range(2, 22)]
 
 
@@ -156,7 +156,7 @@ def test_session_has_the_clock_model_rounded() -> None:
     mhz = (1980.0, 1970.0, 1990.0)
     blocks = tuple(1.23456789 + 10000.4321 / clock for clock in mhz)
     timed = replace(timing(blocks[0]), blocks_us=blocks, blocks_mhz=mhz, clock_model=model, host_us=12.3456)
-    merged = merged_time({}, [(run(id="r"), timed)], replace=False, dates={}, cards={})
+    merged = merged_time({}, [(run(id="r"), timed)], replace=False, dates={})
     (session,) = merged["sessions"]
     assert merged["reference_mhz"] == 1980.0
     assert session["clock_model"] == {
@@ -171,6 +171,11 @@ def test_session_has_the_clock_model_rounded() -> None:
 
 def test_session_of_the_same_run_keeps_only_what_a_person_added() -> None:
     known = {"sessions": [{"run": "r", "time_us": 4.0, "host_us": 12.0, "checked_by": "me"}]}
-    merged = merged_time(known, [(run(id="r"), timing(5.0))], replace=False, dates={}, cards={})
+    merged = merged_time(known, [(run(id="r"), timing(5.0))], replace=False, dates={})
     assert merged["sessions"] == [{"run": "r", "time_us": 5.0, "spread_pct": 0.1, "checked_by": "me"}]
     assert "reference_mhz" not in merged
+
+
+def test_session_names_a_card_of_its_own() -> None:
+    merged = merged_time({}, [(run(id="r"), timing())], replace=False, dates={}, cards={"r": "GPU-9"})
+    assert merged["sessions"][0]["gpu_uuid"] == "GPU-9"

@@ -66,5 +66,5 @@ def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail() -> None:
         raise NvmlError("Driver Not Loaded")
 
-    monkeypatch.setattr(visible.pynvml, "nvmlInit", fail)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.visible.pynvml.nvmlInit", fail)
     assert visible_gpus() == []
