@@ -77,14 +77,19 @@ class Thresholds:
     2 to 5 % (a matrix product at the power limit)."""
     card_df: float = 4
     """Degrees of freedom of `card_sd_pct`: five cards outweigh it."""
-    restart_sd_pct: float = 0.3
+    restart_sd_pct: float = 0.2
     """Guess of the spread of the ratio between restarts of one order: less than between two sessions, as both
-    sides share the state of the GPU. On H200s it is 0.02 to 0.07 %, with a rare restart 3 % off."""
+    sides share the state of the GPU. On H200s it is 0.02 to 0.17 %, with a rare restart 3 % off."""
     restart_df: float = 2
     """Degrees of freedom of `restart_sd_pct`: five restarts outweigh it."""
     looks: tuple[int, ...] = (4, 6, 10)
     """Numbers of restarts after which a comparison in turn may end. They are even, as the sides go ahead in
-    turn. Two would tell nothing: hardly any of the level may be spent that early."""
+    turn."""
+    pass_look: int = 2
+    """Number of restarts, below the first look, after which a comparison may pass. It calls nothing slower or
+    faster there: hardly any of that level may be spent so early."""
+    pass_share: float = 0.25
+    """Part of `alpha` that is spent at `pass_look`."""
 
     def of(self, mode: str) -> Thresholds:
         """Return the thresholds for times of a mode."""
@@ -188,8 +193,11 @@ def decide(
     if last:
         passes = tolerated or high_pct < max(wanted_pct, min(smallest_pct, thresholds.widest_loss_pct))
     else:
-        # A possible improvement is worth the restarts that are left.
-        passes = high_pct < wanted_pct and change_pct >= -thresholds.indifference_pct
+        # A possible change is worth the restarts that are left.
+        unchanged = (
+            -thresholds.indifference_pct <= change_pct <= max(thresholds.indifference_pct, tolerance_pct)
+        )
+        passes = high_pct < wanted_pct and unchanged
     if slower and not tolerated:
         outcome = Outcome.REGRESSED
     elif faster:

@@ -60,10 +60,11 @@ def restart_log_ratio(blocks: Sequence[tuple[Side, float]]) -> float:
 
 def next_look(replicates: int, thresholds: Thresholds) -> int | None:
     """Return the number of restarts at which to decide next; None after the last look."""
-    return next((look for look in thresholds.looks if look > replicates), None)
+    looks = (thresholds.pass_look, *thresholds.looks) if _may_pass_early(thresholds) else thresholds.looks
+    return next((look for look in looks if look > replicates), None)
 
 
-def spend(look: int, thresholds: Thresholds, level: float | None = None) -> float:
+def spend(look: int, thresholds: Thresholds, level: float) -> float:
     """Return the part of a level for the test after `look` restarts; all looks together use the level.
 
     The first looks get very little, the last one nearly all, by the function of K. K. G. Lan and D. L.
@@ -73,10 +74,9 @@ def spend(look: int, thresholds: Thresholds, level: float | None = None) -> floa
     Args:
         look: Restarts so far.
         thresholds: The looks and the level.
-        level: One-sided; by default `thresholds.alpha`.
+        level: One-sided.
     """
-    total = thresholds.alpha if level is None else level
-    return _spent(look, thresholds, total) - _spent(_look_before(look, thresholds), thresholds, total)
+    return _spent(look, thresholds, level) - _spent(_look_before(look, thresholds), thresholds, level)
 
 
 def decide_restarts(
@@ -92,7 +92,10 @@ def decide_restarts(
     """Judge the restarts of a comparison in turn so far.
 
     At a look before the last, the comparison ends only if the result is clear at the level spent there:
-    slower, faster, or `loss_pct` ruled out. The last look decides by `decide` with the level that is left.
+    slower, faster, or unchanged with `loss_pct` ruled out. The last look decides by `decide` with the level
+    that is left. At `pass_look` the comparison can only pass. That cannot raise the share of false alarms
+    (stopping for futility; S. S. Emerson and T. R. Fleming, Biometrics 45 (1989) 905).
+
     The bounds are at the level of the look (repeated confidence intervals; C. Jennison and B. W. Turnbull, J.
     R. Stat. Soc. B 51 (1989) 305).
 
@@ -122,7 +125,9 @@ def decide_restarts(
     )
     if Outcome.REGRESSED not in (at_one_clock.outcome, as_measured.outcome):
         last = final or len(log_ratios) >= thresholds.looks[-1]
-        if not last and as_measured.change_pct > max(thresholds.loss_pct, tolerance_pct):
+        slower = as_measured.change_pct > max(thresholds.loss_pct, tolerance_pct)
+        half = at_one_clock.outcome is Outcome.PASS is not as_measured.outcome
+        if not last and (slower or half):
             return replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
     elif at_one_clock.outcome is not Outcome.REGRESSED:
         return replace(as_measured, as_measured=True)
@@ -145,8 +150,17 @@ def _decide(
     restarts = estimate.replicates
     last = final or restarts >= thresholds.looks[-1]
     if not last and restarts not in thresholds.looks:
-        between = decide(estimate, thresholds, slower=False, faster=False, alpha=thresholds.alpha, last=False)
-        return replace(between, outcome=Outcome.INCONCLUSIVE)
+        passing = restarts == thresholds.pass_look and _may_pass_early(thresholds)
+        between = decide(
+            estimate,
+            thresholds,
+            slower=False,
+            faster=False,
+            alpha=thresholds.alpha * thresholds.pass_share,
+            tolerance_pct=tolerance_pct,
+            last=False,
+        )
+        return between if passing else replace(between, outcome=Outcome.INCONCLUSIVE)
     # A comparison that is cut short has the level of its last look.
     look = thresholds.looks[-1] if last else restarts
     level = spend(look, thresholds, thresholds.false_discovery_rate / comparisons)
@@ -155,7 +169,7 @@ def _decide(
         thresholds,
         slower=estimate.p_slower(thresholds) <= level,
         faster=estimate.p_faster(thresholds) <= level,
-        alpha=spend(look, thresholds),
+        alpha=spend(look, thresholds, _alpha_of_looks(thresholds)),
         tolerance_pct=tolerance_pct,
         last=last,
     )
@@ -189,6 +203,15 @@ def _by_order(log_ratios: Sequence[float], new_first: Sequence[bool]) -> list[li
 def _spent(restarts: int, thresholds: Thresholds, level: float) -> float:
     share = restarts / thresholds.looks[-1]
     return math.erfc(-NormalDist().inv_cdf(level / 2) / math.sqrt(2 * share)) if restarts else 0.0
+
+
+def _may_pass_early(thresholds: Thresholds) -> bool:
+    return 0 < thresholds.pass_look < thresholds.looks[0]
+
+
+def _alpha_of_looks(thresholds: Thresholds) -> float:
+    """Return the part of `alpha` that all looks share."""
+    return thresholds.alpha * (1 - thresholds.pass_share * _may_pass_early(thresholds))
 
 
 def _look_before(look: int, thresholds: Thresholds) -> int:

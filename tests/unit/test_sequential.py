@@ -88,13 +88,14 @@ def test_blocks_outside_quads_are_refused(sides: str) -> None:
 
 
 def test_looks_are_after_even_numbers_of_restarts() -> None:
-    assert T.looks == (4, 6, 10)
-    assert [next_look(done, T) for done in (0, 3, 4, 5, 6, 9, 10)] == [4, 4, 6, 6, 10, 10, None]
+    assert (T.pass_look, *T.looks) == (2, 4, 6, 10)
+    assert [next_look(done, T) for done in (0, 1, 2, 4, 5, 6, 9, 10)] == [2, 2, 4, 6, 6, 10, 10, None]
+    assert [next_look(done, replace(T, looks=(1, 3))) for done in (0, 1)] == [1, 3]
 
 
 def test_looks_spend_the_level_mostly_at_the_last() -> None:
     thirds = replace(T, looks=(2, 4, 6))
-    spent = [spend(look, thirds) for look in thirds.looks]
+    spent = [spend(look, thirds, 0.05) for look in thirds.looks]
     # The first spending function of Lan and DeMets for 0.05, after 1/3, 2/3 and all of the restarts.
     assert spent == pytest.approx([0.00069, 0.01637 - 0.00069, 0.05 - 0.01637], abs=1e-5)
     assert sum(spend(look, T, 0.001) for look in T.looks) == pytest.approx(0.001)
@@ -125,6 +126,27 @@ def test_a_gross_slowdown_ends_at_the_first_look() -> None:
     decision = decide_restarts([0.10, 0.101, 0.10, 0.101], T)
     assert (decision.outcome, decision.replicates) == (Outcome.REGRESSED, 4)
     assert decision.change_pct == pytest.approx(100 * math.expm1(0.1005))
+
+
+def test_unchanged_code_passes_after_two_restarts() -> None:
+    """Let the side that goes ahead shift the time by 0.4 %, as for a sum over rows on an H200."""
+    decision = decide_restarts([0.004, -0.0038], T, comparisons=10)
+    assert (decision.outcome, decision.replicates) == (Outcome.PASS, 2)
+    assert decision.high_pct < T.loss_pct
+
+
+@pytest.mark.parametrize("change", [0.004, -0.004, 0.3, -0.3])
+def test_two_restarts_call_no_change(change: float) -> None:
+    assert decide_restarts([change, change], T).outcome is Outcome.INCONCLUSIVE
+
+
+def test_two_restarts_pass_only_if_both_clocks_agree() -> None:
+    assert decide_restarts([0.0, 0.0], T, raw=[0.001, 0.001]).outcome is Outcome.PASS
+    assert decide_restarts([0.0, 0.0], T, raw=[0.006, 0.006]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_slowdown_of_half_a_percent_is_found_in_steady_kernels() -> None:
+    assert share(Outcome.REGRESSED, 0.5, 0.05, 300, comparisons=10) >= 0.9
 
 
 def test_unclear_result_at_a_look_goes_on() -> None:
