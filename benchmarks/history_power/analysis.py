@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from itertools import product
+from itertools import product, takewhile
 from multiprocessing import Pool
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
-LEVELS = (3e-4, 1e-3, 1e-4)
-"""Levels to try; the shipped one comes first and wins a tie."""
+LEVELS = (1e-4, 3e-4, 1e-3, 3e-3)
+"""Levels to try, each about three times the one before."""
 TUNING, HELD_OUT = 0, 1
 
 
@@ -148,8 +148,8 @@ def analyse(folder: Path, *, seed: int, draws: int, processes: int) -> Summary:
         cards=len(cards),
         measured=[sum(len(of) for test in half for of in test.points.values()) for half in halves(tests)],
         level=LEVEL,
-        tuned=_best(tried, TUNING),
-        tuned_swapped=_best(tried, HELD_OUT),
+        tuned=best(tried, TUNING),
+        tuned_swapped=best(tried, HELD_OUT),
         tried=tried,
         figures=[
             each for task, found in zip(tasks, results, strict=True) if task.level == LEVEL for each in found
@@ -249,6 +249,11 @@ def _tried(level: float, half: int, tasks: Sequence[Task], results: Sequence[lis
     )
 
 
-def _best(tried: Iterable[Tried], half: int) -> float:
-    """Return the level with the fewest false alerts, and of these the one that finds most."""
-    return max((each for each in tried if each.half == half), key=lambda each: (-each.false, each.soon)).level
+def best(tried: Iterable[Tried], half: int) -> float:
+    """Return the largest level without false alerts there and at the next larger one, as a margin.
+
+    Without such a level it is the smallest that was tried.
+    """
+    of_half = sorted((each for each in tried if each.half == half), key=lambda each: each.level)
+    quiet = list(takewhile(lambda each: not each.false, of_half))
+    return of_half[max(0, len(quiet) - 2)].level

@@ -65,7 +65,9 @@ def from_samples(suite: str, samples: Iterable[SessionSample]) -> list[Timed]:
         points: dict[int, dict[int, HistoryPoint]] = {dose: {} for dose in sessions.doses}
         for (dose, process), line in found.items():
             time_us = time_at(line.timing, mhz)
-            points[dose][process] = HistoryPoint(time_us, line.card, _error(line.timing, mhz))
+            points[dose][process] = HistoryPoint(
+                time_us, line.card, _error(line.timing, mhz), 0.0 if mhz else line.timing.sm_clock_mhz
+            )
         tests.append(Timed(suite, kernel, points))
     return tests
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.history_power.analysis import HELD_OUT, TUNING, Task, judged, read, total
+from benchmarks.history_power.analysis import HELD_OUT, TUNING, Task, Tried, best, judged, read, total
 from benchmarks.history_power.measured import Timed, from_samples, halves
 from benchmarks.history_power.replay import replay
 from benchmarks.history_power.rules import ASV, OTAVA, OURS, RULES, Reported, hud, ours
@@ -50,6 +50,17 @@ def a_test(name: str = "k", processes: int = 20, suite: str = "gate") -> Timed:
 def a_series(times: Sequence[float], first: int = -1, last: int = -1) -> Series:
     points = tuple(HistoryPoint(time, "GPU-1") for time in times)
     return Series("k", "gate", "", "pool", 0, points, (), first, last)
+
+
+@pytest.mark.parametrize(
+    ("false", "level"),
+    [((0, 0, 0, 0), 1e-3), ((0, 0, 0, 1), 3e-4), ((0, 1, 0, 0), 1e-4), ((2, 2, 3, 9), 1e-4)],
+)
+def test_tuned_level_has_a_margin_to_the_first_false_alert(false: tuple[int, ...], level: float) -> None:
+    levels = zip((1e-4, 3e-4, 1e-3, 3e-3), false, strict=True)
+    tried = [Tried(level=each, half=TUNING, false=alerts, soon=0.5) for each, alerts in levels]
+    tried.append(Tried(level=1e-2, half=HELD_OUT, false=0, soon=1.0))
+    assert best(tried, TUNING) == level
 
 
 def test_kernel_counts_in_processes_that_timed_every_dose() -> None:

@@ -1,8 +1,9 @@
 """Steps and creep in the history of a test's time.
 
-The logarithm of a time is the sum of a level, an effect of the card and the noise of a session. Card and
-session have a variance of their own, so a difference between cards explains a jump at a change of cards
-unless the jump is too large for it. A change is a step of the level, or a ramp over several commits.
+The logarithm of a time is the sum of a level, an effect of the card, one of the SM clock and the noise of a
+session. Card and session have a variance of their own, so a difference between cards explains a jump at a
+change of cards unless the jump is too large for it. The part of a time that follows the clock is between 0
+and 1; the history estimates it. A change is a step of the level, or a ramp over several commits.
 
 The search adds one change at a time, the most significant, until none is (L. Yu. Vostrikova, Sov. Math.
 Dokl. 24 (1981) 55). Each prefix of a history can be judged as soon as its last session has run: this is the
@@ -47,6 +48,9 @@ MOST_CHANGES = 20
 """Maximum number of changes in the points searched."""
 LEAST_INFORMATION = 1e-6
 """Minimum information of a change, in sessions, that the model does not have already."""
+CLOCK_SHARE, CLOCK_SHARE_SD = 0.5, 0.5
+"""Part of a time that follows the SM clock before the history tells, and its standard deviation: 0 if memory
+bounds the kernel, 1 if arithmetic does."""
 MASS = 0.95
 """Probability of the commit range, and of the interval of the ratio."""
 
@@ -55,12 +59,14 @@ class HistoryPoint(NamedTuple):
     """Time of a test in one session."""
 
     time: float
-    """Time of a call at one clock, in microseconds, above 0."""
+    """Time of a call in microseconds, above 0."""
     card: str
     """UUID of the GPU; if drivers hide it, all count as one card."""
     sd: float = 0.0
     """Relative standard error of the time from within its session, such as from another clock; 0 if not
     known."""
+    mhz: float = 0.0
+    """Mean SM clock of a time as measured; 0 if it is not known, or if the time was brought to one clock."""
 
 
 class Change(NamedTuple):
@@ -115,7 +121,7 @@ def find_changes(
 
 
 class _History:
-    """Points of a test as a linear mixed model: level, effects of the cards, changes."""
+    """Points of a test as a linear mixed model: level, effects of the clock and of the cards, changes."""
 
     def __init__(self, points: Sequence[HistoryPoint], thresholds: Thresholds, level: float) -> None:
         import numpy as np
@@ -124,14 +130,20 @@ class _History:
         self.thresholds = thresholds
         self.level = level
         self.count = len(points)
-        self.log_time: Array = np.log([point.time for point in points])
+        clocks = np.array([point.mhz for point in points])
+        clocks[clocks <= 0] = np.median(clocks[clocks > 0]) if (clocks > 0).any() else 1.0
+        slowdown = np.log(np.median(clocks) / clocks)
+        measured = np.log([point.time for point in points])
+        self.log_time: Array = measured - CLOCK_SHARE * slowdown
         self.known: Array = np.array([point.sd for point in points]) ** 2
         """Variance of each point that its session knows."""
         cards = sorted({point.card for point in points})
         self.cards: Array = np.array(
             [[point.card == card for card in cards] for point in points], dtype=float
         )
-        self.noise = expected_variance(self.log_time, thresholds)
+        self.noise = expected_variance(measured, thresholds)
+        self.clock: Array = slowdown * CLOCK_SHARE_SD / math.sqrt(self.noise.value)
+        """Effect of the clock if the share is off by its standard deviation, in units of the noise."""
         self.between = guess(thresholds.card_sd_pct, thresholds.card_df)
 
     def changes(self) -> list[Change]:
@@ -326,13 +338,14 @@ class _History:
     def _mixed(self, found: Sequence[Ramp]) -> tuple[Array, Array]:
         """Return the columns of the model without a candidate, and the inverse of its normal matrix.
 
-        Effects of cards are shrunk by the expected variances (best linear unbiased prediction: C. R.
-        Henderson, Biometrics 31 (1975) 423).
+        Effects of the clock and of cards are shrunk by the expected variances (best linear unbiased
+        prediction: C. R. Henderson, Biometrics 31 (1975) 423).
         """
         import numpy as np
 
-        base = np.column_stack([np.ones(self.count), self._shapes(found).columns(), self.cards])
+        base = np.column_stack([np.ones(self.count), self._shapes(found).columns(), self.clock, self.cards])
         ridge = np.zeros(base.shape[1])
+        ridge[-self.cards.shape[1] - 1] = 1.0
         ridge[-self.cards.shape[1] :] = self.noise.value / self.between.value
         return base, np.linalg.inv(base.T @ base + np.diag(ridge))
 
@@ -362,12 +375,14 @@ class _History:
         sessions = noise * length / safe**2
         by_card = with_base[-self.cards.shape[1] :] - self.cards.T @ base @ part
         cards = between * _columnwise(by_card, by_card) / safe**2
+        by_clock = with_base[-self.cards.shape[1] - 1] - self.clock @ base @ part
+        clock = self.noise.value * (by_clock / safe) ** 2
         known = (
             shapes.dot_squares(self.known)
             - 2 * _columnwise(known_base, part)
             + _columnwise(part, (base.T * self.known) @ base @ part)
         )
-        total = np.where(usable, sessions + cards + np.maximum(known, 0.0) / safe**2, 1.0)
+        total = np.where(usable, sessions + cards + clock + np.maximum(known, 0.0) / safe**2, 1.0)
         # The degrees of freedom of Welch and Satterthwaite, as in `variance.add`.
         spread = np.where(usable, sessions**2 / noise_df + cards**2 / between_df, 1.0)
         return _Scan(
@@ -392,8 +407,10 @@ class _History:
         import numpy as np
 
         # Cards are fixed effects here, so that their differences do not count as noise of the sessions.
-        base = np.column_stack([self.cards, self._shapes(found).columns()])
-        values, vectors = np.linalg.eigh(base.T @ base)
+        base = np.column_stack([self.cards, self.clock, self._shapes(found).columns()])
+        normal = base.T @ base
+        normal[self.cards.shape[1], self.cards.shape[1]] += 1.0
+        values, vectors = np.linalg.eigh(normal)
         vectors = vectors[:, values > 1e-6] / np.sqrt(values[values > 1e-6])
         inverse = vectors @ vectors.T
         rest = self.log_time - base @ (inverse @ (base.T @ self.log_time))
@@ -401,9 +418,10 @@ class _History:
         with_base, score = sums[:-1], sums[-1]
         information = shapes.dot_squares(np.ones(self.count)) - _columnwise(with_base, inverse @ with_base)
         inside = information > LEAST_INFORMATION
-        residual = rest @ rest - np.where(inside, score**2 / np.where(inside, information, 1), 0.0)
+        residual = rest @ self.log_time - np.where(inside, score**2 / np.where(inside, information, 1), 0.0)
         residual = np.maximum(residual, 0.0)
-        own_df = np.maximum(self.count - vectors.shape[1] - inside, 0)
+        # What is expected of the clock's effect counts as one more point, so that effect takes none.
+        own_df = np.maximum(self.count + 1 - vectors.shape[1] - inside, 0)
         noise_df = self.noise.df + own_df
         noise = (self.noise.df * self.noise.value + residual) / noise_df
         noise = np.maximum(noise, residual / np.maximum(own_df, 1) / 2)

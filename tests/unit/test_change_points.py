@@ -97,8 +97,54 @@ def test_known_error_widens_the_interval() -> None:
     assert uncertain.high - uncertain.low > 2 * (certain.high - certain.low)
 
 
+def at_clocks(levels: Sequence[float], share: float, seed: int = 1) -> list[HistoryPoint]:
+    """Points at clocks that differ by up to 2 %, of a test of which this share follows the clock."""
+    clocks = random.Random(seed)
+    mhz = [clocks.choice([1980.0, 1965.0, 1940.0]) for _ in levels]
+    slower = [1 + share * (1980 / each - 1) for each in mhz]
+    points = history([level * factor for level, factor in zip(levels, slower, strict=True)], sd=0.0003)
+    return [point._replace(mhz=each) for point, each in zip(points, mhz, strict=True)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_time_that_follows_the_clock_has_no_change(share: float) -> None:
+    points = at_clocks([1.0] * 30, share)
+    slow = [point for point in points if point.mhz < 1960]
+    assert find_changes([*(point for point in points if point.mhz > 1960), *slow]) == ()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_known_clock_shows_a_step_three_commits_later(share: float) -> None:
+    points = at_clocks([1.0] * 12 + [1.01] * 3, share)
+    (change,) = find_changes(points)
+    assert (change.before, change.after) == (11, 12)
+    assert change.low < 1.01 < change.high
+
+
+def test_step_is_not_found_that_soon_without_the_clock() -> None:
+    points = at_clocks([1.0] * 12 + [1.01] * 3, share=1.0)
+    assert find_changes([point._replace(mhz=0.0) for point in points]) == ()
+
+
+def test_unknown_clock_of_some_points_hides_no_step() -> None:
+    points = at_clocks([1.0] * 15 + [1.02] * 15, share=0.0)
+    some = [point._replace(mhz=0.0) if at % 3 else point for at, point in enumerate(points)]
+    (change,) = find_changes(some)
+    assert (change.before, change.after) == (14, 15)
+
+
+def test_step_at_another_clock_is_found_if_the_clock_cannot_explain_it() -> None:
+    levels = [1.0] * 15 + [1.05] * 15
+    points = [point._replace(mhz=1980.0 if at < 15 else 1960.0) for at, point in enumerate(history(levels))]
+    (change,) = find_changes(points)
+    assert change.low < 1.05 < change.high
+
+
 TIMES = st.floats(1e-3, 1e9)
-POINTS = st.lists(st.builds(HistoryPoint, TIMES, st.sampled_from("abc"), st.floats(0, 0.5)), max_size=40)
+CLOCKS = st.just(0.0) | st.floats(1, 1e5)
+POINTS = st.lists(
+    st.builds(HistoryPoint, TIMES, st.sampled_from("abc"), st.floats(0, 0.5), CLOCKS), max_size=40
+)
 
 
 @settings(max_examples=60)

@@ -47,7 +47,8 @@ class Series:
     source: TimingSource
     points: tuple[Point, ...]
     at_mhz: float
-    """SM clock that the times were brought to; 0 if they are as measured."""
+    """SM clock that the times were brought to; 0 if they are as measured, so that the search for changes
+    estimates the effect of the clock."""
     left_out: int
     """Number of times that could not be brought to that clock."""
 
@@ -69,7 +70,12 @@ class Series:
         """
         judged = [at for at, point in enumerate(self.points) if not point.line.dirty]
         some = [self.points[at] for at in judged]
-        points = [HistoryPoint(point.time_us, point.line.gpu_uuid, point.sd) for point in some]
+        points = [
+            HistoryPoint(
+                point.time_us, point.line.gpu_uuid, point.sd, 0.0 if self.at_mhz else point.line.sm_clock_mhz
+            )
+            for point in some
+        ]
         found = find_changes(points, Thresholds().of(self.mode))
         return tuple(
             change._replace(before=judged[change.before], after=judged[change.after]) for change in found
