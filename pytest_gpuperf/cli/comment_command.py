@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.baseline.judged import judge_run, not_measured
-from pytest_gpuperf.cli.output import OUTPUT_FILE, write
+from pytest_gpuperf.cli.output import OutputFile, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.merging import merge_runs
-from pytest_gpuperf.report.own_files import refuse_other_file
+from pytest_gpuperf.report.own_files import COMMENT
 from pytest_gpuperf.report.request_comment import (
-    TAG,
     JudgedRun,
     RequestFacts,
     refused_comment,
@@ -47,7 +46,9 @@ _NAME = _only(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @click.command("comment")
 @click.argument("runs", nargs=-1, required=True)
-@click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="Write the Markdown to this file.")
+@click.option(
+    "-o", "--output", type=OutputFile(COMMENT), required=True, help="Write the Markdown to this file."
+)
 @click.option("--report", callback=_URL, help="Link to the HTML report.")
 @click.option("--job", callback=_URL, help="Link to the workflow run that measured.")
 @click.option("--conclusion", type=click.Choice(CONCLUSIONS), help="Name the result of that job.")
@@ -76,7 +77,6 @@ def command(
     are judged by the baselines and the tolerance of the project and by the limits in the records, without its
     tests: no code of the pull request runs. Runs that cannot be judged are an error, and the file says so.
     """
-    refuse_other_file(output, TAG, "comment")
     facts = RequestFacts(marker, report or "", job or "", conclusion or "")
     try:
         merged = merge_runs([run for ref in runs for run in project.load_all(ref)])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import OUTPUT_FILE, echo_data, write
+from pytest_gpuperf.cli.output import OutputFile, echo_data, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.report.own_files import TABLE
 from pytest_gpuperf.report.row_files import csv_pieces, json_pieces, parquet_pieces
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ _FORMATS: Mapping[str, Callable[..., Iterator[bytes]]] = {
 @click.option(
     "-o",
     "--output",
-    type=OUTPUT_FILE,
+    type=OutputFile(TABLE),
     help="Write to a file (default: standard output; parquet needs a file).",
 )
 @project_options

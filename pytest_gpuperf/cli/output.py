@@ -18,6 +18,7 @@ from pytest_gpuperf.records.change import printable, printable_lines
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import is_plain, write_files
 from pytest_gpuperf.report.forms import FORMS, render
+from pytest_gpuperf.report.own_files import refuse_other_file
 from pytest_gpuperf.report.table import Screen
 
 if TYPE_CHECKING:
@@ -25,18 +26,37 @@ if TYPE_CHECKING:
     from typing import ParamSpec, TypeVar
 
     from pytest_gpuperf.records.writing import Content
+    from pytest_gpuperf.report.own_files import Kind
     from pytest_gpuperf.report.table import Report
 
     P = ParamSpec("P")
     R = TypeVar("R")
 
-OUTPUT_FILE = click.Path(path_type=Path, dir_okay=False, readable=False)
-"""A file to write: it need not be readable."""
 DEFAULT = "text"
 LEAST_COLUMNS = 40
 """Least width of text, however narrow the terminal."""
 LOG_COLUMNS = 100
 """Width of text in a log, which has no width of its own."""
+
+
+class OutputFile(click.Path):
+    """File to write, new or of an earlier call: other files are refused before the command begins."""
+
+    def __init__(self, kind: Kind) -> None:
+        """Take the kind of file that the command writes."""
+        super().__init__(path_type=Path, dir_okay=False, readable=False)
+        self.kind = kind
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path."""
+        path = super().convert(value, param, ctx)
+        refuse_other_file(Path(os.fsdecode(path)), self.kind)
+        return path
 
 
 def screen() -> Screen:

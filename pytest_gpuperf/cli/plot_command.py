@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli.output import OUTPUT_FILE, write
+from pytest_gpuperf.cli.output import OutputFile, write
 from pytest_gpuperf.cli.plot_picture import NEEDS, picture_of
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.report.own_files import PICTURE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=OUTPUT_FILE,
+    type=OutputFile(PICTURE),
     required=True,
     help="Write to this file: .svg, .png or .pdf.",
 )

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import OUTPUT_FILE, write
+from pytest_gpuperf.cli.output import OutputFile, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.report.own_files import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 @click.command("report")
 @click.argument("runs", metavar="[RUN …]", nargs=-1)
 @click.option("--against", metavar="RUN", help="Compare with this run (default: with the baselines).")
-@click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="Write to this file: report.html.")
+@click.option(
+    "-o", "--output", type=OutputFile(REPORT), required=True, help="Write to this file: report.html."
+)
 @project_options
 def command(project: Project, runs: tuple[str, ...], against: str | None, output: Path) -> None:
     """Write runs as one HTML page that needs no other file.
@@ -36,13 +39,11 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     from pytest_gpuperf.baseline.judged import judge_run
     from pytest_gpuperf.measure.trace.recorded import classify_again
     from pytest_gpuperf.records.runs import load_run
-    from pytest_gpuperf.report.html.file import refuse_other_file
     from pytest_gpuperf.report.html.page import page_pieces
     from pytest_gpuperf.report.html.section import Section
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.source_links import source_links
 
-    refuse_other_file(output)
     links = source_links(project.root)
     before = project.load_all(against) if against else []
     sections = []

@@ -12,6 +12,7 @@ import msgspec
 
 from pytest_gpuperf.report.forms.as_json import escaped
 from pytest_gpuperf.report.frame import COLUMNS, frame_of, rows
+from pytest_gpuperf.report.own_files import PARQUET_WRITER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,6 +60,7 @@ def parquet_pieces(*runs: Run) -> Iterator[bytes]:
     sink = _Sink()
     first = rows(runs[0])
     table = pa.Table.from_pandas(frame_of(islice(first, ROWS_AT_ONCE), runs[0]), preserve_index=False)
+    table = table.replace_schema_metadata({**table.schema.metadata, "writer": PARQUET_WRITER})
     with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), table.schema) as writer:
         writer.write_table(table)
         for run, found in ((runs[0], first), *((run, rows(run)) for run in runs[1:])):

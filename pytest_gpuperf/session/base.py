@@ -380,11 +380,11 @@ class Runner:
             GpuperfError: The file exists and has no verdicts.
             OSError: The file cannot be written.
         """
-        from pytest_gpuperf.report.own_files import refuse_other_file
+        from pytest_gpuperf.report.own_files import VERDICTS, refuse_other_file
         from pytest_gpuperf.report.verdicts import encode_verdicts, verdicts_of
 
         if self.settings.json is not None:
-            refuse_other_file(self.settings.json, '"gpuperf":', "file of verdicts")
+            refuse_other_file(self.settings.json, VERDICTS)
             verdicts = verdicts_of(self._summary(), end, self.run_id)
             write_files({self.settings.json: encode_verdicts(verdicts)})
 

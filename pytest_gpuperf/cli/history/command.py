@@ -13,12 +13,13 @@ from pytest_gpuperf.baseline.history.store import NoHistoryError
 from pytest_gpuperf.baseline.history.taking import lines_of
 from pytest_gpuperf.cli.accepting import show_run
 from pytest_gpuperf.cli.history.options import open_store, search, store_options
-from pytest_gpuperf.cli.output import OUTPUT_FILE, output_form, screen, show, write
+from pytest_gpuperf.cli.output import OutputFile, output_form, screen, show, write
 from pytest_gpuperf.cli.project import echo
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.history.changes_report import changes_report
 from pytest_gpuperf.report.history.series_report import detailed, overview
+from pytest_gpuperf.report.own_files import PICTURE
 from pytest_gpuperf.report.show import count, show_size
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
     show_default=True,
     help="Show the newest N commits of a test; 0 shows all.",
 )
-@click.option("-o", "--output", type=OUTPUT_FILE, help="Draw one test: .svg, .png or .pdf; needs matplotlib.")
+@click.option(
+    "-o", "--output", type=OutputFile(PICTURE), help="Draw one test: .svg, .png or .pdf; needs matplotlib."
+)
 @output_form
 @store_options
 def show_command(project: Project, store: str, test: str, last: int, output: Path | None, form: str) -> None:

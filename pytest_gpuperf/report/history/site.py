@@ -13,7 +13,7 @@ from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.report.history.changes_report import TONES, range_lines, searched_line, show_interval
 from pytest_gpuperf.report.history.series_report import show_four_digits
 from pytest_gpuperf.report.html.markup import asset, digest, items, link, packed, text
-from pytest_gpuperf.report.own_files import has_tag
+from pytest_gpuperf.report.own_files import DASHBOARD, is_own
 from pytest_gpuperf.report.pictures.history import picture_of_series
 from pytest_gpuperf.report.show import count
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.history import HistoryLine
     from pytest_gpuperf.report.html.section import SourceLinks
 
-GENERATOR = '<meta name="generator" content="pytest-gpuperf history'
+(GENERATOR,) = DASHBOARD.tags
 """Begin of the tag by which a page is known to be a dashboard of this tool."""
 PAGE = "index.html"
 PACK = 16
@@ -74,7 +74,7 @@ def refuse_other_folder(folder: Path) -> None:
     """
     page = folder / PAGE
     if page.is_file():
-        own = has_tag(page, GENERATOR)
+        own = is_own(page, DASHBOARD)
     else:
         own = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not own:

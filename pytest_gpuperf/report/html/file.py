@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.writing import write_files
-from pytest_gpuperf.report import own_files
-from pytest_gpuperf.report.html.page import GENERATOR, page_pieces
+from pytest_gpuperf.report.html.page import page_pieces
+from pytest_gpuperf.report.own_files import REPORT, refuse_other_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,18 +23,8 @@ def write_page(path: Path, sections: Sequence[Section]) -> None:
         sections: One for each run; at least one.
 
     Raises:
-        GpuperfError: As `refuse_other_file`.
+        GpuperfError: The file exists, is not empty and is not a report of this tool.
         OSError: The file cannot be written.
     """
-    refuse_other_file(path)
+    refuse_other_file(path, REPORT)
     write_files({path: page_pieces(sections)})
-
-
-def refuse_other_file(path: Path) -> None:
-    """Refuse to write a report over a file that is not one.
-
-    Raises:
-        GpuperfError: The file exists, is not empty and is not a report of this tool.
-        OSError: The file cannot be read.
-    """
-    own_files.refuse_other_file(path, GENERATOR, "report")

@@ -1,0 +1,88 @@
+"""Files of others stay; files of earlier calls are written again."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.output import OutputFile
+from pytest_gpuperf.records import Measurement, Timing
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import NODEID, record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEEDED = {"parquet": "pyarrow", "pytest-benchmark": "pytest_benchmark", "plot": "matplotlib"}
+COMMANDS = {
+    "report": ["report", "-o", "out.html"],
+    "comment": ["comment", "latest", "-o", "out.md"],
+    **{
+        form: ["export", "--format", form, "-o", "out"]
+        for form in ("csv", "json", "parquet", "pytest-benchmark")
+    },
+    **{form: ["plot", NODEID, "--picture", "blocks", "-o", f"out.{form}"] for form in ("svg", "png", "pdf")},
+}
+
+
+def call(name: str) -> Result:
+    needed = NEEDED.get(name) or ("matplotlib" if name in ("svg", "png", "pdf") else "")
+    if needed and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"{needed} is not installed")
+    return CliRunner().invoke(main, COMMANDS[name])
+
+
+@pytest.fixture
+def with_run(project: Path) -> Path:
+    blocks = (5.0, 5.1, 5.0, 5.2, 5.0)
+    timing = Timing(mode="hot", time_us=5.06, spread_pct=1.0, blocks_us=blocks, calls_per_block=10)
+    RunStore(project / ".gpuperf").write(run(record(main=Measurement(timing=timing))))
+    return project
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_file_of_an_earlier_call_is_written_again(with_run: Path, name: str) -> None:
+    path = with_run / COMMANDS[name][-1]
+    first = call(name)
+    assert first.exit_code == 0, first.output
+    before = path.stat().st_ino
+    done = call(name)
+    assert done.exit_code == 0, done.output
+    assert path.stat().st_ino != before
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "chrome"])
+def test_file_of_others_is_refused_before_anything_is_read(project: Path, name: str) -> None:
+    arguments = COMMANDS.get(name, ["trace", "--chrome", "out.json"])
+    path = project / arguments[-1]
+    path.write_text("mine, drawn by pytest-gpuperf")
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert f"{path.name} exists" in done.output
+    assert path.read_text() == "mine, drawn by pytest-gpuperf"
+
+
+def test_empty_file_is_nobodys(with_run: Path) -> None:
+    (with_run / "out").touch()
+    assert call("csv").exit_code == 0
+
+
+def test_each_command_that_writes_a_file_refuses_those_of_others() -> None:
+    found = {}
+
+    def visit(name: str, command: object) -> None:
+        for parameter in getattr(command, "params", ()):
+            if {"-o", "--chrome"} & set(parameter.opts):
+                found[name] = type(parameter.type)
+        for of in getattr(command, "list_commands", lambda _: ())(None):
+            visit(f"{name} {of}".strip(), command.get_command(None, of))  # type: ignore[attr-defined]
+
+    visit("", main)
+    # These write folders, with checks of their own.
+    others = {name for name, of in found.items() if of is not OutputFile}
+    assert others == {"merge", "history site"}
+    assert set(found) - others == {"report", "comment", "export", "plot", "history show", "trace"}
