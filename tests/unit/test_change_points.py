@@ -147,7 +147,7 @@ POINTS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(POINTS, st.sampled_from([1e-4, 0.1]))
 def test_changes_of_any_history_are_in_order_and_within_it(points: list[HistoryPoint], level: float) -> None:
     changes = find_changes(points, level=level)
