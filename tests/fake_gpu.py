@@ -15,7 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 import pytest_gpuperf.plugin.isolation
+from pytest_gpuperf.measure.device.visible import VisibleGpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +51,13 @@ error: list[str] = []
 """A CUDA error from now on."""
 
 
-vars(pytest_gpuperf.plugin.isolation)["may_measure"] = lambda: True
+def visible_gpus() -> list[VisibleGpu]:
+    """Return as many GPUs as `FAKE_GPUS` says."""
+    count = int(os.environ.get("FAKE_GPUS", "1"))
+    return [VisibleGpu(f"GPU-{place}", "nvidia-h200", f"GPU-{place}") for place in range(count)]
+
+
+vars(pytest_gpuperf.plugin.isolation).update(may_measure=lambda: True, visible_gpus=visible_gpus)
 numbers = random.Random()
 stand_in("torch", cuda=FakeCuda, device=lambda *_: "cuda", manual_seed=numbers.seed, rand=numbers.random)
 
@@ -122,8 +131,10 @@ def pytest_configure() -> None:
     # Runs of other projects need not wait for this one.
     GpuLock.__init__.__defaults__ = ((Path(tempfile.gettempdir()),),)
     pytest_gpuperf.session.live.why_not_live = lambda: ""
-    stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: H200)
-    stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)
+    own = replace(H200, uuid=os.environ.get("CUDA_VISIBLE_DEVICES", H200.uuid))
+    stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: own)
+    environment = replace(one_test().environment, gpu=own)
+    stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: environment)
     stand_in("pytest_gpuperf.measure.device.kept", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.plugin.isolation import is_isolated
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.plugin.isolation import gpus_of_workers, why_not_spread
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,18 +34,18 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
     given = getattr(config, "workerinput", {}).get("gpuperf")
     spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
     spread = spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput")
-    isolated = bool(spread) and given is None and is_isolated(config, option)
-    if spread and given is None and not isolated:
-        raise pytest.UsageError(
-            "gpuperf: tests that share a GPU would disturb each other's times under pytest-xdist; "
-            "run --gpuperf without -n (or with -n 0)"
-        )
-    if isolated:
+    if spread and given is None:
+        if why := why_not_spread(config):
+            raise pytest.UsageError(f"gpuperf: {why}")
+        try:
+            gpus = gpus_of_workers(config)
+        except GpuperfError as error:
+            raise pytest.UsageError(f"gpuperf: {error}") from None
         from pytest_gpuperf.plugin.controller import Controller
 
         settings = Settings.from_config(config, first_on_path)
         _forget_verdicts(settings.json)
-        config.pluginmanager.register(Controller(config, settings), "gpuperf-hooks")
+        config.pluginmanager.register(Controller(config, settings, gpus), "gpuperf-hooks")
     else:
         link = _link(given) if given else None
         first = link.orders.first_on_path if link else first_on_path

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import threading
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,27 +17,33 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from xdist.dsession import Interrupted
-from xdist.scheduler import LoadScheduling
 
+from pytest_gpuperf.baseline.durations import load_durations
+from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import guarded
+from pytest_gpuperf.plugin.schedule import InOrder
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.orders import Orders
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
     from _pytest.terminal import TerminalReporter
+    from execnet import XSpec
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
+    from pytest_gpuperf.measure.device.visible import VisibleGpu
     from pytest_gpuperf.plugin.hooks import Hooks
-    from pytest_gpuperf.session.collected import CollectedRunner
+    from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Facts, Message, Printed
     from pytest_gpuperf.settings.settings import Settings
 
     Location = tuple[str, int | None, str]
 
+PLACE_ENV = "GPUPERF_WORKER"
+"""Place of a worker among all, in its environment."""
 STARTS = 3
 """Processes that may end in a row before any of their tests begins."""
 REAPED_S = 10
@@ -45,58 +52,38 @@ STACK_LINES = 15
 """Lines of the stack of a test that took too long."""
 
 
-class InOrder(LoadScheduling):  # type: ignore[misc]
-    """Sends the tests in order, and blames a lost worker only on a test that it had begun.
-
-    Args:
-        config: pytest's.
-        log: xdist's.
-        begun: Node ids of tests that have begun.
-    """
-
-    def __init__(self, config: pytest.Config, log: Producer, begun: Container[str]) -> None:
-        super().__init__(config, log)
-        self._begun = begun
-
-    def remove_node(self, node: WorkerController) -> str | None:
-        """Return the test that ended the worker; the tests after it come next."""
-        pending = self.node2pending.pop(node)
-        broke = None
-        if pending and self.collection is not None and self.collection[pending[0]] in self._begun:
-            broke = self.collection[pending.pop(0)]
-        self.pending[:0] = pending
-        for other in self.node2pending:
-            self.check_schedule(other)
-        return broke
-
-
 class Controller:
-    """Starts the process of the tests, and writes and reports their results.
+    """Starts the processes of the tests, and writes and reports their results.
 
-    It imports most of this package only after that start, while the other process imports it too.
+    It imports most of this package only after that start, while the other processes import it too.
 
     Args:
         config: pytest's.
         settings: The options.
+        gpus: The GPU of each worker; empty if they take the GPUs as they are.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, gpus: Sequence[VisibleGpu]) -> None:
         self._config = config
         self._settings = settings
+        self._gpus = gpus
+        self._several = config.option.numprocesses > 1
+        self._orders = Orders("", "", "", isatty=False, stacks="")
         self._hooks: Hooks | None = None
         self._reporter: TerminalReporter | None = None
-        self._collected: CollectedRunner | None = None
+        self._collected: Runner | None = None
         self._started = datetime.datetime.now(datetime.timezone.utc)
         self._run_id = RunStore.new_id(self._started)
         self._begun: dict[str, Location] = {}
         self._nodeids: list[str] | None = None
         self._refused = ""
-        self._deselected = 0
+        self._deselected: dict[str, int] = {}
         self._ending = ""
         self._early = 0
         self._benchmarks = ""
         self._blames: list[str] = []
         self._ready = threading.Event()
+        self._taking = threading.Lock()
         self._folder = TemporaryDirectory(prefix="gpuperf-")
         if hasattr(config.option, "benchmark_disable"):
             # Times are taken in the other process; here pytest-benchmark would warn of pytest-xdist.
@@ -106,7 +93,7 @@ class Controller:
             config.option.maxworkerrestart = 10**9
 
     @property
-    def runner(self) -> CollectedRunner | None:
+    def runner(self) -> Runner | None:
         """The results of the workers; None if no test measures."""
         return self._collected
 
@@ -121,7 +108,7 @@ class Controller:
         if self._reporter is not None:
             with guarded("report", self._blames.append):
                 manager.unregister(name="terminaldistreporter")
-                self._reporter.showfspath = None
+                self._reporter.showfspath = False if self._several else None
                 self._reporter.pytest_collection()
 
     @pytest.hookimpl(tryfirst=True)
@@ -136,17 +123,36 @@ class Controller:
         self._decode = decode
         self._ready.set()
 
+    def pytest_xdist_setupnodes(self, specs: list[XSpec]) -> None:
+        """Give each worker its GPU, before anything is imported there."""
+        with guarded("baseline", self._blames.append):
+            self._orders = self._planned(len(specs))
+        for place, spec in enumerate(specs):
+            more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].entry}" if self._gpus else ""
+            specs[place] = type(spec)(f"{spec}//env:{PLACE_ENV}={place}{more}")
+
+    def _planned(self, workers: int) -> Orders:
+        """Return the orders of all workers."""
+        cards = [gpu.uuid for gpu in self._gpus] or [""] * workers
+        orders = replace(self._orders, cards=cards)
+        if len(self._gpus) < 2:
+            return orders
+        store = BaselineStore(self._settings.baselines, state=self._settings.state)
+        return replace(orders, seconds=load_durations(store, self._gpus[0].slug))
+
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""
         channel = node.gateway.newchannel()
-        channel.setcallback(self._receive)
-        orders = Orders(
-            self._run_id,
-            self._started.isoformat(),
-            self._settings.first_on_path,
-            bool(self._reporter and self._reporter.isatty),
-            str(self._stacks(node)),
-            self._nodeids,
+        channel.setcallback(partial(self._receive, node.gateway.id))
+        orders = replace(
+            self._orders,
+            run_id=self._run_id,
+            started_at=self._started.isoformat(),
+            first_on_path=self._settings.first_on_path,
+            isatty=bool(self._reporter and self._reporter.isatty),
+            stacks=str(self._stacks(node)),
+            nodeids=self._nodeids,
+            worker=_place(node),
         )
         node.workerinput["gpuperf"] = {"orders": asdict(orders), "channel": channel}
 
@@ -156,7 +162,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> InOrder:
         """Return the scheduler."""
-        return InOrder(config, log, self._begun)
+        return InOrder(config, log, self._begun, self._orders.spread, _place)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -175,9 +181,10 @@ class Controller:
         self._nodeids = list(ids)
         if self._reporter is not None:
             with guarded("report", self._blames.append):
-                if self._deselected:
-                    self._reporter.pytest_deselected(cast("Any", range(self._deselected)))
-                self._reporter._numcollected = len(ids) + self._deselected
+                deselected = max(self._deselected.values(), default=0)
+                if deselected:
+                    self._reporter.pytest_deselected(cast("Any", range(deselected)))
+                self._reporter._numcollected = len(ids) + deselected
                 self._reporter.report_collect(final=True)
         errors = self._session.testsfailed
         if errors and not self._config.option.continue_on_collection_errors:
@@ -192,7 +199,8 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Show the test as without pytest-xdist, and note expected failures."""
-        vars(report).pop("node", None)
+        if not self._several:
+            vars(report).pop("node", None)
         if self._hooks is not None:
             self._hooks.pytest_runtest_logreport(report)
 
@@ -246,13 +254,14 @@ class Controller:
         )
         self._ending = ""
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, worker: str, data: bytes) -> None:
         """Take a message, in a thread of execnet."""
         with guarded("report", self._blames.append):
             self._ready.wait()
-            self._take(self._decode(data))
+            with self._taking:
+                self._take(self._decode(data), worker)
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, worker: str) -> None:
         from pytest_gpuperf.session.link import Benchmarks, Broken, Deselected, Facts, Judged, Refused
 
         if isinstance(message, Facts):
@@ -267,17 +276,22 @@ class Controller:
         elif isinstance(message, Refused):
             self._refused = message.reason
         elif isinstance(message, Deselected):
-            self._deselected += message.count
+            self._deselected[worker] = self._deselected.get(worker, 0) + message.count
         elif isinstance(message, Benchmarks):
             self._benchmarks += message.text
         else:
             self._print(message)
 
-    def _collect(self, facts: Facts) -> CollectedRunner:
+    def _collect(self, facts: Facts) -> Runner:
         from pytest_gpuperf.session.collected import CollectedRunner
+        from pytest_gpuperf.session.replay import ReplayRunner
 
         assert self._hooks is not None
-        runner = CollectedRunner(self._settings, facts, self._started, self._run_id)
+        runner = (
+            ReplayRunner(self._settings, "")
+            if facts.replays
+            else CollectedRunner(self._settings, facts, self._started, self._run_id)
+        )
         self._hooks.adopt(runner)
         return runner
 
@@ -298,8 +312,11 @@ class Controller:
         """Write the run and the baselines, after the last worker has ended."""
         if self._collected is not None:
             self._collected.notices += self._blames
+            self._collected.in_order(self._nodeids or ())
             with guarded("report", self._blames.append):
-                (self._collected.runs.folder / self._run_id / RESULTS_FILE).unlink(missing_ok=True)
+                if (folder := self._collected.folder) is not None:
+                    for place in range(len(self._orders.cards)):
+                        (folder / RESULTS_FILE.format(place)).unlink(missing_ok=True)
         if self._hooks is not None:
             self._hooks.pytest_sessionfinish(session, exitstatus)
         with guarded("report", self._blames.append):
@@ -314,6 +331,11 @@ class Controller:
         if self._collected is None:
             for blame in self._blames:
                 terminalreporter.write_line(f"gpuperf: {blame}")
+
+
+def _place(node: WorkerController) -> int:
+    """Return the place of a worker among all; one that replaces another has the same."""
+    return int(node.gateway.spec.env.get(PLACE_ENV, 0))
 
 
 def _innermost(stacks: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import guarded
+from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, gpuperf_ranks, ncu
 from pytest_gpuperf.settings import options
 
@@ -36,13 +36,32 @@ def pytest_load_initial_conftests(
     flag = early_config.known_args_namespace.gpuperf
     if early_config.getini("gpuperf") if flag is None else flag:
         why: list[str] = []
+        refused = ""
         with guarded("isolation", why.append):
             from pytest_gpuperf.plugin.isolation import isolate
 
-            isolate(early_config, args)
+            try:
+                isolate(early_config, args)
+            except GpuperfError as error:
+                refused = str(error)
+        if refused:
+            raise pytest.UsageError(f"gpuperf: {refused}")
         if why:
             early_config.issue_config_time_warning(pytest.PytestConfigWarning(f"gpuperf: {why[0]}"), 2)
     yield
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Start a worker for each GPU under `-n auto`."""
+    if not options.is_enabled(config):
+        return None
+    from pytest_gpuperf.plugin.isolation import auto_workers
+
+    try:
+        return auto_workers(config)
+    except GpuperfError as error:
+        raise pytest.UsageError(f"gpuperf: {error}") from None
 
 
 @pytest.hookimpl(tryfirst=True)

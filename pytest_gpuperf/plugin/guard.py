@@ -140,8 +140,9 @@ class Worker:
             config.pluginmanager.register(Timeout(timeout_s, self._stacks), "gpuperf-timeout")
         _end_with_parent()
         # It is the only worker: pytest-benchmark may time, and conftest.py needs no files of its own.
-        for name in XDIST_ENV:
-            os.environ.pop(name, None)
+        if len(link.orders.cards) == 1:
+            for name in XDIST_ENV:
+                os.environ.pop(name, None)
         # The first clean-up is the last one that pytest does.
         config.add_cleanup(_leave)
 

@@ -15,7 +15,6 @@ from pytest_gpuperf.plugin.ranks import GpuperfRanks
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
-from pytest_gpuperf.session.keeping import KeepingRunner
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
@@ -195,6 +194,9 @@ class Hooks:
             return
         measuring = [item for item in session.items if STATE in item.stash]
         states = [item.stash[STATE] for item in measuring]
+        if self._link is not None:
+            own = self._link.orders.spread([item.nodeid for item in session.items])[self._link.orders.worker]
+            states = [item.stash[STATE] for item in measuring if item.nodeid in set(own)]
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
@@ -214,12 +216,7 @@ class Hooks:
                 self._runner.run_passes(states, invocation, reporter)
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
-        self._tell_facts()
-
-    def _tell_facts(self) -> None:
-        if isinstance(self._runner, KeepingRunner):
-            with self._runner.guarded("run file"):
-                self._runner.tell_facts()
+        self._runner.tell_facts()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -299,7 +296,7 @@ class Hooks:
             with self._reported(session, "run file"):
                 self._runner.finish(complete=complete)
             if self._link is not None:
-                self._tell_facts()
+                self._runner.tell_facts()
                 return
             with self._reported(session, "report"):
                 self._runner.check_problems()

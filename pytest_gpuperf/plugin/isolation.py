@@ -1,7 +1,8 @@
-"""Run the tests in a process of their own, so that a broken kernel ends only that process.
+"""Run the tests in processes of their own, so that a broken kernel ends only its process.
 
-pytest-xdist starts the process, sends it the tests and replaces it if it dies. The controller, which is the
-process that the user started, does not use the GPU: it writes the run and reports the results.
+pytest-xdist starts the processes, sends them the tests and replaces one that dies. The controller, which is
+the process that the user started, does not use the GPU: it writes the run and reports the results. Several
+processes have a GPU each.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.presence import may_measure
+from pytest_gpuperf.measure.device.visible import visible_gpus
+from pytest_gpuperf.settings.options import whole_number
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     import pytest
+
+    from pytest_gpuperf.measure.device.visible import VisibleGpu
 
 ONE_PROCESS = (
     *("usepdb", "trace", "collectonly", "setuponly", "setupshow", "setupplan", "looponfail"),
@@ -25,37 +31,126 @@ ONE_PROCESS = (
 )
 """Options of which each needs the terminal or all results in the process of the tests, or runs no test, by
 `dest`."""
+ALL = "all"
 
 
 def isolate(early_config: pytest.Config, args: list[str]) -> None:
-    """Add `-n 1` to the command line if the tests measure on a GPU, and nothing speaks against it.
+    """Add `-n` to the command line if the tests measure on a GPU, and nothing speaks against it.
 
     Args:
         early_config: pytest's, before the command line is read completely.
         args: The command line.
+
+    Raises:
+        GpuperfError: `--gpuperf-gpus` asks for something impossible.
     """
     options = early_config.known_args_namespace
-    if is_isolated(early_config, options) and options.numprocesses is None:
-        args[:] = ["-n", "1", *args]
+    if _is_child() or not _measures(early_config, options):
+        return
+    asked = _asked_gpus(early_config, options)
+    if not early_config.pluginmanager.hasplugin("xdist"):
+        if asked:
+            raise GpuperfError(
+                f"--gpuperf-gpus={asked} starts a process for each GPU, and pytest-xdist is turned off",
+                expected="pytest-xdist",
+                next_step="leave out -p no:xdist",
+            )
+        return
+    if options.numprocesses is None and not _spread_otherwise(options) and not why_one_process(options):
+        number = len(_chosen(asked, visible_gpus())) if asked else 1
+        args[:] = ["-n", str(number), *args]
         # pytest-cov looks here.
-        options.numprocesses = 1
+        options.numprocesses = number
 
 
-def is_isolated(config: pytest.Config, options: Namespace) -> bool:
-    """Return True if the tests run in a process of their own, of one worker.
+def why_one_process(options: Namespace) -> str:
+    """Return the option that needs the process of the tests; empty if none does."""
+    if options.capture == "no":
+        return "-s"
+    return next((f"--{name.replace('_', '-')}" for name in ONE_PROCESS if getattr(options, name, False)), "")
 
-    Args:
-        config: pytest's.
-        options: The values of the command line.
+
+def why_not_spread(config: pytest.Config) -> str:
+    """Return why pytest-xdist cannot run these tests, as the command line asks; empty if it can."""
+    options = config.option
+    number = options.numprocesses
+    if not number or _spread_otherwise(options):
+        return (
+            "--gpuperf knows of pytest-xdist's modes only -n; "
+            "expected -n auto: a process for each GPU, with its tests in order"
+        )
+    if why := why_one_process(options):
+        return f"{why} needs the process of the tests, and -n {number} starts others; leave one of them out"
+    return ""
+
+
+def gpus_of_workers(config: pytest.Config) -> list[VisibleGpu]:
+    """Return the GPU of each worker; none for workers that take the GPUs as they are, or that replay.
+
+    Raises:
+        GpuperfError: There are more workers than GPUs.
     """
-    if not config.pluginmanager.hasplugin("xdist") or any(
-        os.environ.get(name) for name in (PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV)
-    ):
-        return False
-    alone = options.capture == "no" or any(getattr(options, name, False) for name in ONE_PROCESS)
-    # With other modes of distribution tests have other names, or come in another order.
-    spread = options.numprocesses not in (None, 1) or options.dist not in ("no", "load")
-    if options.numprocesses is None:
-        spread = bool(spread or options.tx or options.distload or options.dist != "no")
+    options = config.option
+    asked = _asked_gpus(config, options)
+    if not _measures(config, options) or (options.numprocesses == 1 and not asked):
+        return []
+    visible = visible_gpus()
+    chosen = _chosen(asked, visible)
+    if options.numprocesses > len(chosen):
+        raise GpuperfError(
+            f"-n {options.numprocesses} asks for more processes than there are GPUs ({len(chosen)}): those "
+            "that share a GPU would disturb each other's times",
+            expected="at most one process for each GPU",
+            next_step=f"type `pytest --gpuperf -n {len(chosen)}`, or -n auto",
+        )
+    return chosen[: options.numprocesses]
+
+
+def auto_workers(config: pytest.Config) -> int | None:
+    """Return the number of workers for `-n auto`: that of the GPUs; None if nothing is measured."""
+    options = config.option
+    if _is_child() or not _measures(config, options):
+        return None
+    return len(_chosen(_asked_gpus(config, options), visible_gpus()))
+
+
+def _is_child() -> bool:
+    return any(os.environ.get(name) for name in (PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV))
+
+
+def _measures(config: pytest.Config, options: Namespace) -> bool:
     replay = options.gpuperf_replay or config.getini("gpuperf_replay")
-    return not alone and not spread and replay in ("auto", "never") and may_measure()
+    return replay in ("auto", "never") and may_measure()
+
+
+def _asked_gpus(config: pytest.Config, options: Namespace) -> str:
+    return str(options.gpuperf_gpus or config.getini("gpuperf_gpus") or "")
+
+
+def _spread_otherwise(options: Namespace) -> bool:
+    """Return True for modes of distribution in which tests have other names, or come in another order."""
+    started = options.tx and options.tx != ["popen"] * (options.numprocesses or 0)
+    return bool(options.dist not in ("no", "load") or options.distload or started)
+
+
+def _chosen(asked: str, visible: list[VisibleGpu]) -> list[VisibleGpu]:
+    """Return the GPUs that a value of `--gpuperf-gpus` names: `all`, their number, or places: `0,2`."""
+    if asked in ("", ALL):
+        return visible
+    numbers = [whole_number(part) for part in asked.replace(" ", "").strip(",").split(",")]
+    places = [place for place in numbers if place is not None]
+    if "," not in asked and places:
+        places = list(range(places[0]))
+    if None in numbers or not places or len(set(places)) < len(places):
+        raise GpuperfError(
+            f"--gpuperf-gpus is {asked!r}",
+            expected="all, a number of GPUs, or different places with commas: 0,2",
+            next_step="type --gpuperf-gpus=all",
+        )
+    if max(places) >= len(visible):
+        raise GpuperfError(
+            f"--gpuperf-gpus is {asked!r}, and {len(visible)} GPUs are there",
+            expected="GPUs that are there",
+            next_step=f"type --gpuperf-gpus={len(visible)}",
+        )
+    return [visible[place] for place in places]

@@ -54,7 +54,7 @@ class SelectedTest:
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
 
 
-RESULTS_FILE = "passes.msgpack"
+RESULTS_FILE = "passes-{}.msgpack"
 """File in the folder of a run, while the run goes on: results of the passes for a process that replaces
 another one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import GpuperfError, NoGpuError
+from pytest_gpuperf.errors import NoGpuError
 
 if TYPE_CHECKING:
     from pytest_gpuperf.session.base import Runner
@@ -43,8 +43,6 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
         reason = why_not_live()
         if not reason:
             return LiveRunner(settings, link)
-        if link is not None:
-            raise GpuperfError(f"{reason}, but the driver has one", next_step="type `pytest --gpuperf -n 0`")
         if settings.replay == "never":
             missing = NoGpuError(
                 f"{reason}, and --gpuperf-replay=never forbids a replay",
@@ -54,16 +52,16 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
             if settings.against:
                 # A compiled kernel has no time to compare.
                 raise missing
-            return _static(settings, missing)
+            return _static(settings, missing, link)
     from pytest_gpuperf.session.replay import ReplayRunner
 
     try:
-        return ReplayRunner(settings, reason)
+        return ReplayRunner(settings, reason, link)
     except NoGpuError as error:
-        return _static(settings, error)
+        return _static(settings, error, link)
 
 
-def _static(settings: Settings, missing: NoGpuError) -> Runner:
+def _static(settings: Settings, missing: NoGpuError, link: Link | None) -> Runner:
     from pytest_gpuperf.session.static import StaticRunner
 
-    return StaticRunner(settings, missing)
+    return StaticRunner(settings, missing, link)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.report.verdicts import End
+    from pytest_gpuperf.session.link import Facts, Link
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
@@ -114,6 +115,8 @@ class Runner:
     """False in children: their parent judges."""
     run_id = ""
     """Id of the run file; empty if none is kept."""
+    link: Link | None = None
+    """Leads to the controller, which keeps and reports the results; None if this process does."""
 
     def __init__(
         self,
@@ -254,8 +257,59 @@ class Runner:
         )
         verdict = self._verdict(record, state)
         result = TestResult(record, verdict, replayed=self._is_replayed(record))
-        self._results[state.nodeid] = result
+        if self.link is None:
+            self.take(result)
+        else:
+            from pytest_gpuperf.session.link import Judged
+
+            self.link.tell(Judged.of(result))
         return result
+
+    def take(self, result: TestResult) -> None:
+        """Keep a result."""
+        self._results[result.record.nodeid] = result
+
+    @property
+    def why_no_counters(self) -> str:
+        """Reason why the whole run has no counters; empty if no test asks for any."""
+        return ""
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Why tests were skipped that nothing was recorded for, by node id."""
+        return {}
+
+    def tell_facts(self) -> None:
+        """Tell the controller the state of this run, if there is one."""
+        if self.link is not None:
+            from pytest_gpuperf.session.link import Facts
+
+            self.link.tell(
+                Facts(
+                    self.environment,
+                    self.counters_unavailable,
+                    self.why_no_counters,
+                    self.notices,
+                    self.problems,
+                    self.lines,
+                    self.own_failures,
+                    self.replayed_from is not None,
+                    self.skipped,
+                )
+            )
+
+    def update(self, facts: Facts) -> None:
+        """Take newer facts of a worker; the notices of all workers stay."""
+        self.notices[:] = dict.fromkeys((*self.notices, *facts.notices))
+        self.problems[:] = dict.fromkeys((*self.problems, *facts.problems))
+        self.lines.update(facts.lines)
+        self.own_failures.update(facts.own_failures)
+        self.skipped.update(facts.skipped)
+
+    def in_order(self, nodeids: Sequence[str]) -> None:
+        """Bring the results of several workers into the order of the tests."""
+        places = {nodeid: place for place, nodeid in enumerate(nodeids)}
+        self._results = dict(sorted(self._results.items(), key=lambda one: places.get(one[0], len(places))))
 
     def _verdict(self, record: TestRecord, state: ItemState) -> TestVerdict:
         why: list[str] = []

@@ -33,13 +33,10 @@ class CollectedRunner(KeepingRunner):
 
     def update(self, facts: Facts) -> None:
         """Take newer facts; the notices of all workers stay."""
+        super().update(facts)
         self.environment = facts.environment
         self.counters_unavailable = facts.counters_unavailable
         self._why_no_counters = facts.why_no_counters
-        self.notices[:] = dict.fromkeys((*self.notices, *facts.notices))
-        self.problems[:] = dict.fromkeys((*self.problems, *facts.problems))
-        self.lines.update(facts.lines)
-        self.own_failures.update(facts.own_failures)
 
     @property
     def why_no_counters(self) -> str:

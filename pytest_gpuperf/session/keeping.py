@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.session.link import Link
-    from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -29,9 +28,6 @@ def timestamp(moment: datetime.datetime) -> str:
 
 class KeepingRunner(Runner):
     """Writes `.gpuperf/runs/<id>/run.json`, after each test and at the end."""
-
-    link: Link | None = None
-    """Leads to the controller, which writes the run; None if this process writes it."""
 
     def open_run(self, settings: Settings, link: Link | None = None) -> None:
         """Begin a run, before anything is measured.
@@ -48,11 +44,6 @@ class KeepingRunner(Runner):
         self.run_id = link.orders.run_id if link else RunStore.new_id(self._started)
 
     @property
-    def why_no_counters(self) -> str:
-        """Reason why the whole run has no counters; empty if no test asks for any."""
-        return ""
-
-    @property
     def folder(self) -> Path:
         """Folder of the run, with its traces."""
         return self.runs.folder / self.run_id
@@ -62,20 +53,12 @@ class KeepingRunner(Runner):
         """This run, as far as it has come."""
         return self._as_run(complete=True)
 
-    def judge(self, state: ItemState, failure: str = "") -> TestResult:
-        """Judge a test, and write its record at once: the next test may end this process."""
-        result = super().judge(state, failure)
-        with self.guarded("run file"):
-            self.take(result)
-        return result
-
     def take(self, result: TestResult) -> None:
-        """Keep a result, and write its record into the unfinished run."""
-        if self.link is not None:
-            from pytest_gpuperf.session.link import Judged
+        """Keep a result, and write its record at once: the next test may end this process."""
+        with self.guarded("run file"):
+            self._write(result)
 
-            self.link.tell(Judged.of(result))
-            return
+    def _write(self, result: TestResult) -> None:
         again = result.record.nodeid in self._written
         self._results[result.record.nodeid] = result
         try:
@@ -109,23 +92,6 @@ class KeepingRunner(Runner):
             counters_unavailable=self.why_no_counters,
             tests=tuple(result.record for result in self.results),
         )
-
-    def tell_facts(self) -> None:
-        """Tell the controller the state of this run, if there is one."""
-        if self.link is not None:
-            from pytest_gpuperf.session.link import Facts
-
-            self.link.tell(
-                Facts(
-                    self.environment,
-                    self.counters_unavailable,
-                    self.why_no_counters,
-                    self.notices,
-                    self.problems,
-                    self.lines,
-                    self.own_failures,
-                )
-            )
 
     def finish(self, *, complete: bool) -> None:
         """Write the run file; update baselines if that was asked for and the run is complete."""

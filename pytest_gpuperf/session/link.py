@@ -25,6 +25,9 @@ class Facts(msgspec.Struct, tag=True):
     problems: list[str]
     lines: dict[str, int]
     own_failures: dict[str, str]
+    replays: bool
+    skipped: dict[str, str]
+    """Why tests were skipped that nothing was recorded for."""
 
 
 class Judged(msgspec.Struct, tag=True):
@@ -35,19 +38,21 @@ class Judged(msgspec.Struct, tag=True):
     findings: tuple[Finding, ...]
     times: dict[str, TimeComparison]
     strict: bool
+    replayed: bool
 
     @classmethod
     def of(cls, result: TestResult) -> Judged:
         """Take a result apart."""
         verdict = result.verdict
-        return cls(result.record, verdict.status, verdict.findings, verdict.times, verdict.strict)
+        return cls(
+            result.record, verdict.status, verdict.findings, verdict.times, verdict.strict, result.replayed
+        )
 
     @property
     def result(self) -> TestResult:
         """The result again."""
-        return TestResult(
-            self.record, TestVerdict(self.status, self.findings, self.times, strict=self.strict)
-        )
+        verdict = TestVerdict(self.status, self.findings, self.times, strict=self.strict)
+        return TestResult(self.record, verdict, replayed=self.replayed)
 
 
 class Broken(msgspec.Struct, tag=True):

@@ -13,6 +13,7 @@ from pytest_gpuperf.against.candidate import WHOLE_TEST
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
@@ -30,6 +31,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from pytest_gpuperf.against.against_pass import AgainstPass
     from pytest_gpuperf.judge.result import TestResult
@@ -69,11 +71,11 @@ class LiveRunner(KeepingRunner):
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
         from pytest_gpuperf.measure.device.kept import Originals
-        from pytest_gpuperf.measure.device.lock import GpuLock
         from pytest_gpuperf.measure.timing.timer import Timer
 
         self.open_run(settings, link)
         self._folder = self.runs.folder / self.run_id
+        self._worker = link.orders.worker if link else 0
         ncu = None
         with self.guarded("counters"):
             ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
@@ -102,7 +104,13 @@ class LiveRunner(KeepingRunner):
         self._tests: dict[str, SelectedTest] = {}
         timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_mhz, Originals("pytest_gpuperf"))
         source = LiveSource(
-            counters, self._tests, timer, self._doubt, self._show_progress, self._folder / "traces"
+            counters,
+            self._tests,
+            timer,
+            self._doubt,
+            self._show_progress,
+            self._folder / "traces",
+            self._alone_on_host,
         )
         super().__init__(settings, source, where)
         self._against = self._against_pass(settings.against) if settings.against else None
@@ -112,9 +120,11 @@ class LiveRunner(KeepingRunner):
         elif settings.counters == "off":
             counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
+        self._host_lock = GpuLock(HOST)
         self._ranks = self.ranks = LiveRanks(
             settings.budget_s, settings.rank_timeout_s, self._doubt, self._show_progress
         )
+        self._reporter: Terminal | None = None
         self._status = StatusLine(None)
         self._results_of_passes = PassResults()
 
@@ -142,7 +152,7 @@ class LiveRunner(KeepingRunner):
         self, settings: Settings, ncu: Ncu | None, chip: str, kept: KeptCounters | None
     ) -> ProfilingPass:
         return ProfilingPass(
-            PassFolder(self._folder / "ncu"),
+            PassFolder(self._folder_of("ncu")),
             ncu,
             f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "",
             chip,
@@ -159,7 +169,7 @@ class LiveRunner(KeepingRunner):
                 f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
                 expected="one of them: a test with errors is not run, let alone timed",
             )
-        return SanitizingPass(self._folder / "sanitizer", find_sanitizer(), tool)
+        return SanitizingPass(self._folder_of("sanitizer"), find_sanitizer(), tool)
 
     def _against_pass(self, ref: str) -> AgainstPass:
         from pytest_gpuperf.against.against_pass import AgainstPass
@@ -167,17 +177,35 @@ class LiveRunner(KeepingRunner):
 
         repository = Repository.around(self.settings.root)
         return AgainstPass(
-            repository, repository.commit(ref), self._folder / "against", self.settings.budget_s
+            repository, repository.commit(ref), self._folder_of("against"), self.settings.budget_s
         )
+
+    def _folder_of(self, kind: str) -> Path:
+        """Return the folder for the files of a pass; each of several workers has its own."""
+        several = self.link is not None and len(self.link.orders.cards) > 1
+        return self._folder / kind / str(self._worker) if several else self._folder / kind
 
     def begin(self, reporter: Terminal | None) -> None:
         """Wait until no other run measures on this GPU; if that cannot be known, go on with a notice."""
         self._status = StatusLine(reporter)
+        self._reporter = reporter
+        self._wait_for(self._lock)
+
+    def _wait_for(self, lock: GpuLock) -> None:
         try:
-            with WaitingLine(reporter, self._lock.gpu) as waiting:
-                self._lock.acquire(waiting)
+            with WaitingLine(self._reporter, lock.gpu) as waiting:
+                lock.acquire(waiting)
         except GpuperfError as error:
             self.notices.append(f"not locked: {error}; another run could measure at the same time")
+
+    @contextmanager
+    def _alone_on_host(self) -> Iterator[None]:
+        """Let no other process of this plugin on this host use its clock, or time processes in turn."""
+        self._wait_for(self._host_lock)
+        try:
+            yield
+        finally:
+            self._host_lock.release()
 
     def end(self) -> None:
         """End the ranks, and let the next run measure."""
@@ -195,7 +223,7 @@ class LiveRunner(KeepingRunner):
         if self._in_process is not None:
             with self._counting():
                 self.notices += self._in_process.expect(tests)
-        path = self._folder / RESULTS_FILE
+        path = self._folder / RESULTS_FILE.format(self._worker)
         resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
         if resumed is None:
             self._results_of_passes = self._run_all(tests, invocation, reporter)
@@ -224,7 +252,7 @@ class LiveRunner(KeepingRunner):
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
         if self._against is not None:
-            with guarded("comparison with old code", self.problems.append):
+            with guarded("comparison with old code", self.problems.append), self._alone_on_host():
                 self._run(self._against, tests, invocation, reporter)
             done.compared = self._against.records
         return done

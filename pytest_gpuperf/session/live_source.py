@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from pytest_gpuperf.records.selection import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
@@ -36,6 +38,7 @@ class LiveSource:
         doubt: Returns why a time should be measured again; empty if it should not.
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
+        alone: Returns a context in which nothing else is measured by the host's clock.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class LiveSource:
         doubt: Callable[[Call, Timing], str],
         progress: Callable[[str], None],
         traces: Path,
+        alone: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._counters = counters
         self._tests = tests
@@ -53,6 +57,7 @@ class LiveSource:
         self._doubt = doubt
         self._progress = progress
         self._traces = traces
+        self._alone = alone
 
     def check(self, call: CheckedCall) -> Correctness:
         """Run the call on poisoned memory and compare."""
@@ -89,7 +94,8 @@ class LiveSource:
         """Time the call, and note the size of its arguments."""
         from pytest_gpuperf.measure.correctness.footprint import argument_bytes
 
-        timing = self._time(call, mode=mode, bytes=bytes, flops=flops)
+        with self._alone() if mode == "host" else nullcontext():
+            timing = self._time(call, mode=mode, bytes=bytes, flops=flops)
         return replace(timing, argument_bytes=argument_bytes(call.args, call.kwargs))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:

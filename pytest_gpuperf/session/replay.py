@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call, RankCall
     from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
@@ -154,7 +155,8 @@ class RecordedSource:
 class ReplayRunner(Runner):
     """Answers from one run, or from the recordings of the GPU with the newest recording."""
 
-    def __init__(self, settings: Settings, reason: str) -> None:
+    def __init__(self, settings: Settings, reason: str, link: Link | None = None) -> None:
+        self.link = link
         if settings.against:
             raise GpuperfError(
                 f"--gpuperf-against={settings.against} measures, and {reason or 'a replay does not'}",
@@ -194,6 +196,11 @@ class ReplayRunner(Runner):
         """Return True if a test was recorded, or has a baseline."""
         return nodeid in self._failures or super().knows(nodeid)
 
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Why tests were skipped that nothing was recorded for, by node id."""
+        return self._recorded.skipped
+
     def check_problems(self) -> None:
         """Report the errors of the run, and a replay that has judged nothing.
 
@@ -203,7 +210,7 @@ class ReplayRunner(Runner):
             GpuperfError: There are some.
         """
         super().check_problems()
-        skipped = self._recorded.skipped
+        skipped = self.skipped
         files = {nodeid.partition("::")[0] for nodeid in self._failures}
         new = self.narrowed and all(nodeid.partition("::")[0] in files for nodeid in skipped)
         if skipped and not self.results and not new:

@@ -10,6 +10,7 @@ from pytest_gpuperf.session.keeping import KeepingRunner
 
 if TYPE_CHECKING:
     from pytest_gpuperf.errors import NoGpuError
+    from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -19,8 +20,9 @@ class StaticRunner(KeepingRunner):
     Args:
         settings: The options.
         missing: Why nothing can be measured.
+        link: Leads to the controller; None if this process does everything.
     """
 
-    def __init__(self, settings: Settings, missing: NoGpuError) -> None:
-        self.open_run(settings)
+    def __init__(self, settings: Settings, missing: NoGpuError, link: Link | None = None) -> None:
+        self.open_run(settings, link)
         super().__init__(settings, missing, environment(NO_GPU, settings.root, ""))

@@ -91,6 +91,22 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option(
+        "gpus",
+        "",
+        "measure on several GPUs, each with a process of its own, as -n does: 'all', their number, or their "
+        "places with commas, 0,2",
+        metavar="GPUS",
+        unset="one, or as many as -n starts",
+    ),
+    Option(
+        "shard",
+        "",
+        "run one part of the tests, 2/5 for the second of five; the parts take about the same time, by the "
+        "durations in the baselines",
+        metavar="PART",
+        unset="all tests",
+    ),
+    Option(
         "rank-timeout",
         "120",
         "seconds without a sign of life after which a rank of a test on several GPUs hangs; 0: any time",

@@ -138,7 +138,7 @@ def test_passes_run_once(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(*RUN, "--gpuperf-counters=ncu", f"--gpuperf-ncu={ncu}")
     result.assert_outcomes(failed=1, passed=1)
     assert result.stdout.str().count("profiles 2 tests: done") == 1
-    assert not [*pytester.path.rglob("passes.msgpack")]
+    assert not [*pytester.path.rglob("passes-*.msgpack")]
 
 
 def test_crash_while_collecting_ends_the_run(pytester: pytest.Pytester) -> None:

@@ -28,7 +28,10 @@ FOLDERS = (Path("/tmp"), Path("/var/lock"))  # noqa: S108
 """The first writable one is taken. Not `TMPDIR`: users who set it would not see each other's locks."""
 
 HELD_ENV = "GPUPERF_HELD_GPU"
-"""UUID of the GPU that this process or an ancestor has locked: a process never waits for itself."""
+"""What this process or an ancestor has locked, with commas: a process never waits for itself."""
+HOST = "host"
+"""Name in place of a UUID for measurements by the host's clock, and of processes in turn: on one host they do
+not run next to each other, whatever their GPUs are."""
 
 POLL_S = 0.2
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -56,7 +59,7 @@ class GpuLock:
     """Exclusive use of one GPU, from `acquire` to `release` or to the end of the process.
 
     Args:
-        uuid: UUID of the GPU or of its MIG slice.
+        uuid: UUID of the GPU or of its MIG slice, or `HOST`.
         folders: Folders that may hold the lock file; the same for all users of the host.
     """
 
@@ -68,7 +71,7 @@ class GpuLock:
     @property
     def gpu(self) -> str:
         """Short name of the GPU for messages: `GPU-c410…`."""
-        return f"{self._uuid[:8]}…"
+        return "the host's clock" if self._uuid == HOST else f"{self._uuid[:8]}…"
 
     def acquire(self, waiting: Callable[[Holder], None] = lambda _: None) -> None:
         """Wait without a limit until this process has the lock.
@@ -79,7 +82,7 @@ class GpuLock:
         Raises:
             GpuperfError: No file can be locked.
         """
-        if os.environ.get(HELD_ENV) == self._uuid:
+        if self._uuid in _held():
             return
         path = self._path()
         try:
@@ -90,13 +93,16 @@ class GpuLock:
         with suppress(OSError):  # the text is for messages only; the lock holds without it
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()} {time.time():.0f}\n".encode(), 0)
-        os.environ[HELD_ENV] = self._uuid
+        os.environ[HELD_ENV] = ",".join((*_held(), self._uuid))
 
     def release(self) -> None:
         """Let others measure; do nothing if this process does not hold the lock."""
         if self._fd is None:
             return
+        others = [uuid for uuid in _held() if uuid != self._uuid]
         os.environ.pop(HELD_ENV, None)
+        if others:
+            os.environ[HELD_ENV] = ",".join(others)
         # Closing alone does not unlock: forked children have the descriptor too.
         fcntl.flock(self._fd, fcntl.LOCK_UN)
         os.close(self._fd)
@@ -126,6 +132,10 @@ class GpuLock:
                 return folder / f"pytest-gpuperf-{re.sub(r'[^0-9A-Za-z-]', '_', self._uuid)}.lock"
         names = " nor ".join(map(str, self._folders))
         raise GpuperfError(f"neither {names} is writable")
+
+
+def _held() -> list[str]:
+    return list(filter(None, os.environ.get(HELD_ENV, "").split(",")))
 
 
 def _lock(path: Path, waiting: Callable[[Holder], None]) -> int | None:

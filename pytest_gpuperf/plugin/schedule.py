@@ -1,0 +1,85 @@
+"""The scheduler of pytest-xdist: it sends each worker its own tests, in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdist.scheduler import LoadScheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
+    import pytest
+    from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
+
+AHEAD = 2
+"""Tests that a worker knows: it runs one when it knows the next."""
+
+
+class InOrder(LoadScheduling):  # type: ignore[misc]
+    """Sends the tests in order, and blames a lost worker only on a test that it had begun.
+
+    Args:
+        config: pytest's.
+        log: xdist's.
+        begun: Node ids of tests that have begun.
+        spread: Returns the tests of each worker.
+        place: Returns the place of a worker, which the one that replaces it takes over.
+    """
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        log: Producer,
+        begun: Container[str],
+        spread: Callable[[Sequence[str]], list[list[str]]],
+        place: Callable[[WorkerController], int],
+    ) -> None:
+        super().__init__(config, log)
+        self._begun = begun
+        self._spread = spread
+        self._place = place
+        self._parts: list[list[int]] = []
+        """Tests that have not been sent, of each worker."""
+
+    def schedule(self) -> None:
+        """Spread the tests if that is not done, and send each worker its next ones."""
+        if self.collection is None:
+            if not self._check_nodes_have_same_collection():
+                self.log("**Different tests collected, aborting run**")
+                return
+            self.collection = next(iter(self.node2collection.values()))
+            places = {nodeid: index for index, nodeid in enumerate(self.collection)}
+            self._parts = [[places[nodeid] for nodeid in part] for part in self._spread(self.collection)]
+            self._count_waiting()
+        for node in self.nodes:
+            self.check_schedule(node)
+
+    def check_schedule(self, node: WorkerController, duration: float = 0) -> None:  # noqa: ARG002 - xdist's
+        """Send a worker its next tests; let it end if there are none."""
+        if node.shutting_down:
+            return
+        waiting, sent = self._parts[self._place(node)], self.node2pending[node]
+        if some := waiting[: AHEAD - len(sent)]:
+            del waiting[: len(some)]
+            sent += some
+            node.send_runtest_some(some)
+            self._count_waiting()
+        if not waiting:
+            node.shutdown()
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test that ended the worker; the tests after it come next."""
+        sent = self.node2pending.pop(node)
+        broke = None
+        if self.collection is not None:
+            if sent and self.collection[sent[0]] in self._begun:
+                broke = self.collection[sent.pop(0)]
+            self._parts[self._place(node)][:0] = sent
+            self._count_waiting()
+        return broke
+
+    def _count_waiting(self) -> None:
+        # The run has not ended while there are some.
+        self.pending[:] = [index for part in self._parts for index in part]

@@ -1,0 +1,155 @@
+"""Tests spread over several GPUs, a process for each, and a replay by several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fake_ncu
+from against_project import PLUGIN, TESTS
+from pytest_gpuperf.records.runs import load_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run
+
+pytest.importorskip("xdist")
+RUN = ("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off")
+SUITE = """
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_time(gpuperf, number):
+    with open(os.environ["SEEN"], "a") as file:
+        file.write(f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {number}\\n")
+    gpuperf.time(lambda: 5.0 + number)
+"""
+
+
+@pytest.fixture(autouse=True)
+def seen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> Path:
+    """Return the file in which each test notes its GPU and its number."""
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
+    monkeypatch.setenv("SEEN", str(pytester.path / "seen"))
+    monkeypatch.setenv("FAKE_GPUS", "2")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return pytester.path / "seen"
+
+
+def run_of(pytester: pytest.Pytester) -> Run:
+    (path,) = pytester.path.glob(".gpuperf/runs/*/run.json")
+    return load_run(path)
+
+
+def gpus_of(seen: Path) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for line in seen.read_text(encoding="utf-8").splitlines():
+        gpu, number = line.split()
+        found.setdefault(gpu, set()).add(int(number))
+    return found
+
+
+@pytest.mark.parametrize(
+    "asked", [("-n", "2"), ("-n", "auto"), ("--gpuperf-gpus=all",), ("--gpuperf-gpus=0,1",)]
+)
+def test_each_worker_has_a_gpu_and_its_own_tests(
+    pytester: pytest.Pytester, seen: Path, asked: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    pytester.runpytest_subprocess(*RUN, *asked).assert_outcomes(passed=6)
+    found = gpus_of(seen)
+    assert found.keys() == {"GPU-0", "GPU-1"}
+    assert found["GPU-0"] | found["GPU-1"] == set(range(6))
+    assert not found["GPU-0"] & found["GPU-1"]
+
+
+def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    result = pytester.runpytest_subprocess(*RUN, "-n2", "--gpuperf-json=verdicts.json")
+    run = run_of(pytester)
+    assert run.complete
+    assert [test.nodeid for test in run.tests] == [f"test_k.py::test_time[{number}]" for number in range(6)]
+    assert {test.gpu_uuid for test in run.tests} == {"GPU-0", "GPU-1"}
+    verdicts = json.loads((pytester.path / "verdicts.json").read_text(encoding="utf-8"))
+    assert len(verdicts["tests"]) == 6
+    assert result.stdout.str().count("run written to") == 1
+
+
+def test_a_chosen_gpu_is_the_only_one(pytester: pytest.Pytester, seen: Path) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    pytester.runpytest_subprocess(*RUN, "--gpuperf-gpus=1,").assert_outcomes(passed=6)
+    assert gpus_of(seen).keys() == {"GPU-1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (("-n3",), "*-n 3 asks for more processes than there are GPUs (2)*type `pytest --gpuperf -n 2`*"),
+        (("--gpuperf-gpus=3",), "*--gpuperf-gpus is '3', and 2 GPUs are there*"),
+        (("--gpuperf-gpus=0,0",), "*--gpuperf-gpus is '0,0'; expected all, a number of GPUs, or different*"),
+        (
+            ("--gpuperf-gpus=none",),
+            "*--gpuperf-gpus is 'none'; expected all, a number of GPUs, or different*",
+        ),
+        (("--gpuperf-gpus=2", "-pno:xdist"), "*pytest-xdist is turned off*leave out -p no:xdist*"),
+        (("-n2", "-s"), "*-s needs the process of the tests, and -n 2 starts others; leave one of them out*"),
+        (("-n2", "--dist=loadfile"), "*--gpuperf knows of pytest-xdist's modes only -n*"),
+    ],
+)
+def test_impossible_choice_is_one_line(pytester: pytest.Pytester, asked: tuple[str, ...], line: str) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    result = pytester.runpytest_subprocess(*RUN, *asked)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([line])
+
+
+def test_crash_costs_one_test_and_the_new_process_has_the_same_gpu(
+    pytester: pytest.Pytester, seen: Path
+) -> None:
+    pytester.makepyfile(test_k=f"{SUITE}    if number == 2: os._exit(3)\n")
+    result = pytester.runpytest_subprocess(*RUN, "-n2")
+    result.assert_outcomes(passed=5, failed=1)
+    result.stdout.fnmatch_lines(["*test_time?2? ended its process with exit status 3;*"])
+    found = gpus_of(seen)
+    assert found.keys() == {"GPU-0", "GPU-1"}
+    assert not found["GPU-0"] & found["GPU-1"]
+    assert len(run_of(pytester).tests) == 5
+
+
+def test_first_failure_ends_all_workers(pytester: pytest.Pytester, seen: Path) -> None:
+    pytester.makepyfile(
+        test_k=f"{SUITE}    time.sleep(0.2 * number); assert number\n".replace("import os", "import os, time")
+    )
+    result = pytester.runpytest_subprocess(*RUN, "-n2", "-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert len(seen.read_text(encoding="utf-8").splitlines()) < 6
+    assert not run_of(pytester).complete
+
+
+def test_each_worker_profiles_its_own_tests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    ncu = fake_ncu.install(pytester.path, "runs the program")
+    options = ("--gpuperf-counters=ncu", f"--gpuperf-ncu={ncu}")
+    result = pytester.runpytest_subprocess(*RUN, *options, "-n2")
+    assert result.stdout.str().count("profiles 3 tests: done") == 2
+    assert not [*pytester.path.rglob("passes-*.msgpack")]
+
+
+def test_replay_by_two_processes_has_the_same_verdicts(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    pytester.runpytest_subprocess(*RUN).assert_outcomes(passed=6)
+    replay = ("--gpuperf", "--gpuperf-replay=latest", "-p", "xdist")
+    tables = []
+    for spread in ((), ("-n2",)):
+        result = pytester.runpytest_subprocess(*replay, *spread, "--gpuperf-json=verdicts.json")
+        result.assert_outcomes(passed=6)
+        tables.append(json.loads((pytester.path / "verdicts.json").read_text(encoding="utf-8"))["tests"])
+    assert tables[0] == tables[1]
