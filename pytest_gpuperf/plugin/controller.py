@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from xdist.dsession import Interrupted
 
-from pytest_gpuperf.baseline.durations import load_durations
+from pytest_gpuperf.baseline.durations import load_cards, load_durations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.plugin.schedule import InOrder
@@ -138,7 +138,8 @@ class Controller:
         if len(self._gpus) < 2:
             return orders
         store = BaselineStore(self._settings.baselines, state=self._settings.state)
-        return replace(orders, seconds=load_durations(store, self._gpus[0].slug))
+        slug = self._gpus[0].slug
+        return replace(orders, seconds=load_durations(store, slug), homes=load_cards(store, slug))
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""

@@ -18,9 +18,10 @@ from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
+from pytest_gpuperf.session.spread import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Container, Generator, Iterator, Mapping
 
     from _pytest.terminal import TerminalReporter
 
@@ -81,6 +82,13 @@ def _warn(item: pytest.Item, text: str) -> None:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
+def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:
+    """Deselect all other tests."""
+    dropped = [item for item in items if name_of(item) not in names]
+    items[:] = [item for item in items if name_of(item) in names]
+    config.hook.pytest_deselected(items=dropped)
+
+
 class Hooks:
     """Connects a `Runner` to pytest, once there is a test that measures."""
 
@@ -119,6 +127,7 @@ class Hooks:
             item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
         self._read_other_markers([item for item in items if STATE not in item.stash])
         if not measuring:
+            self._keep_shard(config, items, {})
             return
         failed: list[str] = []
         try:
@@ -131,9 +140,17 @@ class Hooks:
             return
         runner = config.stash[RUNNER] = self._runner
         if runner.only is not None:
-            dropped = [item for item in items if name_of(item) not in runner.only]
-            items[:] = [item for item in items if name_of(item) in runner.only]
-            config.hook.pytest_deselected(items=dropped)
+            _keep(config, items, runner.only)
+        with runner.guarded("baseline"):
+            self._keep_shard(config, items, runner.durations())
+
+    def _keep_shard(
+        self, config: pytest.Config, items: list[pytest.Item], seconds: Mapping[str, float]
+    ) -> None:
+        if self._settings.shard is not None:
+            number, count = self._settings.shard
+            parts = spread([name_of(item) for item in items], seconds, {}, [""] * count)
+            _keep(config, items, frozenset(parts[number]))
 
     def _read_other_markers(self, items: list[pytest.Item]) -> None:
         """Refuse mistakes in markers of tests that do not measure, and warn of markers without an effect."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pytest
 
+from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError, guarded
@@ -184,6 +185,14 @@ class Runner:
         kernels: dict[str, StaticKernel] = call()
         return kernels
 
+    def durations(self) -> dict[str, float]:
+        """Return the durations that the baselines of this model of GPU have, in seconds, by node id.
+
+        Raises:
+            GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.
+        """
+        return load_durations(self.expected.store, self.environment.gpu.slug)
+
     def expect(self, nodeid: str) -> None:
         """Add a selected test, and read the baseline of its suite.
 
@@ -253,6 +262,7 @@ class Runner:
             tolerance_pct=state.marker.tolerance_pct or 0.0,
             limits=tuple(map(str, state.stated_limits[:MOST_LIMITS])),
             sanitizer=sanitized,
+            gpu_uuid=self._own_card,
             seconds=round(time.perf_counter() - state.began, 3) if self.on_gpu else 0.0,
         )
         verdict = self._verdict(record, state)
@@ -264,6 +274,12 @@ class Runner:
 
             self.link.tell(Judged.of(result))
         return result
+
+    @property
+    def _own_card(self) -> str:
+        """UUID of the GPU of this one of several workers; empty otherwise."""
+        several = self.link is not None and len(self.link.orders.cards) > 1
+        return self.environment.gpu.uuid if several and self.on_gpu else ""
 
     def take(self, result: TestResult) -> None:
         """Keep a result."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,7 +85,8 @@ class LiveRanks:
         """Return the ranks; skip the test if there are too few GPUs."""
         visible = visible_gpus()
         if visible < call.gpus:
-            pytest.skip(f"needs {call.gpus} GPUs, and torch sees {visible}")
+            each = "; each process of -n has one" if "PYTEST_XDIST_WORKER" in os.environ else ""
+            pytest.skip(f"needs {call.gpus} GPUs, and torch sees {visible}{each}")
         if self._team is None or self._team.world != call.gpus:
             self.end()
             self._team = Team(call.gpus, silence_s=self._silence_s)

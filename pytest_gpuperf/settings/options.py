@@ -105,6 +105,7 @@ OPTIONS = (
         "durations in the baselines",
         metavar="PART",
         unset="all tests",
+        asks=True,
     ),
     Option(
         "rank-timeout",

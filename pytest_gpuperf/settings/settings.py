@@ -49,6 +49,8 @@ class Settings:
     """Number of runs to keep; 0 for all."""
     timeout_s: float
     """Seconds that one test may take; 0 for any time."""
+    shard: tuple[int, int] | None
+    """Which of how many parts of the tests, from 0; None for all tests, and in a child."""
     rank_timeout_s: float
     """Seconds without a sign of life after which a rank hangs; 0 for any time."""
     tolerance_pct: float
@@ -133,6 +135,7 @@ class Settings:
             fuzz_s=_number("fuzz-seconds", values["fuzz-seconds"], above_0=True),
             keep=_keep(values["keep"]),
             timeout_s=_number("timeout", values["timeout"], most=MAX_TIMEOUT_S),
+            shard=None if profiling_pass or side or sanitizing_pass else _shard(values["shard"]),
             rank_timeout_s=_number("rank-timeout", values["rank-timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
@@ -177,6 +180,19 @@ def _keep(text: str) -> int:
     if number is None:
         raise pytest.UsageError(f"gpuperf: --gpuperf-keep is {text!r}; expected a whole number, at least 0")
     return number
+
+
+def _shard(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    numbers = [whole_number(part) for part in text.split("/")]
+    if len(numbers) == 2 and None not in numbers:
+        number, count = cast("list[int]", numbers)
+        if 1 <= number <= count:
+            return number - 1, count
+    raise pytest.UsageError(
+        f"gpuperf: --gpuperf-shard is {text!r}; expected a part and the number of parts, such as 2/5"
+    )
 
 
 def _presets(text: str) -> tuple[str, ...]:

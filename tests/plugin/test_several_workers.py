@@ -153,3 +153,20 @@ def test_replay_by_two_processes_has_the_same_verdicts(
         result.assert_outcomes(passed=6)
         tables.append(json.loads((pytester.path / "verdicts.json").read_text(encoding="utf-8"))["tests"])
     assert tables[0] == tables[1]
+
+
+def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    for shard in ("1/2", "2/2"):
+        result = pytester.runpytest_subprocess(*RUN, f"--gpuperf-shard={shard}", "-n2")
+        result.assert_outcomes(passed=3, deselected=3)
+    numbers = [int(line.split()[1]) for line in seen.read_text(encoding="utf-8").splitlines()]
+    assert sorted(numbers) == [*range(6)]
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "a/b", "1/2/3"])
+def test_impossible_shard_is_one_line(pytester: pytest.Pytester, shard: str) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    result = pytester.runpytest_subprocess(*RUN, f"--gpuperf-shard={shard}", "-n0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--gpuperf-shard is '{shard}'; expected a part and the number of parts*"])

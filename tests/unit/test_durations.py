@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.durations import UNKNOWN_S, expected_durations, load_durations
+from pytest_gpuperf.baseline.durations import UNKNOWN_S, expected_durations, load_cards, load_durations
 from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
@@ -57,6 +57,11 @@ def test_session_names_the_card_if_it_is_not_that_of_the_run(store: BaselineStor
     path = store.path(H200.slug, "test_a")
     time = json.loads(path.read_bytes())["tests"][NAMES[0]]["measurements"]["main"]["time"]
     assert [session.get("gpu_uuid") for session in time["sessions"]] == [None, "GPU-9"]
+
+
+def test_card_of_a_test_is_that_of_its_newest_session(store: BaselineStore) -> None:
+    kept = accepted(store, lasting(1.0, 1.0), lasting(1.0, id="20261121-173012-3f9a", card="GPU-9"))
+    assert load_cards(kept, H200.slug) == {NAMES[0]: "GPU-9", NAMES[1]: H200.uuid}
 
 
 @pytest.mark.parametrize(("card", "replicates"), [("", 3), ("GPU-9", 1)])
