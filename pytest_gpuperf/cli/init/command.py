@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pytest_gpuperf.cli.init.matrix import MOST_SHARDS, labels_of
 from pytest_gpuperf.cli.project import echo
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
@@ -33,7 +34,16 @@ recording. From then on, with or without a GPU:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 @click.option("--agents", is_flag=True, help="Write only a skill file for coding agents.")
-def command(folder: Path, agents: bool) -> None:
+@click.option(
+    "--gpus", default="", metavar="LABELS", help="Measure on the runners with these labels: h100,h200."
+)
+@click.option(
+    "--shards",
+    type=click.IntRange(1, MOST_SHARDS),
+    default=1,
+    help="Divide the suite into this many jobs for each model of GPU.",
+)
+def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
     """Write a suite, a tox environment and workflows into DIR.
 
     DIR is the top of an existing project, the working directory by default. Existing files stay: files that
@@ -43,7 +53,7 @@ def command(folder: Path, agents: bool) -> None:
     from pytest_gpuperf.cli.init.plan import git_top, plan, plan_skills
 
     root = folder.resolve()
-    pieces = plan_skills(root) if agents else plan(root)
+    pieces = plan_skills(root) if agents else plan(root, labels_of(gpus) if gpus else (), shards)
     news = {piece.path: piece.path.exists() for piece in pieces if piece.text is not None}
     try:
         write_files({piece.path: piece.text.encode() for piece in pieces if piece.text is not None})

@@ -5,20 +5,23 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.cli.init.matrix import for_gpus, with_shards
 from pytest_gpuperf.cli.init.piece import Piece, new_file, read
 from pytest_gpuperf.cli.init.tox_environment import tox_environment
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SUITE = "perf"
 EXAMPLE = "test_perf_example.py"
 """A rare name: pytest cannot import two test files with the same name from plain folders."""
 CONFTEST = "conftest.py"
+MEASURES = "gpuperf.yml"
 WORKFLOWS = {
-    "gpuperf.yml": "measures on your runner with a GPU",
+    MEASURES: "measures on your runner with a GPU",
     "against.yml": "compares old and new code, if a label asks for it",
     "comment.yml": "comments on the pull request, without its code",
     "replay.yml": "judges the recording again on a hosted runner",
@@ -45,16 +48,18 @@ def plan_skills(root: Path) -> list[Piece]:
     return [new_file(root / folder / SKILL, packaged(SKILL), what) for folder, what in SKILLS.items()]
 
 
-def plan(root: Path) -> list[Piece]:
+def plan(root: Path, labels: Sequence[str] = (), shards: int = 1) -> list[Piece]:
     """Plan the change to each file; nothing is written yet.
 
     Args:
         root: The top of the project.
+        labels: Labels of the runners, one for each model of GPU; empty for one model.
+        shards: Parts of the suite that are measured apart.
 
     Raises:
         GpuperfError: A file that needs an addition is broken.
     """
-    return [*_suite(root), tox_environment(root, SUITE), *_workflows(root), _gitignore(root)]
+    return [*_suite(root), tox_environment(root, SUITE), *_workflows(root, labels, shards), _gitignore(root)]
 
 
 def git_top(folder: Path) -> Path | None:
@@ -81,13 +86,17 @@ def _suite(root: Path) -> list[Piece]:
     return [new_file(folder / name, packaged(f"{name}.txt"), what) for name, what in news.items()]
 
 
-def _workflows(root: Path) -> list[Piece]:
+def _workflows(root: Path, labels: Sequence[str], shards: int) -> list[Piece]:
     folder = root / ".github" / "workflows"
     top = git_top(root)
     if top is not None and top != root:
         said = f"left out: GitHub reads workflows only at the top of the repository, {show_path(top)}"
         return [Piece(folder, said)]
-    return [new_file(folder / name, packaged(name), what) for name, what in WORKFLOWS.items()]
+    texts = {name: packaged(name) for name in WORKFLOWS}
+    if labels or shards > 1:
+        texts = {name: for_gpus(text, labels or ["gpu"]) for name, text in texts.items()}
+        texts[MEASURES] = with_shards(texts[MEASURES], packaged("merge_job.yml"), shards)
+    return [new_file(folder / name, texts[name], what) for name, what in WORKFLOWS.items()]
 
 
 def _gitignore(root: Path) -> Piece:
