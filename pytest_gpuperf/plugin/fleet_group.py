@@ -16,7 +16,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run
 from pytest_gpuperf.session.fleet.messages import Answer, Outcome, Test, encode
 from pytest_gpuperf.session.fleet.on_worker import ANSWER_ENV, PARENT_ENV
-from pytest_gpuperf.session.link import Facts, Judged
+from pytest_gpuperf.session.link import Judged
 from pytest_gpuperf.session.marker import Marker
 
 if TYPE_CHECKING:
@@ -65,15 +65,7 @@ class Group:
 
     def _take(self, runner: Runner) -> None:
         answer = self._answer
-        answer.facts = Facts(
-            runner.environment,
-            runner.counters_unavailable,
-            getattr(runner, "why_no_counters", runner.counters_unavailable),
-            runner.notices,
-            runner.problems,
-            runner.lines,
-            runner.own_failures,
-        )
+        answer.facts = runner.facts()
         answer.judged = tuple(map(Judged.of, runner.results))
         answer.replayed = tuple(result.record.nodeid for result in runner.results if result.replayed)
         answer.expected_failures = tuple(runner.expected_failures)

@@ -233,7 +233,8 @@ class Hooks:
                 self._runner.run_passes(states, invocation, reporter)
         except GpuperfError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
-        self._runner.tell_facts()
+        with self._runner.guarded("run file"):
+            self._runner.tell_facts()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -313,7 +314,8 @@ class Hooks:
             with self._reported(session, "run file"):
                 self._runner.finish(complete=complete)
             if self._link is not None:
-                self._runner.tell_facts()
+                with self._runner.guarded("run file"):
+                    self._runner.tell_facts()
                 return
             with self._reported(session, "report"):
                 self._runner.check_problems()

@@ -37,6 +37,7 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
         place: Callable[[WorkerController], int],
     ) -> None:
         super().__init__(config, log)
+        self.collection: list[str] | None = None
         self._begun = begun
         self._spread = spread
         self._place = place
@@ -49,9 +50,10 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
             if not self._check_nodes_have_same_collection():
                 self.log("**Different tests collected, aborting run**")
                 return
-            self.collection = next(iter(self.node2collection.values()))
-            places = {nodeid: index for index, nodeid in enumerate(self.collection)}
-            self._parts = [[places[nodeid] for nodeid in part] for part in self._spread(self.collection)]
+            nodeids: list[str] = next(iter(self.node2collection.values()))
+            self.collection = nodeids
+            places = {nodeid: index for index, nodeid in enumerate(nodeids)}
+            self._parts = [[places[nodeid] for nodeid in part] for part in self._spread(nodeids)]
             self._count_waiting()
         for node in self.nodes:
             self.check_schedule(node)

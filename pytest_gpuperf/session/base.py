@@ -298,21 +298,23 @@ class Runner:
     def tell_facts(self) -> None:
         """Tell the controller the state of this run, if there is one."""
         if self.link is not None:
-            from pytest_gpuperf.session.link import Facts
+            self.link.tell(self.facts())
 
-            self.link.tell(
-                Facts(
-                    self.environment,
-                    self.counters_unavailable,
-                    self.why_no_counters,
-                    self.notices,
-                    self.problems,
-                    self.lines,
-                    self.own_failures,
-                    self.replayed_from is not None,
-                    self.skipped,
-                )
-            )
+    def facts(self) -> Facts:
+        """Return the state of this run, except its results."""
+        from pytest_gpuperf.session.link import Facts
+
+        return Facts(
+            self.environment,
+            self.counters_unavailable,
+            self.why_no_counters,
+            self.notices,
+            self.problems,
+            self.lines,
+            self.own_failures,
+            self.replayed_from is not None,
+            self.skipped,
+        )
 
     def update(self, facts: Facts) -> None:
         """Take newer facts of a worker; the notices of all workers stay."""

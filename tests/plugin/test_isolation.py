@@ -268,6 +268,6 @@ def test_error_in_the_controller_is_one_line_and_the_tests_go_on(pytester: pytes
     result.assert_outcomes(passed=2)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["gpuperf: error in the report: KeyError: 'boom' *; a fault of pytest-gpuperf*"]
+        ["gpuperf: error in the run file: KeyError: 'boom' *; a fault of pytest-gpuperf*"]
     )
     assert measured(run_of(pytester.path)) == ["first", "last"]
