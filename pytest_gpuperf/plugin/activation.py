@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.plugin.isolation import gpus_of_workers, why_not_spread
+from pytest_gpuperf.plugin.isolation import gpus_of_workers, runs_no_test, why_not_spread
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
     given = getattr(config, "workerinput", {}).get("gpuperf")
     spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
     spread = spread or getattr(option, "dist", "no") != "no" or hasattr(config, "workerinput")
-    if spread and given is None:
+    if spread and given is None and not runs_no_test(option):
         if why := why_not_spread(config):
             raise pytest.UsageError(f"gpuperf: {why}")
         try:

@@ -130,6 +130,7 @@ class Controller:
         for place, spec in enumerate(specs):
             more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].entry}" if self._gpus else ""
             specs[place] = type(spec)(f"{spec}//env:{PLACE_ENV}={place}{more}")
+            specs[place].id = spec.id
 
     def _planned(self, workers: int) -> Orders:
         """Return the orders of all workers."""

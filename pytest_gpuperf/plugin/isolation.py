@@ -23,14 +23,22 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.visible import VisibleGpu
 
+NO_TEST = (
+    "collectonly",
+    "help",
+    "version",
+    "markers",
+    "showfixtures",
+    "show_fixtures_per_test",
+    "cacheshow",
+)
+"""Options of which each runs no test, by `dest`."""
 ONE_PROCESS = (
-    *("usepdb", "trace", "collectonly", "setuponly", "setupshow", "setupplan", "looponfail"),
-    *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow"),
+    *("usepdb", "trace", "setuponly", "setupshow", "setupplan", "looponfail"),
     *("benchmark_only", "benchmark_json", "benchmark_save", "benchmark_autosave", "benchmark_compare"),
     *("benchmark_histogram", "benchmark_cprofile"),
 )
-"""Options of which each needs the terminal or all results in the process of the tests, or runs no test, by
-`dest`."""
+"""Options of which each needs the terminal or all results in the process of the tests, by `dest`."""
 ALL = "all"
 
 
@@ -56,7 +64,8 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
                 next_step="leave out -p no:xdist",
             )
         return
-    if options.numprocesses is None and not _spread_otherwise(options) and not why_one_process(options):
+    alone = why_one_process(options) or runs_no_test(options)
+    if options.numprocesses is None and not _spread_otherwise(options) and not alone:
         number = len(_chosen(asked, visible_gpus())) if asked else 1
         args[:] = ["-n", str(number), *args]
         # pytest-cov looks here.
@@ -68,6 +77,11 @@ def why_one_process(options: Namespace) -> str:
     if options.capture == "no":
         return "-s"
     return next((f"--{name.replace('_', '-')}" for name in ONE_PROCESS if getattr(options, name, False)), "")
+
+
+def runs_no_test(options: Namespace) -> bool:
+    """Return True if an option shows something instead; then pytest-xdist starts no process."""
+    return any(getattr(options, name, False) for name in NO_TEST)
 
 
 def why_not_spread(config: pytest.Config) -> str:

@@ -155,6 +155,21 @@ def test_replay_by_two_processes_has_the_same_verdicts(
     assert tables[0] == tables[1]
 
 
+@pytest.mark.parametrize("option", ["--collect-only", "--markers"])
+def test_option_that_runs_no_test_starts_no_process(
+    pytester: pytest.Pytester, seen: Path, option: str
+) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    assert pytester.runpytest_subprocess(*RUN, "-n2", option).ret == 0
+    assert not seen.exists()
+
+
+def test_verbose_lines_name_the_worker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    result = pytester.runpytest_subprocess(*RUN, "-n2", "-v")
+    result.stdout.fnmatch_lines_random(["*gw0* PASSED test_k.py::test_time?0?*", "*gw1* PASSED *"])
+
+
 def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> None:
     pytester.makepyfile(test_k=SUITE)
     for shard in ("1/2", "2/2"):
