@@ -29,20 +29,22 @@ class Repository:
 
     root: Path
     """Its top folder, without symbolic links."""
+    asked: str = "--gpuperf-against="
+    """The option or command that a reference follows, for messages."""
 
     @classmethod
-    def around(cls, folder: Path) -> Repository:
+    def around(cls, folder: Path, asked: str = asked) -> Repository:
         """Find the checkout that contains a folder.
 
         Raises:
             GpuperfError: None contains it, git cannot run, or git does not trust the folder's owner.
         """
         try:
-            return cls(Path(cls(folder).git("rev-parse", "--show-toplevel").rstrip("\n")).resolve())
+            return cls(Path(cls(folder).git("rev-parse", "--show-toplevel").rstrip("\n")).resolve(), asked)
         except GitError as error:
             trust = f"type git config --global --add safe.directory {folder}"
             raise GpuperfError(
-                f"--gpuperf-against takes old code from git, which says of pytest's rootdir: {error}",
+                f"{asked.rstrip(' =')} takes old code from git, which says of pytest's rootdir: {error}",
                 expected="a git checkout",
                 next_step=trust if "dubious ownership" in str(error) else "run it in a clone",
             ) from None
@@ -57,7 +59,7 @@ class Repository:
             return Commit(ref, self._id(ref))
         except GitError as error:
             raise GpuperfError(
-                f"--gpuperf-against={ref}: git says: {error}",
+                f"{self.asked}{ref}: git says: {error}",
                 expected="a branch, a tag or a commit of this repository",
                 next_step=self._suggest(ref),
             ) from None

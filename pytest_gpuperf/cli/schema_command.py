@@ -47,6 +47,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "break-even": Schema("gpuperf break-even --json", _JSON, "BreakEven"),
     "clean": Schema("gpuperf clean --json", _JSON, "Cleaning"),
     "compare": Schema("gpuperf compare --json; ncu, trace --compare", _JSON, "Comparison"),
+    "diff-code": Schema("gpuperf diff-code --json", _JSON, "CodeDifferences"),
     "doctor": Schema("gpuperf doctor --json", "pytest_gpuperf.cli.doctor.check", "Check", several=True),
     "explain": Schema("gpuperf explain --json", _JSON, "Explained", several=True),
     "export": Schema("gpuperf export --format json", _JSON, "ExportedRow", several=True),

@@ -30,6 +30,8 @@ class KernelProfile(Record, frozen=True, kw_only=True):
     """Function name, as `ncu --kernel-name-base function` shows it."""
     demangled: str = ""
     """Name with template arguments; empty if it equals `name`."""
+    code: str = ""
+    """SHA-256 of the machine code; empty if unknown."""
     grid: Grid = (0, 0, 0)
     block: Block = (0, 0, 0)
     metrics: dict[str, MetricValue] = {}
@@ -104,5 +106,7 @@ class StaticKernel(Record, frozen=True, kw_only=True):
     theoretical_occupancy: float
     """Warps that fit on an SM, in % of its maximum."""
     blocks_per_sm: int
+    code: str = ""
+    """SHA-256 of the machine code, as in `KernelProfile`."""
     occupancy_limiter: str
     """Resource that allows the fewest blocks: `warps`, `blocks`, `registers`, `shared_mem` or `barriers`."""

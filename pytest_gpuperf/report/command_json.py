@@ -270,6 +270,30 @@ class Cleaning(TypedDict):
     size_bytes: Count
 
 
+class ComparedKernel(TypedDict):
+    """A compiled kernel in the old and the new code, or a test without one."""
+
+    test: str
+    label: str
+    """Label with the architecture; empty if the test compiled nothing."""
+    kernel: str
+    state: Literal["changed", "unchanged", "added", "removed", "unknown"]
+    differs: list[str]
+    """The differences, or the reason why they are unknown."""
+    old_code: str
+    """SHA-256 of the machine code; empty if unknown."""
+    new_code: str
+
+
+class CodeDifferences(TypedDict):
+    """Kernels of two commits: `gpuperf diff-code`."""
+
+    commit: str
+    kernels: list[ComparedKernel]
+    shared: list[str]
+    """Modules that git ignores, which both sides ran from the checkout."""
+
+
 class ExportedRow(TypedDict):
     """One value of a run."""
 

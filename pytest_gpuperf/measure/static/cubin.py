@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import subprocess
@@ -21,6 +22,8 @@ _USAGE = re.compile(r"Function (?P<name>[\w$]+):\s*REG:(?P<registers>\d+) STACK:
 _LOCAL = re.compile(r"\b(?:LDL|STL)(?P<modifiers>(?:\.\w+)*)")
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _REGISTER_BYTES = 4
+_NO_BITS = 8
+"""Type of a section without content in the file."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,46 @@ def code_bytes(cubin: bytes, kernel: str) -> int:
 
     The section headers have the form of ELF-64, little-endian (System V ABI, "Section Header").
     """
+    return sum(len(data) for name, _, data in sections(cubin) if name == f".text.{kernel}")
+
+
+def code_hash(cubin: bytes, kernel: str) -> str:
+    """Return the SHA-256 of a kernel's machine code: instructions, constants and attributes.
+
+    Symbols, PTX and line numbers are left out, so a new comment or path in the source changes nothing.
+    Constants and functions that several kernels of a cubin share count for each of them.
+    """
+    digest = hashlib.sha256()
+    for name, info, data in sorted(sections(cubin)):
+        shared = name.startswith((".nv.global", ".nv.constant3", ".nv.constant4"))
+        of_function = name.startswith(".text.") and not _is_entry(cubin, name)
+        attributes = name == f".nv.info.{kernel}" or (
+            name.startswith(".nv.constant") and name.endswith(f".{kernel}")
+        )
+        if name == f".text.{kernel}" or shared or of_function or attributes:
+            # Some cubins have the number of registers in the highest byte; the rest is a symbol.
+            registers = info >> 24 if name.startswith(".text.") else 0
+            digest.update(f"{name} {registers} {len(data)} ".encode() + data)
+    return digest.hexdigest()
+
+
+def _is_entry(cubin: bytes, text: str) -> bool:
+    """Return True if the code is a kernel, which has parameters in a section of its own."""
+    wanted = f".nv.constant0.{text.removeprefix('.text.')}"
+    return any(name == wanted for name, _, _ in sections(cubin))
+
+
+def sections(cubin: bytes) -> list[tuple[str, int, bytes]]:
+    """Return name, info and content of each section."""
     table, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 0x28)
-    sections = [struct.unpack_from("<I20xQQ", cubin, table + size * index) for index in range(count)]
-    wanted = b".text." + kernel.encode() + b"\0"
-    first_name = sections[names][1]
-    return sum(length for name, _, length in sections if cubin.startswith(wanted, first_name + name))
+    headers = [struct.unpack_from("<II16xQQII", cubin, table + size * index) for index in range(count)]
+    first_name = headers[names][2]
+    found = []
+    for name, kind, start, length, _, info in headers:
+        begin = first_name + name
+        title = cubin[begin : cubin.index(b"\0", begin)].decode(errors="replace")
+        found.append((title, info, b"" if kind == _NO_BITS else cubin[start : start + length]))
+    return found
 
 
 def _run(tool: Path, path: Path, *options: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.static import nvcc, nvrtc
-from pytest_gpuperf.measure.static.cubin import code_bytes
+from pytest_gpuperf.measure.static.cubin import code_bytes, code_hash
 from pytest_gpuperf.measure.static.kernel import (
     Compiled,
     CudaOutput,
@@ -105,6 +105,7 @@ def _kernels(output: CudaOutput) -> list[Compiled]:
             spills=usage[ptx.name].spills,
             shared_memory_bytes=usage[ptx.name].shared_memory_bytes,
             code_bytes=code_bytes(output.cubin, ptx.name),
+            code=code_hash(output.cubin, ptx.name),
             threads=ptx.threads,
             barriers=usage[ptx.name].barriers,
             tensor_instructions=ptx.tensor_instructions,

@@ -65,6 +65,8 @@ class Compiled(Record, frozen=True, kw_only=True):
     shared_memory_bytes: int
     """Static shared memory; a launch may add dynamic memory."""
     code_bytes: int
+    code: str
+    """SHA-256 of the machine code."""
     threads: int
     """Threads of a block; 0 if the code does not state them."""
     barriers: int
@@ -122,6 +124,7 @@ def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_byt
         stack_bytes=compiled.stack_bytes,
         shared_memory_bytes=shared,
         code_bytes=compiled.code_bytes,
+        code=compiled.code,
         widest_load_bits=compiled.widest_load_bits,
         tensor_instructions=compiled.tensor_instructions,
         copy_instructions=compiled.copy_instructions,
@@ -148,11 +151,13 @@ def profile_of(kernel: StaticKernel) -> Profile:
         **{
             name: value
             for name, value in msgspec.structs.asdict(kernel).items()
-            if name not in ("name", "arch", *INSTRUCTIONS)
+            if name not in ("name", "arch", "code", *INSTRUCTIONS)
         },
         **{name: " ".join(getattr(kernel, name)) or NO_INSTRUCTIONS for name in INSTRUCTIONS},
     }
-    launch = KernelProfile(name=kernel.name, block=(kernel.block_size, 1, 1), metrics=metrics)
+    launch = KernelProfile(
+        name=kernel.name, code=kernel.code, block=(kernel.block_size, 1, 1), metrics=metrics
+    )
     return Profile(kernels=(launch,), combined=metrics, source=STATIC_SOURCE)
 
 
@@ -176,9 +181,10 @@ def _kernel_of(profile: Profile, arch: str) -> StaticKernel:
     metrics = dict(profile.combined)
     words = {key: str(metrics.pop(key, "")) for key in INSTRUCTIONS}
     lists = {key: [] if text == NO_INSTRUCTIONS else text.split() for key, text in words.items()}
-    name = profile.kernels[0].name if profile.kernels else ""
+    name, code = (profile.kernels[0].name, profile.kernels[0].code) if profile.kernels else ("", "")
+    given = {**metrics, **lists, "name": name, "arch": arch, "code": code}
     try:
-        return msgspec.convert({**metrics, **lists, "name": name, "arch": arch}, StaticKernel, strict=False)
+        return msgspec.convert(given, StaticKernel, strict=False)
     except msgspec.ValidationError as error:
         raise GpuperfError(
             f"the recorded kernel {name} of {arch} does not have the expected form: {error}"
