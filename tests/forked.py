@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import loaded_once
-from pytest_gpuperf.against import side_process
+from pytest_gpuperf.against import launching
 from pytest_gpuperf.measure.ranks import team
 from pytest_gpuperf.processes import children
 
@@ -95,7 +95,7 @@ def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
     """
     forking = type(subprocess)("subprocess")
     vars(forking).update(vars(subprocess), Popen=_started)
-    for module in (children, side_process, team):
+    for module in (children, launching, team):
         patch(module, "subprocess", forking)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
+from pytest_gpuperf.against.launching import Launcher
 from pytest_gpuperf.against.messages import Collected, Compare, Started
 from pytest_gpuperf.against.side_process import PATIENCE_S, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
 
 LOGS: Mapping[Side, str] = {"A": "old.log", "B": "new.log"}
+SERVER_LOG = "imports.log"
 ORDERS: tuple[tuple[Side, Side], ...] = (("A", "B"), ("B", "A"))
 """Orders of the sides in a restart. The side that allocates first changes a time by tenths of a percent, so
 both orders come equally often."""
@@ -94,19 +96,28 @@ class AgainstPass:
         last = self._thresholds.looks[-1]
         orders = self._rng.sample(ORDERS, len(ORDERS))
         say("git worktree")
-        with ended_in_order(), old_tree(self._repository, self.commit) as old:
+        with ExitStack() as stack:
+            stack.enter_context(ended_in_order())
+            old = stack.enter_context(old_tree(self._repository, self.commit))
             sides = Sides(self._repository.root, old, invocation)
+            launcher = stack.enter_context(
+                closing(Launcher(sides, self._logs / SERVER_LOG, partial(say, "imports")))
+            )
             for restart in range(1, last + 1):
                 undecided = [test for test in tests if not test.is_settled]
                 if not undecided:
                     break
                 tick = partial(say, f"restart {restart} of at most {last}")
-                self._restart(sides, undecided, orders[restart % 2], tick)
+                self._restart(sides, launcher, undecided, orders[restart % 2], tick)
                 for test in tests:
                     for series in test.series.values():
                         series.judge(
                             self._thresholds, self._comparisons, test.tolerance_pct, final=restart == last
                         )
+        if launcher.why_not:
+            self.notices.append(
+                f"no process could be forked, so each one imports by itself: {launcher.why_not}"
+            )
         for test in tests:
             test.conclude(self.commit)
         if self._shared:
@@ -140,6 +151,7 @@ class AgainstPass:
     def _restart(
         self,
         sides: Sides,
+        launcher: Launcher,
         undecided: list[Candidate],
         order: tuple[Side, Side],
         tick: Callable[[], None],
@@ -147,7 +159,7 @@ class AgainstPass:
         """Run both sides in new processes; after a lost process, once more for the remaining tests."""
         seed = self._rng.getrandbits(32)
         while undecided:
-            with self._processes(sides, undecided, order, seed, tick) as processes:
+            with self._processes(sides, launcher, undecided, order, seed, tick) as processes:
                 try:
                     playing = self._agree(sides, processes, undecided)
                 except LostError as lost:
@@ -170,6 +182,7 @@ class AgainstPass:
     def _processes(
         self,
         sides: Sides,
+        launcher: Launcher,
         tests: Sequence[Candidate],
         order: tuple[Side, Side],
         seed: int,
@@ -180,7 +193,9 @@ class AgainstPass:
             for side in order:
                 plan = sides.plan(side, tests, seed)
                 log = self._logs / LOGS[side]
-                processes[side] = SideProcess(side, sides, plan, log, tick, self._patience_s)
+                processes[side] = SideProcess(
+                    side, launcher, sides.plan_file(side), plan, log, tick, self._patience_s
+                )
             yield processes
             for process in processes.values():
                 process.let_go()

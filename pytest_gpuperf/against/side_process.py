@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.against.launching import Launcher
     from pytest_gpuperf.against.messages import Answer, Command, SidePlan
-    from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.statistics.sequential import Side
 
 PATIENCE_S = 900.0
@@ -51,7 +51,8 @@ class SideProcess:
 
     Args:
         side: The side of its tree.
-        sides: Have its command line and environment.
+        launcher: Starts it.
+        path: The file for its plan.
         plan: Its plan, without its end of the socket.
         log: File for its output, which is appended.
         tick: Called during each wait.
@@ -61,7 +62,8 @@ class SideProcess:
     def __init__(
         self,
         side: Side,
-        sides: Sides,
+        launcher: Launcher,
+        path: Path,
         plan: SidePlan,
         log: Path,
         tick: Callable[[], None],
@@ -73,20 +75,10 @@ class SideProcess:
         self._patience_s = patience_s
         ours, theirs = Pipe()
         self._end = ParentEnd(ours)
-        path = sides.plan_file(side)
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(plan, channel=theirs.fileno())))
         with log.open("ab") as stream, theirs:
             self._begin = stream.tell()
-            self._process = subprocess.Popen(  # noqa: S603
-                sides.command(side),
-                cwd=sides.cwd(side),
-                env=sides.environment(side, path),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._process = launcher.start(side, path, theirs, stream)
 
     def ask(self, command: Command) -> Answer:
         """Send a command and wait for the answer.

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +16,26 @@ if TYPE_CHECKING:
 
 VERSION_S = 30
 """Seconds within which a tool has to answer `--version`."""
+
+
+class Leader(Protocol):
+    """A process that leads its own group: the part of `subprocess.Popen` that ends it."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, negative for a signal; None until the end was seen."""
+
+    def poll(self) -> int | None:
+        """Look for the end, and return the exit status."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end.
+
+        Raises:
+            subprocess.TimeoutExpired: The process still runs.
+        """
 
 
 def version_of(tool: str, pattern: str) -> str:
@@ -73,7 +93,7 @@ def run_child(
         return process.returncode
 
 
-def end_group(process: subprocess.Popen[bytes], grace_s: float = 5.0) -> None:
+def end_group(process: Leader, grace_s: float = 5.0) -> None:
     """End a process that leads its own group, together with its children.
 
     Args:

@@ -1,0 +1,230 @@
+"""Start side processes: forked from a server that has the slow imports behind it, or each by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf.against.fork_server import LIBRARIES, LONGEST, SLOW
+from pytest_gpuperf.processes.children import end_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+    from typing import Any, BinaryIO
+
+    from pytest_gpuperf.against.sides import Sides
+    from pytest_gpuperf.processes.children import Leader
+    from pytest_gpuperf.statistics.sequential import Side
+
+IMPORT_S = 120.0
+"""Seconds that the server's imports may take."""
+ANSWER_S = 20.0
+"""Seconds within which the server answers an order."""
+POLL_S = 0.05
+GONE = "it has ended"
+
+
+class ServerLostError(Exception):
+    """The server has ended, or does not answer."""
+
+
+class Launcher:
+    """Starts side processes.
+
+    Args:
+        sides: Have commands and environments.
+        log: File for the output of the server.
+        tick: Called while the server imports.
+    """
+
+    def __init__(self, sides: Sides, log: Path, tick: Callable[[], None]) -> None:
+        self._sides = sides
+        self._tick = tick
+        self._server: _Server | None = None
+        self.why_not = ""
+        """Why each process imports by itself; empty if they are forked, or if there is nothing slow."""
+        if sys.platform == "linux" and (modules := slow_imports(sys.modules)):
+            self._server = _Server([*sides.server(), *modules], log)
+
+    def start(self, side: Side, plan: Path, channel: Connection, log: BinaryIO) -> Leader:
+        """Start the process of a side; it leads its own group.
+
+        Args:
+            side: The side.
+            plan: The file of its plan.
+            channel: Its end of the socket.
+            log: Takes its output.
+        """
+        command, cwd = self._sides.command(side), self._sides.cwd(side)
+        environment = self._sides.environment(side, plan)
+        if self._server is not None:
+            try:
+                self._server.wait(self._tick)
+                order = {
+                    "command": command[1:],
+                    "cwd": str(cwd),
+                    "environment": environment,
+                    "plan": str(plan),
+                }
+                return self._server.fork(plan.with_suffix(".order"), order, channel, log)
+            except ServerLostError as error:
+                self._server.close()
+                self._server, self.why_not = None, str(error)
+        return subprocess.Popen(  # noqa: S603
+            command,
+            cwd=cwd,
+            env=environment,
+            pass_fds=[channel.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """End the server; the processes go on."""
+        if self._server is not None:
+            self._server.close()
+
+
+def slow_imports(loaded: Mapping[str, Any]) -> list[str]:
+    """Return the modules that a server should import: those of the run that take seconds."""
+    slow = [name for name in SLOW if getattr(loaded.get(name), "__file__", None)]
+    return [*(name for name in LIBRARIES if name in loaded), *slow] if slow else []
+
+
+class _Server:
+    """The server, as the run sees it."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with log.open("ab") as stream, theirs:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, command[0], str(theirs.fileno()), *command[1:]],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._ready = False
+
+    def wait(self, tick: Callable[[], None]) -> None:
+        """Wait for the imports.
+
+        Raises:
+            ServerLostError: No process can be forked from the server.
+        """
+        if self._ready:
+            return
+        end = time.monotonic() + IMPORT_S
+        while not self._answers(POLL_S):
+            if time.monotonic() > end:
+                raise ServerLostError(f"its imports took more than {IMPORT_S:.0f} s")
+            tick()
+        if why := self._answer():
+            raise ServerLostError(str(why))
+        self._ready = True
+
+    def fork(self, path: Path, order: Mapping[str, object], channel: Connection, log: BinaryIO) -> _Forked:
+        """Fork a process.
+
+        Raises:
+            ServerLostError: The server does not answer.
+        """
+        path.write_bytes(msgspec.json.encode(order))
+        pid = self._ask(str(path), [channel.fileno(), log.fileno()])
+        assert isinstance(pid, int)
+        return _Forked(self, pid)
+
+    def status(self, pid: int) -> int | None:
+        """Return the exit status of a fork; None while it runs.
+
+        Raises:
+            ServerLostError: The server does not answer.
+        """
+        status = self._ask(pid, [])
+        assert status is None or isinstance(status, int)
+        return status
+
+    def close(self) -> None:
+        """End it."""
+        self._end.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1)
+            return
+        end_group(self._process, grace_s=1)
+
+    def _ask(self, question: str | int, descriptors: list[int]) -> object:
+        try:
+            socket.send_fds(self._end, [json.dumps(question).encode()], descriptors)
+        except OSError:
+            raise ServerLostError(GONE) from None
+        while self._answers(ANSWER_S):
+            asked, answer = self._answer()
+            if asked == question:
+                return answer
+        raise ServerLostError(f"it has not answered for {ANSWER_S:.0f} s")
+
+    def _answers(self, wait_s: float) -> bool:
+        return bool(select.select([self._end], [], [], wait_s)[0])
+
+    def _answer(self) -> Any:
+        try:
+            message = self._end.recv(LONGEST)
+        except OSError:
+            message = b""
+        if not message:
+            raise ServerLostError(GONE)
+        return json.loads(message)
+
+
+class _Forked:
+    """A forked process, with the part of `subprocess.Popen` that a side process needs."""
+
+    def __init__(self, server: _Server, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Look for the end, and return the exit status; that of a kill if only the server knew it."""
+        if self.returncode is None:
+            try:
+                self.returncode = self._server.status(self.pid)
+            except ServerLostError:
+                self.returncode = None if _runs(self.pid) else -signal.SIGKILL
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end.
+
+        Raises:
+            subprocess.TimeoutExpired: The process still runs.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+            time.sleep(POLL_S / 5)
+        return status
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""Side processes that are forked from a server, which has imported the slow packages."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from against_pass_project import TEST, K, found, reason, ten_microseconds
+from pytest_gpuperf.against import fork_server, launching
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from against_project import Project
+
+USES_IT = "import slow_package\n" + TEST
+SERVER_ONLY = "import sys\nif sys.argv[0].endswith('fork_server.py'): "
+NOTE = """
+import os
+with open({!r}, "a") as stream:
+    stream.write(f"{{os.getpid()}}\\n")
+"""
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Path:
+    """Name the file to which each import of the slow package adds its process."""
+    return tmp_path / "imports"
+
+
+@pytest.fixture
+def project(tmp_path: Path, witness: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Make a project whose test imports a slow package, as the run has done."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "slow_package.py").write_text(NOTE.format(str(witness)))
+    monkeypatch.setattr(launching, "SLOW", ("slow_package",))
+    loaded = ModuleType("slow_package")
+    loaded.__file__ = "slow_package.py"
+    monkeypatch.setitem(sys.modules, "slow_package", loaded)
+    made = ten_microseconds(tmp_path / "repo")
+    made.path.append(folder)
+    made.commit({"test_k.py": USES_IT})
+    return made
+
+
+def imports(witness: Path) -> int:
+    return len(witness.read_text().splitlines())
+
+
+def test_slow_packages_are_imported_once_for_all_side_processes(project: Project, witness: Path) -> None:
+    project.commit({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
+    paired = project.compare(K, looks=(3,))
+    processes = {block.time_us for blocks in found(paired).restarts for block in blocks}
+    assert (imports(witness), len(processes)) == (1, 6)
+    assert paired.notices == []
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (
+            "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+            "thread",
+        ),
+        (SERVER_ONLY + "raise OSError", "an import failed with OSError"),
+        (SERVER_ONLY + "os._exit(3)", "it has ended"),
+    ],
+)
+def test_processes_import_by_themselves_if_the_server_cannot_fork(
+    project: Project, witness: Path, code: str, why: str
+) -> None:
+    with (project.path[0] / "slow_package.py").open("a") as stream:
+        stream.write(code)
+    paired = project.compare(K, looks=(1,))
+    assert found(paired).decision is not None
+    assert imports(witness) == 3
+    (notice,) = paired.notices
+    assert notice.startswith("no process could be forked, so each one imports by itself: ")
+    assert why in notice
+
+
+def test_side_that_dies_costs_only_its_test(project: Project, witness: Path) -> None:
+    dies = "import os, signal\ndef test_k(gpuperf): os.kill(os.getpid(), signal.SIGSEGV)\n"
+    project.commit({"test_dies.py": dies})
+    paired = project.compare("test_dies.py::test_k", K, looks=(1,))
+    assert "signal 11" in reason(paired, "test_dies.py::test_k")
+    assert found(paired).decision is not None
+    assert imports(witness) == 1
+
+
+def test_comparison_goes_on_without_the_server(project: Project, witness: Path) -> None:
+    """Kill the server in the first restart: its forks go on, and the next ones import by themselves."""
+    kills = f"""
+import os, signal
+if len(open({str(witness)!r}).readlines()) == 1:
+    try:
+        os.kill(os.getppid(), signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
+    project.commit({"test_k.py": USES_IT + kills})
+    paired = project.compare(K, looks=(2,))
+    assert len(found(paired).record.log_ratios) == 2
+    assert imports(witness) == 3
+    assert "it has ended" in paired.notices[0]
+
+
+def test_modules_of_the_checkout_are_not_shared(project: Project, witness: Path) -> None:
+    source = (project.path.pop() / "slow_package.py").read_text()
+    project.commit({"slow_package.py": source})
+    project.path.append(project.root)
+    paired = project.compare(K, looks=(1,))
+    assert found(paired).decision is not None
+    assert "slow_package is a module of the checkout" in paired.notices[0]
+    assert imports(witness) == 3
+
+
+def test_no_server_starts_if_nothing_slow_was_imported() -> None:
+    assert launching.slow_imports({"numpy": fork_server}) == []
+    assert launching.slow_imports({"torch": ModuleType("torch")}) == []
+    assert launching.slow_imports({"torch": fork_server, "numpy": fork_server}) == ["numpy", "torch"]
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, True), (201, True), (3, False)])
+def test_initialised_cuda_is_seen(monkeypatch: pytest.MonkeyPatch, code: int, expected: bool) -> None:
+    driver = SimpleNamespace(cuCtxGetCurrent=lambda _context: code)
+    monkeypatch.setattr(fork_server.ctypes, "CDLL", lambda _name, mode: driver)
+    assert fork_server.cuda_initialised() is expected
