@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.against.git import Commit, Repository
-    from pytest_gpuperf.records import Measurement, StaticKernel
+    from pytest_gpuperf.records import StaticKernel, TestRecord
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.statistics.sequential import Side
 
@@ -111,23 +111,25 @@ def _compile(sides: Sides, side: Side, name: str) -> Compilation:
     if outcomes.problem:
         raise GpuperfError(f"the kernels of {name} are not known: {outcomes.problem}")
     kernels = {}
-    for nodeid, measurements in _run_in(state).items():
+    reasons = {nodeid: sides.plain(reason) for nodeid, reason in outcomes.reasons.items()}
+    for nodeid, test in _run_in(state).items():
+        measurements = test.measurements
+        if not test.failure:
+            # It came to its end, and only its verdict failed.
+            reasons.pop(nodeid, None)
         for label in measurements:
             arch = arch_of(label)
             bare = "main" if label == arch else label.removesuffix(f"[{arch}]")
             found = kernels_of({label: measurements[label]}, bare) if arch else {}
             if arch in found:
                 kernels[nodeid, label] = found[arch]
-    reasons = {nodeid: sides.plain(reason) for nodeid, reason in outcomes.reasons.items()}
     return Compilation(kernels, replace(outcomes, reasons=reasons))
 
 
-def _run_in(state: Path) -> dict[str, dict[str, Measurement]]:
-    """Return the measurements of the only run in a folder, by node id; none if pytest chose no test."""
+def _run_in(state: Path) -> dict[str, TestRecord]:
+    """Return the tests of the only run in a folder, by node id; none if pytest chose no test."""
     store = RunStore(state)
-    return {
-        test.nodeid: test.measurements for name in store.ids() for test in load_run(store.resolve(name)).tests
-    }
+    return {test.nodeid: test for name in store.ids() for test in load_run(store.resolve(name)).tests}
 
 
 def differences(old: Compilation, new: Compilation) -> list[Difference]:

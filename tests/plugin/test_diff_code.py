@@ -41,6 +41,10 @@ def test_k(gpuperf, name):
 def test_on_gpu(gpuperf):
     gpuperf.time(lambda: None)
 
+@pytest.mark.gpuperf(limits=["sm_90: block_size == 1"])
+def test_limit(gpuperf):
+    gpuperf.static(kernels.same, {"x_ptr": "*fp32:16"}, {"BLOCK": 128}, archs=("sm_90",))
+
 def test_skipped(gpuperf):
     pytest.skip("no compiler")
 """
@@ -71,9 +75,11 @@ def test_only_changed_kernels_are_changed(project: Project) -> None:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     states = {row["test"].partition("::")[2]: (row["state"], row["differs"]) for row in found["kernels"]}
+    assert len(found["kernels"]) == len(states)
     assert states == {
         "test_k[changed]": ("changed", ["instructions"]),
         "test_k[same]": ("unchanged", []),
+        "test_limit": ("unchanged", []),
         "test_on_gpu": ("unknown", ["it needs a GPU, and only gpuperf.static compiles without one"]),
         "test_skipped": ("unknown", ["no compiler"]),
     }
