@@ -111,6 +111,39 @@ def _histogram(bins: int) -> Build:
     return build
 
 
+def _gather(_multiprocessors: int, most: int) -> Callable[[int], Call]:
+    from benchmarks.gate_power.triton_kernels import gather_kernel
+
+    width = 256
+    table = torch.randn(most, width, device="cuda")
+    rows = torch.randint(most, (most,), device="cuda")
+    out = torch.empty_like(table)
+    return lambda count: lambda: gather_kernel[(count,)](out, table, rows, WIDTH=width, num_warps=4)
+
+
+def _layer_norm(_multiprocessors: int, most: int) -> Callable[[int], Call]:
+    from benchmarks.gate_power.triton_kernels import layer_norm_kernel
+
+    width = 1024
+    source, weight, bias = (torch.randn(rows, width, device="cuda") for rows in (most, 1, 1))
+    out = torch.empty_like(source)
+    return lambda count: (
+        lambda: layer_norm_kernel[(count,)](out, source, weight, bias, WIDTH=width, num_warps=4)
+    )
+
+
+def _cross_entropy(_multiprocessors: int, most: int) -> Callable[[int], Call]:
+    from benchmarks.gate_power.triton_kernels import cross_entropy_kernel
+
+    width = 4096
+    logits = torch.randn(most, width, device="cuda")
+    targets = torch.randint(width, (most,), device="cuda")
+    losses = torch.empty(most, device="cuda")
+    return lambda count: (
+        lambda: cross_entropy_kernel[(count,)](losses, logits, targets, WIDTH=width, num_warps=8)
+    )
+
+
 def _matmul(multiprocessors: int, most: int) -> Callable[[int], Call]:
     from benchmarks.gate_power.triton_kernels import matmul_kernel
 
@@ -159,6 +192,9 @@ KERNELS = (
     # On an H200 its 16 KB are by chance in the nearer or the farther half of L2: 60 % of its time.
     Dosed("histogram, atomic", "iterations", 800, _histogram(4096), unrolled=4),
     Dosed("histogram 4 MB, atomic", "iterations", 800, _histogram(1 << 20), unrolled=4),
+    Dosed("embedding gather", "programs", 64_000, _gather),
+    Dosed("layer norm", "programs", 32_000, _layer_norm),
+    Dosed("cross entropy", "programs", 16_000, _cross_entropy),
     Dosed("matmul bf16", "iterations", 200, _matmul),
 )
 """All kernels. Sizes of copies count bytes read and written; microseconds are rough values for an H200."""

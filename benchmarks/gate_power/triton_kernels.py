@@ -71,3 +71,33 @@ def matmul_kernel(  # type: ignore[no-untyped-def]
         a_at += BLOCK_K
         b_at += BLOCK_K * columns
     tl.store(out + rows[:, None] * columns + across[None, :], total.to(tl.bfloat16))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def gather_kernel(out, table, rows, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Copy a row of an embedding table for each program."""
+    program = tl.program_id(0).to(tl.int64)
+    across = tl.arange(0, WIDTH)
+    tl.store(out + program * WIDTH + across, tl.load(table + tl.load(rows + program) * WIDTH + across))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def layer_norm_kernel(out, source, weight, bias, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Normalise a row for each program."""
+    across = tl.arange(0, WIDTH)
+    at = tl.program_id(0).to(tl.int64) * WIDTH + across
+    value = tl.load(source + at)
+    centred = value - tl.sum(value) / WIDTH
+    scale = tl.rsqrt(tl.sum(centred * centred) / WIDTH + 1e-5)
+    tl.store(out + at, centred * scale * tl.load(weight + across) + tl.load(bias + across))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def cross_entropy_kernel(losses, logits, targets, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Compute the cross entropy of a row for each program, in one pass."""
+    program = tl.program_id(0).to(tl.int64)
+    row = logits + program * WIDTH
+    value = tl.load(row + tl.arange(0, WIDTH))
+    highest = tl.max(value)
+    total = tl.log(tl.sum(tl.exp(value - highest))) + highest
+    tl.store(losses + program, total - tl.load(row + tl.load(targets + program)))
