@@ -1,0 +1,190 @@
+"""Measure what a run costs at two commits: cold, warm, with counters, and against older code.
+
+python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [--tests PATH ...]   # on a GPU
+python -m benchmarks.costs table FILE                                                            # anywhere
+
+Each commit runs from a worktree with compile caches of its own. A part of both commits comes before the next
+part, and each time is in the file before the next one begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from benchmarks.children import ROOT, end_in_order_when_told, say
+from benchmarks.markdown import table
+from pytest_gpuperf.processes.children import end_group
+from pytest_gpuperf.processes.git import run_git
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Part = Literal["cold", "warm", "with counters", "against HEAD"]
+OPTIONS: Mapping[Part, tuple[str, ...]] = {
+    "cold": ("--gpuperf-counters=off",),
+    "warm": ("--gpuperf-counters=off",),
+    "with counters": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=off"),
+    "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
+}
+"""Options of each part, in the order in which they run: the first one fills the caches."""
+CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
+TESTS = ("suites/test_memory_kernels.py", "suites/test_token_reduction.py")
+MINUTES = 8.5
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of pytest."""
+
+    commit: str
+    part: Part
+    tests: int
+    """Number of tests that have ended; 0 if the run was cut off."""
+    seconds: float
+    """Wall-clock time, the start of Python included."""
+    cut_off: bool
+    """True if the time was up, so that the run would have taken longer."""
+
+
+Run = tuple[int, float, bool]
+"""Tests that have ended, seconds, and True if the run was cut off."""
+
+
+def measure(
+    commits: Sequence[str],
+    seconds: float,
+    write: Callable[[Cost], None],
+    run: Callable[[str, Part, float], Run],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Run all parts of all commits until the time is up.
+
+    Args:
+        commits: The commits to run.
+        seconds: Wall-clock time in all.
+        write: Receives each cost as it comes.
+        run: Runs a part of a commit for some seconds at most.
+        clock: Returns seconds.
+    """
+    end = clock() + seconds
+    for part in OPTIONS:
+        for commit in commits:
+            if (left := end - clock()) <= 0:
+                say(f"no time is left for {part} of {commit}")
+                return
+            tests, took, cut_off = run(commit, part, left)
+            write(Cost(commit=commit, part=part, tests=tests, seconds=round(took, 2), cut_off=cut_off))
+            say(f"{part}, {commit}: {took:.1f} s, {tests} tests")
+
+
+def report(costs: Sequence[Cost]) -> str:
+    """Format seconds a run and a test: a row for each part, a pair of columns for each commit."""
+    commits = list(dict.fromkeys(cost.commit for cost in costs))
+    found = {(cost.part, cost.commit): cost for cost in costs}
+    titles = [f"{commit[:7]}, {what}" for commit in commits for what in ("s", "s a test")]
+    rows = [
+        [part, *(cell for commit in commits for cell in _cells(found.get((part, commit))))]
+        for part in OPTIONS
+        if any((part, commit) in found for commit in commits)
+    ]
+    return table(["part", *titles], rows)
+
+
+def _cells(cost: Cost | None) -> tuple[str, str]:
+    if cost is None:
+        return "", ""
+    more = "> " * cost.cut_off
+    return f"{more}{cost.seconds:.0f}", f"{cost.seconds / cost.tests:.1f}" if cost.tests else ""
+
+
+def run_part(folder: Path, tests: Sequence[str], commit: str, part: Part, seconds: float) -> Run:
+    """Run pytest in the worktree of a commit, which is in the folder."""
+    tree = folder / commit
+    environment = {
+        **os.environ,
+        **{name: str(folder / "caches" / commit / name) for name in CACHES},
+        "PYTHONPATH": str(tree),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "pytest_gpuperf.plugin.entry",
+    }
+    begin = time.monotonic()
+    with (folder / "output").open("w+b") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "--gpuperf", *OPTIONS[part], *tests],
+            cwd=tree,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        cut_off = False
+        try:
+            process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            cut_off = True
+        finally:
+            end_group(process)
+        took = time.monotonic() - begin
+        output.seek(0)
+        return ended_tests(output.read().decode(errors="replace")), took, cut_off
+
+
+def ended_tests(output: str) -> int:
+    """Return the number of tests that pytest's last line counts."""
+    last = next((line for line in reversed(output.splitlines()) if re.search(r" in [\d.]+s", line)), "")
+    return sum(int(count) for count in re.findall(r"(\d+) (?:passed|failed|error)", last))
+
+
+def main() -> None:
+    """Run a command."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.costs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, dest="command")
+    command = commands.add_parser("measure")
+    command.add_argument("--out", type=Path, required=True, help="NAME.jsonl")
+    command.add_argument("--commits", nargs="+", required=True, metavar="COMMIT")
+    command.add_argument("--minutes", type=float, default=MINUTES, help="wall-clock time in all")
+    command.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
+    command = commands.add_parser("table")
+    command.add_argument("file", type=Path)
+    given = parser.parse_args()
+    if given.command == "table":
+        lines = given.file.read_bytes().splitlines()
+        print(report([msgspec.json.decode(line, type=Cost) for line in lines]))
+        return
+    end_in_order_when_told()
+    with tempfile.TemporaryDirectory() as name, given.out.open("wb") as out:
+        folder = Path(name)
+
+        def write(cost: Cost) -> None:
+            out.write(msgspec.json.encode(cost) + b"\n")
+            out.flush()
+
+        try:
+            for commit in given.commits:
+                run_git(ROOT, "worktree", "add", "--detach", str(folder / commit), commit)
+            measure(
+                given.commits,
+                60 * given.minutes,
+                write,
+                lambda commit, part, seconds: run_part(folder, given.tests, commit, part, seconds),
+            )
+        finally:
+            for commit in given.commits:
+                if (folder / commit).exists():
+                    run_git(ROOT, "worktree", "remove", "--force", str(folder / commit))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Costs of runs at two commits: the order of the parts, the time limit, and the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks import costs
+from benchmarks.costs import Cost, ended_tests, measure, report, run_part
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.costs import Part, Run
+
+
+def measured(seconds: float) -> list[Cost]:
+    """Measure two commits whose runs take 10 s."""
+    now = [0.0]
+
+    def run(_commit: str, _part: Part, left: float) -> Run:
+        took = min(10.0, left)
+        now[0] += took
+        return 5 * (took == 10), took, took < 10
+
+    found: list[Cost] = []
+    measure(["old", "new"], seconds, found.append, run, clock=lambda: now[0])
+    return found
+
+
+def test_both_commits_run_a_part_before_the_next() -> None:
+    found = measured(1000)
+    assert [(cost.part, cost.commit) for cost in found[:3]] == [
+        ("cold", "old"),
+        ("cold", "new"),
+        ("warm", "old"),
+    ]
+    assert len(found) == 2 * len(costs.OPTIONS)
+
+
+def test_last_run_is_cut_off_when_the_time_is_up() -> None:
+    found = measured(34)
+    assert [(cost.seconds, cost.cut_off) for cost in found] == [(10, False)] * 3 + [(4, True)]
+
+
+def test_table_marks_runs_that_were_cut_off() -> None:
+    lines = report(measured(34)).splitlines()
+    assert lines[0] == "|part|old, s|old, s a test|new, s|new, s a test|"
+    assert lines[2:] == ["|cold|10|2.0|10|2.0|", "|warm|10|2.0|> 4||"]
+
+
+@pytest.mark.parametrize(
+    ("output", "count"),
+    [
+        ("..F\n1 failed, 2 passed, 1 skipped in 3.21s\n", 3),
+        ("12 passed in 61.20s (0:01:01)", 12),
+        ("5 passed", 0),
+    ],
+)
+def test_ended_tests_are_counted(output: str, count: int) -> None:
+    assert ended_tests(output) == count
+
+
+def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "c0ffee1").mkdir()
+    tests, seconds, cut_off = run_part(tmp_path, ["."], "c0ffee1", "cold", 0.01)
+    assert (tests, cut_off) == (0, True)
+    assert seconds < 30
