@@ -128,5 +128,5 @@ def test_no_server_starts_if_nothing_slow_was_imported() -> None:
 @pytest.mark.parametrize(("code", "expected"), [(0, True), (201, True), (3, False)])
 def test_initialised_cuda_is_seen(monkeypatch: pytest.MonkeyPatch, code: int, expected: bool) -> None:
     driver = SimpleNamespace(cuCtxGetCurrent=lambda _context: code)
-    monkeypatch.setattr(fork_server.ctypes, "CDLL", lambda _name, mode: driver)
+    monkeypatch.setattr("ctypes.CDLL", lambda _name, mode: driver)
     assert fork_server.cuda_initialised() is expected
