@@ -2,9 +2,9 @@
 
     python -m benchmarks.fleet_cost -o benchmarks/results/fleet_cost.json
 
-The workers answer at once with the records of a recording, so only the scheduler of Dask and the command work.
-Both are one process here, and its CPU time is counted. Groups of two sizes tell the cost of a group from that
-of a test.
+The workers answer at once with the records of a recording: only Dask's scheduler and the command work. Both
+are one process here, and its CPU time is counted. Groups of two sizes tell the cost of a group from that of a
+test.
 """
 
 from __future__ import annotations

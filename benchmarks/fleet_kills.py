@@ -114,15 +114,6 @@ def _kill(
             killed.append(victim.pid)
 
 
-def _replace_lost(cluster: LocalCluster) -> None:
-    """Start the workers again: Dask gives up one that was killed while it started."""
-    if len(cluster.scheduler_info["workers"]) < WORKERS:
-        cluster.scale(0)
-        cluster.sync(cluster._correct_state)
-    cluster.scale(WORKERS)
-    cluster.wait_for_workers(WORKERS, timeout=WAIT_S)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status is 1 if a test was not judged exactly once."""
     parser = argparse.ArgumentParser(
@@ -137,17 +128,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         make_project(folder, files=given.files, tests=given.tests)
         os.chdir(folder)
-        with local_cluster(WORKERS) as cluster:
-            return _all_runs(cluster, folder, given.runs, given.seed)
+        return _all_runs(folder, given.runs, given.seed)
 
 
-def _all_runs(cluster: LocalCluster, folder: Path, runs: int, first_seed: int) -> int:
-    undisturbed, expected = run_once(cluster, folder)
+def _all_runs(folder: Path, runs: int, first_seed: int) -> int:
+    with local_cluster(WORKERS) as cluster:
+        undisturbed, expected = run_once(cluster, folder)
     print(f"without kills: {undisturbed.tests} tests, {len(expected)} verdicts, {undisturbed.seconds:.1f} s")
     bad = kills = 0
     for seed in range(first_seed, first_seed + runs):
-        _replace_lost(cluster)
-        one, found = run_once(cluster, folder, seed, undisturbed.seconds)
+        # New workers: Dask gives up one that is killed while it starts.
+        with local_cluster(WORKERS) as cluster:
+            one, found = run_once(cluster, folder, seed, undisturbed.seconds)
         wrong = [*one.wrong, *(test for test in expected if found.get(test) != expected[test])]
         bad, kills = bad + bool(wrong), kills + one.kills
         print(f"seed {seed}: {one.kills} kills, {one.seconds:.1f} s, {len(wrong)} wrong", *wrong[:3])
