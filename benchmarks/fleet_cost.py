@@ -25,8 +25,8 @@ from benchmarks import results_file
 from benchmarks.fleet_project import MODEL, ROOT, Counting, git, local_cluster
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.runs import newest_recordings
-from pytest_gpuperf.session.fleet import cluster as clusters
 from pytest_gpuperf.session.fleet import groups as sizes
+from pytest_gpuperf.session.fleet.cluster import Cluster
 from pytest_gpuperf.session.fleet.fleet import Fleet
 from pytest_gpuperf.session.fleet.messages import Answer, Job, Outcome, Test, encode
 from pytest_gpuperf.session.link import Facts, Judged
@@ -81,11 +81,15 @@ def answer_at_once(data: bytes, model: str, count: int, nodeids: tuple[str, ...]
     )
 
 
+class _AtOnce(Cluster):
+    task = staticmethod(answer_at_once)
+
+
 def cpu_ms(address: str, groups: int, tests: int) -> float:
     """Return the CPU time of this process for each group, in ms."""
     names = [Test(f"test_{group}.py::test[{number}]") for group in range(groups) for number in range(tests)]
     job = Job("cost", ".", "baselines", git(ROOT, "rev-parse", "HEAD"), (), replay=True, patch=b"")
-    connected = clusters.Cluster(address, job)
+    connected = _AtOnce(address, job)
     fleet = Fleet(connected, (MODEL,), 10.0, Counting())
     fleet.prepare()
     begin = time.process_time()
@@ -104,7 +108,6 @@ def measure(groups: int) -> FleetCost:
     """
     import distributed
 
-    clusters.run_tests = answer_at_once
     # A group for each file, whatever its size.
     sizes.LEAST_S = sizes.MOST_S = float("inf")
     with local_cluster(WORKERS, gpus=GPUS) as cluster:

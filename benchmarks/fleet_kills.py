@@ -2,8 +2,8 @@
 
     python -m benchmarks.fleet_kills --runs 100 --seed 1
 
-The workers replay a recording, so no GPU is needed. Between one and three workers of four are killed in each
-run. The verdicts have to be those of a run without kills.
+The workers replay a recording, so no GPU is needed. In each run workers are killed one to three times, and
+then replaced. The verdicts have to be those of a run without kills.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
     from distributed import LocalCluster
 
-WORKERS = 4
+WORKERS = 3
 MOST_KILLS = 3
 WAIT_S = 30
+RESTART_S = 8
 
 
 class KilledRun(NamedTuple):
@@ -132,23 +133,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _all_runs(folder: Path, runs: int, first_seed: int) -> int:
-    with local_cluster(WORKERS) as cluster:
-        undisturbed, expected = run_once(cluster, folder)
-    print(f"without kills: {undisturbed.tests} tests, {len(expected)} verdicts, {undisturbed.seconds:.1f} s")
-    bad = kills = 0
-    for seed in range(first_seed, first_seed + runs):
-        # New workers: Dask gives up one that is killed while it starts.
+    bad = kills = done = 0
+    undisturbed, expected = None, dict[str, str]()
+    while done < runs:
         with local_cluster(WORKERS) as cluster:
-            one, found = run_once(cluster, folder, seed, undisturbed.seconds)
-        wrong = [*one.wrong, *(test for test in expected if found.get(test) != expected[test])]
-        bad, kills = bad + bool(wrong), kills + one.kills
-        print(f"seed {seed}: {one.kills} kills, {one.seconds:.1f} s, {len(wrong)} wrong", *wrong[:3])
-        sys.stdout.flush()
+            if undisturbed is None:
+                undisturbed, expected = run_once(cluster, folder)
+                print(f"without kills: {undisturbed.tests} tests, {undisturbed.seconds:.1f} s")
+            while done < runs and _all_alive(cluster):
+                seed = first_seed + done
+                one, found = run_once(cluster, folder, seed, undisturbed.seconds)
+                wrong = [*one.wrong, *(test for test in expected if found.get(test) != expected[test])]
+                bad, kills, done = bad + bool(wrong), kills + one.kills, done + 1
+                print(f"seed {seed}: {one.kills} kills, {one.seconds:.1f} s, {len(wrong)} wrong", *wrong[:3])
+                sys.stdout.flush()
     print(
-        f"{runs} runs of {undisturbed.tests} tests with {kills} kills: in {bad} a test was not judged "
-        "exactly once, or got another verdict"
+        f"{runs} runs of {undisturbed.tests if undisturbed else 0} tests with {kills} kills: in {bad} a test "
+        "was not judged exactly once, or got another verdict"
     )
     return int(bad > 0)
+
+
+def _all_alive(cluster: LocalCluster) -> bool:
+    """Wait for workers that start again; Dask gives up one that is killed while it starts."""
+    with suppress(TimeoutError):
+        cluster.wait_for_workers(WORKERS, timeout=RESTART_S)
+        return True
+    return False
 
 
 if __name__ == "__main__":

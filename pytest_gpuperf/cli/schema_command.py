@@ -52,6 +52,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "explain": Schema("gpuperf explain --json", _JSON, "Explained", several=True),
     "export": Schema("gpuperf export --format json", _JSON, "ExportedRow", several=True),
     "fleet-run": Schema("gpuperf fleet run --json", _JSON, "FleetRun"),
+    "fleet-simulate": Schema("gpuperf fleet simulate --json", _JSON, "FleetPlan", several=True),
     "history-check": Schema("gpuperf history check --json", _HISTORY, "HistoryChanges"),
     "history-line": Schema(
         "perf-history/GPU/SUITE.jsonl", "pytest_gpuperf.records.history", "HistoryLine", not_finite="never"

@@ -351,3 +351,18 @@ class FleetRun(TypedDict):
     exit_status: Count
     models: list[FleetModel]
     tests: list[FleetTest]
+
+
+class FleetPlan(TypedDict):
+    """A simulated fleet."""
+
+    gpu: str
+    gpus: Count
+    tests: Count
+    groups: Count
+    test_seconds: float
+    """Sum of the durations of the tests."""
+    seconds: float
+    utilisation_pct: float
+    """Share of the time of the GPUs in which tests run."""
+    limited_by: Literal["tests", "starts", "longest group", "scheduler"]

@@ -7,7 +7,7 @@ import re
 import secrets
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
@@ -58,6 +58,9 @@ class Cluster:
     Raises:
         GpuperfError: The scheduler does not answer.
     """
+
+    task: ClassVar[Callable[..., bytes]] = staticmethod(run_tests)
+    """Runs on a worker."""
 
     def __init__(self, address: str, job: Job) -> None:
         require_distributed()
@@ -154,7 +157,7 @@ class Cluster:
         """
         key = f"gpuperf-{self._job.id}-{secrets.token_hex(8)}"
         future = self._client.submit(
-            run_tests,
+            self.task,
             self._short_job,
             model,
             count,

@@ -1,0 +1,147 @@
+"""The loop of a fleet, with workers that are only names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.fleet_project import Counting
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.fleet.command import dask_worker
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.session.fleet import cluster, fleet
+from pytest_gpuperf.session.fleet.cluster import models_of
+from pytest_gpuperf.session.fleet.fleet import Fleet
+from pytest_gpuperf.session.fleet.messages import Answer, Host, Outcome, encode
+from pytest_gpuperf.session.fleet.messages import Test as Collected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MODEL = "nvidia-h200"
+TESTS = [Collected(f"test_{number}.py::test_a") for number in range(4)]
+
+
+class FakeFuture:
+    def __init__(self, key: str, answer: bytes) -> None:
+        self.key = key
+        self._answer = answer
+
+    def result(self, timeout: float) -> bytes:
+        return self._answer
+
+    def release(self) -> None:
+        pass
+
+
+class FakeCluster:
+    """Workers that answer at once, except those that a test kills.
+
+    Args:
+        killers: Node ids of tests that end their worker.
+        workers: Number of workers; each lost one is replaced as long as there are more.
+    """
+
+    address = "tcp://scheduler"
+
+    def __init__(self, *killers: str, workers: int = 9) -> None:
+        self._killers = killers
+        self._left = workers - 2
+        self._alive = {"w0", "w1"}
+        self._count = 2
+        self.refused: dict[str, str] = {}
+        self.hosts = {name: Host(name, gpus={MODEL: 1, "GPU-1": 1, "MEM": 3}) for name in self._alive}
+        self.seen = self.hosts
+        self.ran: list[str] = []
+
+    def look(self, models: Sequence[str] = ()) -> set[str]:
+        return set(self._alive)
+
+    def submit(
+        self, model: str, count: int, arguments: Sequence[str], worker: str, done: Callable[[Any], None]
+    ) -> FakeFuture:
+        self.ran += arguments
+        outcomes = {nodeid: Outcome("passed", 1.0) for nodeid in arguments}
+        future = FakeFuture(f"{worker}-{len(self.ran)}", encode(Answer(0, outcomes=outcomes)))
+        if not set(arguments) & set(self._killers):
+            done(future)
+            return future
+        self._alive.discard(worker)
+        if self._left:
+            self._left -= 1
+            self._count += 1
+            name = f"w{self._count}"
+            self.hosts[name] = Host(name, gpus={MODEL: 1})
+            self._alive.add(name)
+        return future
+
+    def cancel(self, futures: Sequence[FakeFuture]) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "LOOK_S", 0.001)
+
+
+def ran(workers: FakeCluster) -> tuple[dict[str, Outcome], Counting]:
+    watch = Counting()
+    own = Fleet(workers, (MODEL,), 0.05, watch)  # type: ignore[arg-type]
+    assert own.prepare() == [MODEL]
+    try:
+        own.run({MODEL: TESTS}, {})
+    finally:
+        outcomes = own.results[MODEL].outcomes
+        assert watch.ends == {(MODEL, nodeid): 1 for nodeid in outcomes}
+    return outcomes, watch
+
+
+def test_every_test_runs_once() -> None:
+    workers = FakeCluster()
+    outcomes, _ = ran(workers)
+    assert {outcome.ending for outcome in outcomes.values()} == {"passed"}
+    assert sorted(workers.ran) == [test.nodeid for test in TESTS]
+
+
+def test_test_that_kills_workers_ends_with_an_error_of_its_own() -> None:
+    outcomes, watch = ran(FakeCluster(TESTS[1].nodeid))
+    lost = outcomes.pop(TESTS[1].nodeid)
+    assert {outcome.ending for outcome in outcomes.values()} == {"passed"}
+    assert lost.ending == "lost"
+    assert lost.message.startswith("gpuperf: 3 workers were lost while they ran this test: w")
+    assert sum(note.endswith("was lost") for note in watch.notes) == 3
+
+
+def test_run_ends_if_no_worker_is_left() -> None:
+    with pytest.raises(GpuperfError, match=f"no worker with {MODEL} is left, and . tests have not run"):
+        ran(FakeCluster(*(test.nodeid for test in TESTS), workers=2))
+
+
+def test_only_models_of_gpu_are_models() -> None:
+    assert models_of(Host(gpus={MODEL: 2, "GPU-1f": 1, "MIG-2": 1, "MEM": 8})) == {MODEL: 2}
+
+
+def test_worker_has_a_thread_for_each_gpu() -> None:
+    command = dask_worker("tcp://s", {MODEL: 2, "GPU-1": 1, "GPU-2": 1}, ("--name", "x"))
+    assert command[3:] == [
+        *("tcp://s", "--nworkers", "1", "--nthreads", "2", "--memory-limit", "0", "--no-dashboard"),
+        *("--resources", f"{MODEL}=2,GPU-1=1,GPU-2=1", "--name", "x"),
+    ]
+
+
+@pytest.mark.parametrize("arguments", [("run", "--scheduler", "tcp://s"), ("worker", "tcp://s")])
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+    monkeypatch.setattr(cluster, "find_spec", lambda _: None)
+    result = CliRunner().invoke(main, ["fleet", *arguments])
+    assert result.exit_code == 2
+    assert "expected the extra `fleet`; type `pip install 'pytest-gpuperf[fleet]'`" in result.output
+
+
+def test_worker_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = CliRunner().invoke(main, ["fleet", "worker", "tcp://s"])
+    assert "no GPU is visible here" in result.output
+    wrong = CliRunner().invoke(main, ["fleet", "worker", "tcp://s", "--gpu", "nvidia-h200"])
+    assert "expected a model and a number: --gpu nvidia-h200=1" in wrong.output
