@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -18,6 +19,12 @@ pytest_plugins = ["pytester"]  # pytest accepts it only in this file, and has al
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave tests and modules out of later garbage collections: each run in a process has several."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

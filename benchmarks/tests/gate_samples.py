@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 
+from benchmarks.gate_power.analysis import Summary, analyse
 from benchmarks.gate_power.kernels import DOSES_PERMILLE
 from benchmarks.gate_power.sample import PAIRS
 from benchmarks.gate_power.samples import Began, Line, RestartSample, SessionSample
@@ -74,3 +76,9 @@ def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed:
                 ratio = math.log((1 + new / 1000) / (1 + old / 1000) * noise())
                 lines.append(a_restart(restart, kernel, old, new, ratio))
     return lines
+
+
+@cache
+def summary_of_samples() -> Summary:
+    """Return the summary of `samples()`, which takes seconds."""
+    return analyse(samples())

@@ -15,14 +15,14 @@ from benchmarks.gate_power.tables import by_kernel, effects, outcomes, report, s
 from benchmarks.gate_power.verdicts import PASS, SLOWER, Verdicts
 from benchmarks.results_file import encode
 from docs.generated import GENERATED, NOT_YET
-from gate_samples import samples
+from gate_samples import summary_of_samples
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def summary() -> Summary:
-    return analyse(samples())
+    return summary_of_samples()
 
 
 def test_false_alarms_are_shown_with_their_bound(summary: Summary) -> None:
