@@ -56,8 +56,8 @@ def gpuperf():
 """
 """For the same tests without the plugin: the share of pytest itself."""
 COMMANDS: dict[str, Sequence[str]] = {
-    "compare": ("compare", "large", "large"),
-    "compare --json": ("compare", "large", "large", "--json"),
+    "compare": ("compare", "large", "other"),
+    "compare --json": ("compare", "large", "other", "--json"),
     "export csv": ("export", "large", "--format", "csv", "-o", "large.csv"),
     "export json": ("export", "large", "--format", "json", "-o", "large-rows.json"),
     "export parquet": ("export", "large", "--format", "parquet", "-o", "large.parquet"),
@@ -163,12 +163,19 @@ def replayed(tests: int) -> Iterator[tuple[str, Used]]:
         yield "pytest --gpuperf", used_by(plugin, measured)
 
 
-def large_run(megabytes: int) -> Run:
-    """Return a run whose file has about so many megabytes."""
+def large_run(megabytes: int, name: str = "large", shift: int = 0) -> Run:
+    """Return a run whose file has about so many megabytes.
+
+    Args:
+        megabytes: Size in 10⁶ bytes.
+        name: Id of the run.
+        shift: Number of records by which tests are shifted: with another one, nearly all values differ.
+    """
     run = recorded()
+    run = replace(run, tests=run.tests[shift:] + run.tests[:shift])
     sample = replace(run, tests=repeated(run.tests, nodeids_of(len(run.tests))))
     tests = int(megabytes * 1e6 / (len(encode_run(sample)) / len(run.tests)))
-    return replace(run, id="large", tests=repeated(run.tests, nodeids_of(tests)))
+    return replace(run, id=name, tests=repeated(run.tests, nodeids_of(tests)))
 
 
 def read(megabytes: int, only: Sequence[str] = ()) -> Iterator[tuple[str, Used]]:
@@ -180,6 +187,7 @@ def read(megabytes: int, only: Sequence[str] = ()) -> Iterator[tuple[str, Used]]
         path = RunStore(folder / ".gpuperf").write(run)
         sys.stdout.write(f"a run file of {path.stat().st_size / 1e6:.0f} MB, {len(run.tests):,} tests\n")
         del run
+        RunStore(folder / ".gpuperf").write(large_run(megabytes, "other", shift=1))
         for title, arguments in COMMANDS.items():
             if only and title not in only:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
-from pytest_gpuperf.compare.choosing import choose
+from pytest_gpuperf.compare.choosing import choose_all
 from pytest_gpuperf.compare.launches import failure_note
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.counters import compare_counters
@@ -28,6 +29,7 @@ from pytest_gpuperf.report.ncu_file_report import header_lines as ncu_header_lin
 from pytest_gpuperf.report.rows import header_lines
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.compare.choosing import Choice, Entry
     from pytest_gpuperf.measure.ncu.report_file import NcuFile
     from pytest_gpuperf.records import Run, TestRecord
     from pytest_gpuperf.report.table import Report
@@ -41,10 +43,10 @@ if TYPE_CHECKING:
 def command(project: Project, source: str | None, test: str | None, form: str) -> None:
     """Show the bound of each call and kernel, and what to try.
 
-    RUN is an id, the start of an id, a run.json, or its folder; the newest run by default; or tests of a run,
-    RUN::TEST and ::TEST. Changes since the baseline follow, the largest mover first. FILE is a report
-    (.ncu-rep), CSV or console text from ncu, gzipped or not. TEST is a part of test names; if no test has it,
-    it is a regex for the names of kernels.
+    RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
+    default; or tests of a run, RUN::TEST and ::TEST. Changes since the baseline follow, the largest
+    mover first. FILE is a report (.ncu-rep), CSV or console text from ncu, gzipped or not. TEST is a part of
+    test names; if no test has it, it is a regex for the names of kernels.
     """
     from pytest_gpuperf.measure.ncu.report_file import read_file
 
@@ -59,37 +61,50 @@ def command(project: Project, source: str | None, test: str | None, form: str) -
 
 
 def _of_run(project: Project, source: str, wanted: str | None) -> Report:
-    choice = choose(source, project.load)
-    run = choice.run
+    choices = choose_all(source, project.load_all)
+    kernels = None
+    if wanted is not None and not any(_with_name(choice, wanted) for choice in choices):
+        check_regex(wanted, "asked for")
+        kernels, wanted = wanted, None
+    sections = [(choice.run, _explained(project, choice, wanted, kernels)) for choice in choices]
+    if not any(found for _, found in sections):
+        named = f"of {source!r}" if "::" in source else "of any test"
+        asked = wanted or kernels
+        what = named if asked is None else f"of a test or kernel {asked!r}"
+        raise GpuperfError(
+            f"the run {choices[0].run.id} has no counters {what}, and no kernel table",
+            expected="a part of a test's name, or a regex found in a kernel's",
+        )
+    return explain_report([(_above(run), found) for run, found in sections if found])
+
+
+def _above(run: Run) -> list[str]:
     above = header_lines(run.environment, None)
     if run.counters_unavailable:
         above.append(f"no counters: {run.counters_unavailable}")
-    changes = _Changes(project, run)
-    chip = _chip(run.environment.gpu.compute_capability)
-    entries = [entry for entry in choice.entries if wanted is None or wanted in entry.test.nodeid]
-    kernels = None
-    if wanted is not None and not entries:
-        check_regex(wanted, "asked for")
-        entries, kernels = list(choice.entries), wanted
+    return above
+
+
+def _with_name(choice: Choice, wanted: str | None) -> list[Entry]:
+    return [entry for entry in choice.entries if wanted is None or wanted in entry.test.nodeid]
+
+
+def _explained(
+    project: Project, choice: Choice, wanted: str | None, kernels: str | None
+) -> list[ExplainedMeasurement]:
+    gpu = choice.run.environment.gpu
+    changes = _Changes(project, choice.run)
     explained = [
         explain_measurement(
             entry.test,
             entry.label,
-            chip=chip,
+            chip=_chip(gpu.compute_capability),
             regex=kernels,
             changes=changes.lines(entry.test, entry.label),
         )
-        for entry in entries
+        for entry in _with_name(choice, wanted)
     ]
-    found = [one for one in explained if one is not None]
-    if not found:
-        named = f"of {source!r}" if "::" in source else "of any test"
-        what = named if wanted is None else f"of a test or kernel {wanted!r}"
-        raise GpuperfError(
-            f"the run {run.id} has no counters {what}, and no kernel table",
-            expected="a part of a test's name, or a regex found in a kernel's",
-        )
-    return explain_report(above, found)
+    return [replace(one, gpu=gpu.slug) for one in explained if one is not None]
 
 
 class _Changes:
@@ -127,4 +142,4 @@ def _of_file(file: NcuFile) -> Report:
     failed = failure_note(file.kernels)
     rows, left_out = explain_kernels(file.kernels)
     above = [*ncu_header_lines(file), *file.notes, *filter(None, [failed])]
-    return explain_report(above, [ExplainedMeasurement("", "", rows, left_out=left_out)])
+    return explain_report([(above, [ExplainedMeasurement("", "", rows, left_out=left_out)])])

@@ -119,6 +119,8 @@ class ExplainedKernel(TypedDict):
 class Explained(TypedDict):
     """A measurement of a test, or a file."""
 
+    gpu: str
+    """Empty for a file."""
     test: str
     """Empty for a file."""
     label: str

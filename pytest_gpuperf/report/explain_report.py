@@ -47,6 +47,8 @@ class ExplainedMeasurement:
     """Lines about the changes since the baseline."""
     left_out: int = 0
     """Number of launches that are not shown."""
+    gpu: str = ""
+    """Model of the GPU; empty for a file."""
 
     @property
     def title(self) -> str:
@@ -54,13 +56,18 @@ class ExplainedMeasurement:
         return self.nodeid if self.label in ("", "main") else f"{self.nodeid} ({self.label})"
 
 
-def explain_report(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Report:
-    """Return a table with a row for each call and kernel.
+def explain_report(sections: Sequence[tuple[Sequence[str], Sequence[ExplainedMeasurement]]]) -> Report:
+    """Return a table for each run or file, with a row for each call and kernel.
 
     Args:
-        above: Where the values are from.
-        found: The measurements, in order.
+        sections: Lines that say where values are from, and the measurements in order.
     """
+    every = [one for _, found in sections for one in found]
+    records = [record for one in every for record in _records(one)]
+    return Report([_table(above, found) for above, found in sections], records, [_data(one) for one in every])
+
+
+def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table:
     rows = [row for one in found for row in _rows(one)]
     columns = [
         Column("test", [row.group for row in rows], "group"),
@@ -72,8 +79,7 @@ def explain_report(above: Sequence[str], found: Sequence[ExplainedMeasurement]) 
         Column("diagnosis", ["\n".join(row.lines) for row in rows], "detail"),
     ]
     notes = [note for one in found if (note := _left_out(one))]
-    records = [record for one in found for record in _records(one)]
-    return Report([Table(columns if rows else (), above, notes)], records, [_data(one) for one in found])
+    return Table(columns if rows else (), above, notes)
 
 
 class _Row(NamedTuple):
@@ -121,7 +127,7 @@ def _facts(row: Explained) -> dict[str, Any]:
 
 def _records(found: ExplainedMeasurement) -> Iterator[dict[str, Any]]:
     """Yield a row for each diagnosis, and for each row without one; then one for each change."""
-    of_test = {"test": found.nodeid, "label": found.label}
+    of_test = {"gpu": found.gpu, "test": found.nodeid, "label": found.label}
     for row in found.rows:
         said = [(one.code, one.line, one.next_step) for one in row.diagnoses] or [("", row.undiagnosed, "")]
         for code, line, step in said:
@@ -141,6 +147,7 @@ def _data(found: ExplainedMeasurement) -> dict[str, Any]:
         for row in found.rows
     ]
     return {
+        "gpu": found.gpu,
         "test": found.nodeid,
         "label": found.label,
         "explained": rows,

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Run
+from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import record, run, timing
 
@@ -75,6 +76,7 @@ t/test_a.py::test_square
     assert json.loads("\n".join(shown("--json"))) == snapshot(
         [
             {
+                "gpu": "nvidia-h200",
                 "test": "t/test_a.py::test_square",
                 "label": "main",
                 "explained": [
@@ -211,3 +213,20 @@ def test_missing_counters_are_named(project: Path, arguments: list[str], said: s
 def test_missing_kernel_is_named(project: Path) -> None:
     (error,) = shown(unpacked("torch_mixed_raw_wide.csv.gz", project), "coffee", status=2)
     assert "no kernel of torch_mixed_raw_wide.csv matches 'coffee'; it holds square_kernel, " in error
+
+
+def test_merged_run_has_a_table_for_each_gpu(project: Path) -> None:
+    for slug in ("nvidia-a", "nvidia-b"):
+        made = run(record(NODEID, main=measured(FAST, 50.0)), gpu=GpuInfo(name=slug.upper(), slug=slug))
+        RunStore(project / "state").write(replace(made, id=slug))
+    merged = project / "state" / "runs"
+    text = CliRunner().invoke(main, ["explain", str(merged)])
+    assert text.exit_code == 0, text.output
+    assert [line.split(",")[0] for line in text.output.splitlines() if line.startswith("NVIDIA-")] == [
+        "NVIDIA-A",
+        "NVIDIA-B",
+    ]
+    data = json.loads(CliRunner().invoke(main, ["explain", str(merged), "--json"]).output)
+    assert [(one["gpu"], one["test"]) for one in data] == [("nvidia-a", NODEID), ("nvidia-b", NODEID)]
+    one_gpu = CliRunner().invoke(main, ["explain", str(merged / "nvidia-b"), "--json"])
+    assert [one["gpu"] for one in json.loads(one_gpu.output)] == ["nvidia-b"]

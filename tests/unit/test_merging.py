@@ -204,7 +204,7 @@ def test_export_has_the_rows_of_every_gpu(project: Path) -> None:
 
 def test_commands_about_one_gpu_name_the_runs(project: Path) -> None:
     merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "all")
-    for command in ("explain all", "trace all", "export all --format pytest-benchmark"):
+    for command in ("trace all", "export all --format pytest-benchmark"):
         done = CliRunner().invoke(main, command.split())
         assert done.exit_code == 2
         assert "one" in done.output

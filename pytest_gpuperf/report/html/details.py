@@ -113,7 +113,7 @@ def _explained(section: Section, result: TestResult, label: str) -> Iterator[dic
     chip = chip_name(gpu.compute_capability, gpu.name)
     found = explain_measurement(result.record, label, chip=chip)
     if found is not None:
-        [table] = explain_report((), [found]).tables
+        [table] = explain_report([((), [found])]).tables
         columns = [column for column in table.columns if column.title != "test"]
         yield {"title": "Explanation", "table": _as_data(Table(columns, notes=table.notes))}
 

@@ -1,0 +1,70 @@
+"""No text from a run file becomes a command of GitHub's runner, which reads each line of a job's log."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Timing, Toolchain
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import record, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = "::error file=a::x ::warning::y\n::stop-commands::z ##[error]w"
+COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)
+COMMANDS = [
+    *(
+        [*command, "--format", form]
+        for command in (
+            ["explain"],
+            ["compare", "one", "two"],
+            ["baseline", "diff"],
+            ["baseline", "status"],
+            ["history", "show"],
+        )
+        for form in ("text", "markdown", "csv", "json")
+    ),
+    ["export", "--format", "csv"],
+    ["export", "--format", "json"],
+    ["history", "add", "one", "two"],
+    ["merge", "one", "two", "-o", "merged"],
+]
+
+
+@pytest.fixture
+def with_runs(project: Path) -> Path:
+    kernel = KernelProfile(name=HOSTILE, metrics={"duration_us": 50.0, "memory_throughput": 85.0})
+    measurement = Measurement(
+        timing=Timing(mode="hot", time_us=50.0, spread_pct=1.0, blocks_us=(50.0,) * 6, calls_per_block=10),
+        profile=Profile(kernels=(kernel,), combined={"duration_us": 50.0, "memory_throughput": 85.0}),
+    )
+    tests = [record(f"t/test_a.py::test_b[{HOSTILE}]", HOSTILE, main=measurement)]
+    tests.append(record("t/test_a.py::test_c", **{HOSTILE: measurement}))
+    for name in ("one", "two"):
+        made = run(*tests, id=name, gpu=GpuInfo(name=HOSTILE, slug="hostile", uuid=HOSTILE))
+        environment = replace(
+            made.environment,
+            commit=HOSTILE,
+            toolchain=Toolchain(driver=HOSTILE, torch=HOSTILE, triton=HOSTILE, ncu=HOSTILE),
+        )
+        RunStore(project / ".gpuperf").write(
+            replace(made, environment=environment, counters_unavailable=HOSTILE)
+        )
+    return project
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_no_line_of_a_command_is_one_for_the_runner(with_runs: Path, arguments: list[str]) -> None:
+    if arguments[:2] == ["history", "show"]:
+        CliRunner().invoke(main, ["history", "add", "one", "two"])
+    done = CliRunner().invoke(main, arguments)
+    assert isinstance(done.exception, SystemExit | None), done.exception
+    assert "error" in done.output
+    assert not COMMAND.search(done.output), done.output
