@@ -20,7 +20,7 @@ from xdist.dsession import Interrupted
 
 from pytest_gpuperf.baseline.durations import load_cards, load_durations
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.errors import guarded
+from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.plugin.schedule import InOrder
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.runs import RunStore
@@ -125,22 +125,22 @@ class Controller:
 
     def pytest_xdist_setupnodes(self, specs: list[XSpec]) -> None:
         """Give each worker its GPU, before anything is imported there."""
-        with guarded("baseline", self._blames.append):
-            self._orders = self._planned(len(specs))
+        self._orders = replace(self._orders, cards=[gpu.uuid for gpu in self._gpus] or [""] * len(specs))
+        # Without durations each worker gets as many tests. The tests of a broken file end the run.
+        with guarded("baseline", self._blames.append), suppress(GpuperfError):
+            self._orders = self._planned()
         for place, spec in enumerate(specs):
             more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].entry}" if self._gpus else ""
             specs[place] = type(spec)(f"{spec}//env:{PLACE_ENV}={place}{more}")
             specs[place].id = spec.id
 
-    def _planned(self, workers: int) -> Orders:
-        """Return the orders of all workers."""
-        cards = [gpu.uuid for gpu in self._gpus] or [""] * workers
-        orders = replace(self._orders, cards=cards)
+    def _planned(self) -> Orders:
+        """Return the orders of all workers, with what the baselines know of the tests."""
         if len(self._gpus) < 2:
-            return orders
+            return self._orders
         store = BaselineStore(self._settings.baselines, state=self._settings.state)
         slug = self._gpus[0].slug
-        return replace(orders, seconds=load_durations(store, slug), homes=load_cards(store, slug))
+        return replace(self._orders, seconds=load_durations(store, slug), homes=load_cards(store, slug))
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""

@@ -21,7 +21,7 @@ from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.spread import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Iterator, Mapping
+    from collections.abc import Container, Generator, Iterator
 
     from _pytest.terminal import TerminalReporter
 
@@ -127,7 +127,7 @@ class Hooks:
             item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
         self._read_other_markers([item for item in items if STATE not in item.stash])
         if not measuring:
-            self._keep_shard(config, items, {})
+            self._keep_shard(config, items)
             return
         failed: list[str] = []
         try:
@@ -142,13 +142,15 @@ class Hooks:
         if runner.only is not None:
             _keep(config, items, runner.only)
         with runner.guarded("baseline"):
-            self._keep_shard(config, items, runner.durations())
+            self._keep_shard(config, items)
 
-    def _keep_shard(
-        self, config: pytest.Config, items: list[pytest.Item], seconds: Mapping[str, float]
-    ) -> None:
+    def _keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         if self._settings.shard is not None:
             number, count = self._settings.shard
+            try:
+                seconds = self._runner.durations() if self._runner is not None else {}
+            except GpuperfError as error:
+                raise pytest.UsageError(f"gpuperf: {error}") from None
             parts = spread([name_of(item) for item in items], seconds, {}, [""] * count)
             _keep(config, items, frozenset(parts[number]))
 

@@ -24,15 +24,6 @@ def pytest_runtest_protocol(item, nextitem):
 """
 
 
-def test_xdist_is_refused_in_one_line(pytester: pytest.Pytester, replay: None) -> None:
-    pytest.importorskip("xdist")
-    pytester.makepyfile("def test_k(gpuperf): pass")
-    result = pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", "-n", "2")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: gpuperf: *under pytest-xdist; run --gpuperf without -n*"])
-    assert "Traceback" not in result.stderr.str()
-
-
 def test_xdist_with_zero_processes_is_accepted(pytester: pytest.Pytester, replay: None) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")

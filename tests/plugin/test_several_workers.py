@@ -185,3 +185,14 @@ def test_impossible_shard_is_one_line(pytester: pytest.Pytester, shard: str) -> 
     result = pytester.runpytest_subprocess(*RUN, f"--gpuperf-shard={shard}", "-n0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*--gpuperf-shard is '{shard}'; expected a part and the number of parts*"])
+
+
+def test_broken_baseline_of_another_suite_costs_only_its_durations(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    folder = pytester.mkdir("baselines") / "nvidia-h200"
+    folder.mkdir()
+    (folder / "test_a.json").write_text("{", encoding="utf-8")
+    pytester.runpytest_subprocess(*RUN, "-n2").assert_outcomes(passed=6)
+    result = pytester.runpytest_subprocess(*RUN, "--gpuperf-shard=1/2", "-n0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: gpuperf: *test_a.json*"])

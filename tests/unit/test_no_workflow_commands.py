@@ -46,7 +46,7 @@ def with_runs(project: Path) -> Path:
         profile=Profile(kernels=(kernel,), combined={"duration_us": 50.0, "memory_throughput": 85.0}),
     )
     tests = [record(f"t/test_a.py::test_b[{HOSTILE}]", HOSTILE, main=measurement)]
-    tests.append(record("t/test_a.py::test_c", **{HOSTILE: measurement}))
+    tests.append(replace(record("t/test_a.py::test_c"), measurements={HOSTILE: measurement}))
     for name in ("one", "two"):
         made = run(*tests, id=name, gpu=GpuInfo(name=HOSTILE, slug="hostile", uuid=HOSTILE))
         environment = replace(
