@@ -112,5 +112,5 @@ def test_a_call_without_kernels_is_refused() -> None:
     trace = TraceBuilder()
     trace.kernel(NCCL, 100.0, 10.0)
     trace.annotation(MARK, 200.0, 100.0)
-    with pytest.raises(GpuperfError, match="no annotation"):
+    with pytest.raises(GpuperfError, match="runs nothing on its GPU"):
         rank_time(trace.read(), 1.0)

@@ -13,7 +13,7 @@ from pytest_gpuperf.measure.correctness.arguments import Arguments
 from pytest_gpuperf.measure.correctness.stream_order import late_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 LATE = " late: another stream still writes when the current stream goes on after the call"
 
@@ -24,30 +24,36 @@ class TwoStreams:
 
     current: list[Callable[[], object]] = field(default_factory=list)
     other: list[Callable[[], object]] = field(default_factory=list)
-    held_us: float = 0.0
+    held: bool = False
+    longest_us: float = 0.0
 
     @property
     def device(self) -> torch.device:
         return torch.device("cpu")
 
     def hold(self, microseconds: float) -> None:
-        self.held_us = microseconds
+        self.held, self.longest_us = True, microseconds
 
     def is_idle(self) -> bool:
         return not self.current
 
-    def read(self, tensor: torch.Tensor) -> bytes:
-        self._run(self.current)
-        return tensor.numpy().tobytes()
+    def release(self) -> None:
+        self.held = False
+
+    def read(self, tensors: Sequence[torch.Tensor]) -> Callable[[], list[bytes]]:
+        found: list[bytes] = []
+        self.current.append(lambda: found.extend(tensor.numpy().tobytes() for tensor in tensors))
+        return lambda: found
 
     def join(self) -> None:
         """Let the current stream wait for the other one."""
         self.current.append(lambda: self._run(self.other))
 
     def finish(self, _: object = None) -> None:
-        """Run everything."""
-        self._run(self.other)
+        """Run everything, the other stream last."""
+        assert not self.held
         self._run(self.current)
+        self._run(self.other)
 
     def _run(self, stream: list[Callable[[], object]]) -> None:
         while stream:
@@ -123,14 +129,22 @@ def test_hold_is_longer_than_the_call(gpu: TwoStreams, monkeypatch: pytest.Monke
     clock = iter([0.0, 0.003])
     monkeypatch.setattr(stream_order, "now", lambda: next(clock))
     late(gpu, squared(gpu, on="current"), torch.ones(1))
-    assert gpu.held_us == pytest.approx(6500)
+    assert gpu.longest_us == pytest.approx(11_000)
 
 
 def test_gpu_is_not_held_for_a_slow_call(gpu: TwoStreams, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0])
     monkeypatch.setattr(stream_order, "now", lambda: next(clock))
     assert late(gpu, squared(gpu, on="other"), torch.ones(1)) == ""
-    assert gpu.held_us == 0
+    assert gpu.longest_us == 0
+
+
+def test_gpu_is_released_if_the_call_fails(gpu: TwoStreams) -> None:
+    calls = iter([torch.ones(1)])
+    with pytest.raises(StopIteration):
+        late(gpu, lambda _: next(calls), torch.ones(1))
+    assert gpu.longest_us
+    assert not gpu.held
 
 
 class OnGpu:

@@ -2,9 +2,9 @@
 
 A function that works on a stream of its own has to let the current stream wait for it; otherwise what follows
 reads its outputs too early. Most often the work is done by then, so that nobody notices. Here a kernel holds
-all multiprocessors while the function is called, so that none of its kernels can run before it returns, and
-torch's other streams go on 1 ms later than the current one. Parts of the outputs are copied in the order of
-the current stream, and again after the GPU has finished.
+all multiprocessors until the function has returned, and torch's other streams go on 2 ms later than the
+current one. Parts of the outputs are copied in the order of the current stream, and again after the GPU has
+finished.
 
 No order is asked of a function that launches nothing on the current stream: it is of a library with streams
 of its own (JAX, Warp), and the timing counts the work of the whole device.
@@ -26,13 +26,14 @@ from pytest_gpuperf.measure.device.held_gpu import held_gpu
 from pytest_gpuperf.measure.device.kept import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_gpuperf.measure.correctness.arguments import Arguments
 
-_LEAST_US = 500.0
-_MOST_US = 20_000.0
-"""Longest time that the GPU is held. The outputs of a call that takes the host longer are not looked at."""
+_LEAST_US = 5000.0
+"""Time for which the GPU is held at least, if the call waits for it."""
+_MOST_US = 25_000.0
+"""The outputs of a call that takes the host so long that this is not enough are not looked at."""
 
 
 class Holdable(Protocol):
@@ -43,13 +44,16 @@ class Holdable(Protocol):
         """The device."""
 
     def hold(self, microseconds: float) -> None:
-        """Let no kernel begin for this time."""
+        """Let no kernel begin until `release`, or for this time."""
+
+    def release(self) -> None:
+        """Let kernels begin."""
 
     def is_idle(self) -> bool:
         """Return True if nothing waits on the current stream."""
 
-    def read(self, tensor: torch.Tensor) -> bytes:
-        """Return parts of a tensor as the current stream finds them."""
+    def read(self, tensors: Sequence[torch.Tensor]) -> Callable[[], list[bytes]]:
+        """Read parts of tensors in the order of the current stream; the result is called after its end."""
 
 
 def late_outputs(
@@ -86,11 +90,17 @@ def late_outputs(
     with arguments.put_back(), poisoned_memory(PATTERNS[0], {gpu.device}):
         finish()
         gpu.hold(hold_us)
-        value = fn(*args, **kwargs)
-        outputs = {} if gpu.is_idle() or _has_arrays(value) else _outputs(value, arguments, gpu.device)
-        early = {name: gpu.read(tensor) for name, tensor in outputs.items()}
+        try:
+            value = fn(*args, **kwargs)
+            outputs = {} if gpu.is_idle() or _has_arrays(value) else _outputs(value, arguments, gpu.device)
+            parts = gpu.read(list(outputs.values()))
+        finally:
+            gpu.release()
         finish(value)
-        late = [name for name, tensor in outputs.items() if gpu.read(tensor) != early[name]]
+        early = parts()
+        parts = gpu.read(list(outputs.values()))
+        finish()
+        late = [name for name, before, after in zip(outputs, early, parts(), strict=False) if before != after]
     if not late:
         return ""
     are = "is" if len(late) == 1 else "are"

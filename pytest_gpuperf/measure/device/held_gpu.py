@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,36 +13,48 @@ from pytest_gpuperf.measure.device.driver import Driver
 from pytest_gpuperf.measure.device.memory import bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _NAME = "gpuperf_hold"
-# Each block waits for the same time; together they take all places for threads.
+# The first thread of each block waits for the host; together the blocks take all places for threads.
 _PTX = f"""
 .version 6.4
 .target sm_70
 .address_size 64
-.visible .entry {_NAME}(.param .u64 nanoseconds)
+.visible .entry {_NAME}(.param .u64 control)
 {{
     .reg .pred %p;
-    .reg .b64 %now, %end;
-    ld.param.u64 %end, [nanoseconds];
+    .reg .b32 %thread;
+    .reg .b64 %control, %released, %now, %end;
+    mov.u32 %thread, %tid.x;
+    setp.ne.u32 %p, %thread, 0;
+    @%p bra done;
+    ld.param.u64 %control, [control];
+    ld.volatile.global.u64 %end, [%control + 8];
     mov.u64 %now, %globaltimer;
     add.u64 %end, %end, %now;
 again:
     nanosleep.u32 1000;
+    ld.volatile.global.u64 %released, [%control];
+    setp.ne.u64 %p, %released, 0;
+    @%p bra done;
     mov.u64 %now, %globaltimer;
     setp.lt.u64 %p, %now, %end;
     @%p bra again;
+done:
+    bar.sync 0;
     ret;
 }}
 """
 _THREADS = 512
 """Threads of a block: all GPUs of these PTX versions have places for a multiple of it."""
 _PART_BYTES = 4096
+_MOST_OUTPUTS = 32
+"""Outputs of a call that are read early: their copies have to begin before the other streams go on."""
 _STREAMS = 32
 """Streams of each priority that torch gives away in turn (`kStreamsPerPool` in c10/cuda/CUDAStream.cpp)."""
-_DELAY_CYCLES = 2_000_000
-"""About 1 ms."""
+_DELAY_CYCLES = 4_000_000
+"""About 2 ms."""
 
 
 def streams_of_torch(device: torch.device) -> list[torch.cuda.Stream]:
@@ -75,34 +88,46 @@ class HeldGpu:
         self._blocks = found.multi_processor_count * (found.max_threads_per_multi_processor // _THREADS)
         self._kernel = Driver().load(_PTX, _NAME)
         self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        # The GPU reads and writes this memory of the host. Allocating it while the GPU is held would wait.
+        self._control = torch.zeros(2, dtype=torch.int64, pin_memory=True)
+        self._parts = torch.empty(2 * _MOST_OUTPUTS, _PART_BYTES, dtype=torch.uint8, pin_memory=True)
 
     def hold(self, microseconds: float) -> None:
-        """Let no other kernel of this process begin for this time, and 1 ms more on torch's other streams."""
+        """Let no kernel of this process begin until `release`, and on torch's other streams until 2 ms later.
+
+        Args:
+            microseconds: Longest time, for a call that waits for the GPU.
+        """
+        self._control[0], self._control[1] = 0, round(1e3 * microseconds)
         stream = self._stream.cuda_stream
-        self._kernel.launch(self._blocks, _THREADS, round(1e3 * microseconds), stream=stream)
+        self._kernel.launch(self._blocks, _THREADS, self._control.data_ptr(), stream=stream)
         current = torch.cuda.current_stream()
         for other in streams_of_torch(self.device):
             if other != current:
                 with torch.cuda.stream(other):
                     kept.sleep_on_gpu(_DELAY_CYCLES)
 
+    def release(self) -> None:
+        """Let kernels begin."""
+        self._control[0] = 1
+
     def is_idle(self) -> bool:
         """Return True if nothing waits on torch's current stream."""
         return kept.is_idle()
 
-    def read(self, tensor: torch.Tensor) -> bytes:
-        """Return the first and the last bytes of a tensor as the current stream finds them.
+    def read(self, tensors: Sequence[torch.Tensor]) -> Callable[[], list[bytes]]:
+        """Let the copy engine read parts of the first tensors, in the order of the current stream.
 
-        The copy engine reads them, which needs no multiprocessor.
+        It needs no multiprocessor, so it can do so while the GPU is held.
+
+        Returns:
+            Function that returns the first and the last bytes of each, once the GPU has finished.
         """
-        parts = [torch.empty_like(part, device="cpu", pin_memory=True) for part in _ends(tensor)]
-        for part, source in zip(parts, _ends(tensor), strict=True):
-            part.copy_(source, non_blocking=True)
-        event = kept.event()
-        kept.record(event)
-        while not kept.has_passed(event):
-            pass
-        return b"".join(part.numpy().tobytes() for part in parts)
+        sizes = []
+        for at, part in enumerate(chain.from_iterable(map(_ends, tensors[:_MOST_OUTPUTS]))):
+            self._parts[at, : part.numel()].copy_(part, non_blocking=True)
+            sizes.append(part.numel())
+        return lambda: [self._parts[at, :size].numpy().tobytes() for at, size in enumerate(sizes)]
 
 
 def _ends(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
 from pytest_gpuperf.measure.trace.overlap import split_span
@@ -57,7 +58,11 @@ def rank_time(trace: ChromeTrace, time_us: float) -> RankTime:
         GpuperfError: Nothing ran on the GPU in them.
     """
     device = max(devices_of(trace), key=lambda one: one.gpu_time_us, default=None)
-    region, _ = median_region(trace, device.device if device else 0, annotation=MARK.replace(".", r"\."))
+    try:
+        region, _ = median_region(trace, device.device if device else 0, annotation=MARK.replace(".", r"\."))
+    except GpuperfError:
+        found = "the call runs nothing on its GPU, like a sum in place by one rank alone"
+        raise GpuperfError(f"{found}; expected work to time") from None
     split = split_span(region.activities, trace.launched_us)
     return RankTime(
         time_us=time_us,
