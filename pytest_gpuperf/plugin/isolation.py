@@ -43,7 +43,7 @@ ALL = "all"
 
 
 def isolate(early_config: pytest.Config, args: list[str]) -> None:
-    """Add `-n` to the command line if the tests measure on a GPU, and nothing speaks against it.
+    """Add `-n` to the command line: 1 if a GPU is measured and nothing speaks against it, 0 in a child.
 
     Args:
         early_config: pytest's, before the command line is read completely.
@@ -53,7 +53,13 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
         GpuperfError: `--gpuperf-gpus` asks for something impossible.
     """
     options = early_config.known_args_namespace
-    if _is_child() or not _measures(early_config, options):
+    if _is_child():
+        if early_config.pluginmanager.hasplugin("xdist"):
+            # The command line is that of the parent, whose processes have one child each.
+            options.numprocesses = 0
+            args.append("-n0")
+        return
+    if not _measures(early_config, options):
         return
     asked = _asked_gpus(early_config, options)
     if not early_config.pluginmanager.hasplugin("xdist"):

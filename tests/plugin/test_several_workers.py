@@ -138,6 +138,8 @@ def test_each_worker_profiles_its_own_tests(pytester: pytest.Pytester) -> None:
     options = ("--gpuperf-counters=ncu", f"--gpuperf-ncu={ncu}")
     result = pytester.runpytest_subprocess(*RUN, *options, "-n2")
     assert result.stdout.str().count("profiles 3 tests: done") == 2
+    for log in pytester.path.rglob("pytest.log"):
+        assert "3 passed" in log.read_text(encoding="utf-8")
     assert not [*pytester.path.rglob("passes-*.msgpack")]
 
 
