@@ -28,6 +28,7 @@ THEMES = {
     "on_memory": "outputs from memory",
     "on_clocks": "replaced functions",
     "on_caches": "inputs that stay in the L2",
+    "on_state": "settings left changed, hooks, exceptions",
 }
 
 

@@ -30,6 +30,7 @@ NEED_THEM = {
     "test_other_values.py",
     "test_output_types.py",
     "test_prepared.py",
+    "test_process_state.py",
     "test_range_profiler.py",
     "test_rank_timing.py",
     "test_recorded_blocks.py",

@@ -236,3 +236,50 @@ def test_call_by_itself_may_not_take_much_longer(mode: Any, single_us: float, *,
     found = verifier.of(timed)
     assert found is not None
     assert found.refused.startswith(f"the time is refused: a call by itself takes {single_us:.4g}") is refuses
+
+
+def picky(known: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a function that takes only the values it has seen."""
+    seen = known.clone()
+    former = known.square()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if not torch.equal(x, seen):
+            raise ValueError("unsupported values")
+        return former.clone()
+
+    return fn
+
+
+def test_call_that_raises_on_values_of_its_reference_is_refused() -> None:
+    x = data()
+    found = verified(picky(x), x, expected=torch.square)
+    assert "the callable raises ValueError on other values, which its reference takes" in found.refused
+
+
+def test_call_that_raises_like_its_reference_is_not_accused() -> None:
+    x = data()
+    found = verified(picky(x), x, expected=picky(x))
+    assert (found.refused, found.not_verified) == ("", "other values raise ValueError: unsupported values")
+
+
+def test_work_that_is_left_out_now_and_then_is_refused() -> None:
+    x, turn = data(), [0]
+    former = x.square()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        turn[0] += 1
+        return former.clone() if turn[0] in (4, 12) else x.square()
+
+    assert verified(fn, x, expected=torch.square).refused
+
+
+def test_setting_that_changes_while_timed_is_refused() -> None:
+    x = data()
+    call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
+    verifier = Verifier(call)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    verifier(Calls(call))
+    assert verifier.found is not None
+    assert "has changed torch.backends.cuda.matmul.allow_tf32 from False to True" in verifier.found.refused
+    assert not torch.backends.cuda.matmul.allow_tf32

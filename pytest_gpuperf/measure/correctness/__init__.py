@@ -45,6 +45,7 @@ from pytest_gpuperf.measure.correctness.stream_order import late_outputs
 from pytest_gpuperf.measure.correctness.widened import MOST_SECONDS, NotWidenedError, widened_reference
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kept import library_unchanged, now
+from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:
@@ -107,15 +108,24 @@ def check(
 
     Raises:
         GpuperfError: One tolerance without the other, an unknown argument in `mutates`, no output tensor, or
-            a sparse tensor among arguments and outputs; or `fn` replaces a function of torch.
+            a sparse tensor among arguments and outputs; or `fn` replaces a function or changes a setting of
+            torch.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)
+    state = ProcessState()
     try:
         with library_unchanged():
             call = _Call(args, kwargs, mutates, judges=isinstance(expected, Judged))
-            return _check(call, fn, expected, tolerance, figures=figures)
+            result = _check(call, fn, expected, tolerance, figures=figures)
     except _ArgumentChangedError as changed:
-        return Correctness(passed=False, failure=str(changed))
+        result = Correctness(passed=False, failure=str(changed))
+    if change := state.change():
+        raise GpuperfError(
+            f"the callable has changed {change}, on which its reference depends",
+            expected="a callable that leaves it as it is",
+            next_step="if the test is meant to run so, set it before the first call",
+        )
+    return result
 
 
 def _check(

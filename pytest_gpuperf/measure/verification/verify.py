@@ -31,6 +31,7 @@ from pytest_gpuperf.measure.correctness.judged import Judged
 from pytest_gpuperf.measure.correctness.poison import copy, fill, poisoned_memory
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.measure.timing.audit import REFUSED
 from pytest_gpuperf.measure.verification.before import WrittenValues, fingerprints
 from pytest_gpuperf.measure.verification.outputs import PATTERN, Outputs, alike, matched, stale, wrong
@@ -60,6 +61,8 @@ SHARE_OF_RERUNS = 0.5
 """Part of that time after which no more calls are run again."""
 SLOW_REFERENCE_S = 0.3
 """Wall time of one comparison after which there is no second one."""
+REPEATS = 4
+"""Further plain calls if one of several was wrong: a callable may leave its work out by chance."""
 MOST_UNSEEN = 1.5
 """Largest honest ratio; the largest in public data was 1.22."""
 MOST_SINGLE = 3.0
@@ -90,6 +93,7 @@ class Verifier:
         self._call = call
         self._before = fingerprints(call)
         self._first = WrittenValues(call)
+        self._state = ProcessState()
         self.found: Verification | None = None
         """Result for the batch that was timed last, or for the first one that is refused."""
 
@@ -110,6 +114,11 @@ class Verifier:
                     "step: if the callable is meant to write to it, name it in mutates="
                 )
             self._first.restore()
+            if change := self._state.change():
+                raise _RefusedError(
+                    f"the callable has changed {change}; expected a callable that leaves it as it is; next "
+                    "step: if the test is meant to run so, set it before the first call"
+                )
             one.run()
         except _RefusedError as refused:
             one.found = replace(one.found, refused=f"{REFUSED}{refused}")
@@ -180,7 +189,7 @@ class _OneVerification:
                 break
             before.append(self._again(rerun, values.restore, poisons=not before))
             if write is not None:
-                after.append(self._again(rerun, write, poisons=not after))
+                after.append(self._again_on_others(rerun, write, poisons=not after))
             if len(before) == 1:
                 refuse_little_memory(2 * len(reruns) * sum(one.nbytes for one in before[0].values()))
         self.found = replace(self.found, calls=len(before))
@@ -228,6 +237,21 @@ class _OneVerification:
 
         rerun.run(before)
         return {name: copy(tensor) for name, tensor in self._outputs(rerun.value).items()}
+
+    def _again_on_others(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool) -> Outputs:
+        try:
+            return self._again(rerun, write, poisons=poisons)
+        except (GpuperfError, torch.cuda.OutOfMemoryError):
+            raise
+        except Exception as error:
+            if not (rerun.live and callable(self._expected)):
+                raise
+            write()
+            self._refer()  # if it cannot take these values either, its exception says so
+            raise _RefusedError(
+                f"the callable raises {type(error).__name__} on other values, which its reference takes; "
+                "expected an output; next step: if it takes special values only, give them by inputs="
+            ) from None
 
     def _poison(self, rerun: Rerun) -> None:
         """Fill the outputs that lie in memory of the graph itself: other memory may hold more than them."""
@@ -321,10 +345,10 @@ class _OneVerification:
         if not bad:
             return None
         (at, *others), first = bad[0]
-        # A plain call is not repeated: by now it could find the target in memory.
         repeats = bool(others) or len(bad) > 1
-        if not repeats and not reruns[at].live:
-            repeats = wrong(self._again(reruns[at], write), target, self._tolerance) is not None
+        # By now a plain call could find the target in memory: more of them can only be right.
+        for _ in range(0 if repeats else REPEATS if reruns[at].live else 1):
+            repeats = repeats or wrong(self._again(reruns[at], write), target, self._tolerance) is not None
         if not (first.clear and repeats):
             raise GpuperfError("the outputs of timed calls differ from the reference by little, or by chance")
         return _WrongCall(at, first.text)

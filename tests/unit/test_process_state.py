@@ -1,0 +1,68 @@
+"""Settings that a callable must leave as they are."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.measure.device.process_state import ProcessState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def state() -> Iterator[ProcessState]:
+    now = ProcessState()
+    yield now
+    now.change()
+
+
+def hook(*_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (
+            lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
+            "torch.backends.cuda.matmul.allow_tf32 from False to True",
+        ),
+        (lambda: torch.set_default_dtype(torch.float64), "torch.get_default_dtype() from torch.float32"),
+        (
+            lambda: torch.set_autocast_enabled("cuda", True),
+            "torch.is_autocast_enabled('cuda') from False to True",
+        ),
+        (lambda: sys.setprofile(hook), "sys.getprofile() from None"),
+        (lambda: threading.setprofile(hook), "threading.getprofile() from None"),
+    ],
+    ids=["tf32", "default type", "autocast", "profile", "threads"],
+)
+def test_change_is_named_and_put_back(state: ProcessState, change: Callable[[], Any], shown: str) -> None:
+    assert state.change() == ""
+    change()
+    assert state.change().startswith(shown)
+    assert state.change() == ""
+
+
+def test_active_mode_is_named(state: ProcessState) -> None:
+    with torch.device("meta"):
+        assert state.change() == "the number of active torch function modes from 0 to 1"
+    assert state.change() == ""
+
+
+def test_replaced_kernel_is_named_and_own_operators_are_not(state: ProcessState) -> None:
+    library: Any = torch.library.Library
+    own = library("gpuperf_test", "FRAGMENT")
+    own.define("double(Tensor x) -> Tensor")
+    own.impl("double", lambda x: 2 * x, "CPU")
+    assert state.change() == ""
+    aten = library("aten", "IMPL")
+    aten.impl("square", lambda x: x, "CUDA")
+    assert state.change() == "the kernel of aten/square/CUDA"
+    aten._destroy()
+    own._destroy()
