@@ -73,6 +73,7 @@ PluginPart: TypeAlias = Literal[
     "annotations",
     "baseline",
     "clock reading",
+    "code identity",
     "comparison with old code",
     "counter cache",
     "counters",

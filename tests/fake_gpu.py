@@ -111,6 +111,10 @@ class FakeSource:
 
         return Correctness(passed=True)
 
+    def code(self, call: Any) -> object:
+        """Return the code that the test has put on its function."""
+        return getattr(call.fn, "code", None)
+
     def time(self, call: Callable[[], Any], *, mode: str, bytes: int, flops: int) -> object:
         """Return the time."""
         from run_builders import timing

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
@@ -111,6 +113,7 @@ class Update:
             runs = [run.id for run, _ in self.taken.times]
             line = told(before, time, runs, replaced=replaces, why=why)
             part["time"] = time
+            part["code"] = None if self.taken.code is None else msgspec.to_builtins(self.taken.code)
         entry = make_entry(self.nodeid, self.label, self.taken, self.known, comparison, line)
         if not entry.wanted(which):
             return None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_gpuperf.plugin.inputs import Factory
-    from pytest_gpuperf.records import Correctness, StaticKernel, Timing, Trace, WarmUp
+    from pytest_gpuperf.records import Correctness, LaunchedCode, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.selection import Launches
     from pytest_gpuperf.session.base import Source
 
@@ -197,6 +197,7 @@ class Gpuperf(Fuzzes):
         __tracebackhide__ = True
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
+            code = self._code(source, call)
             result = source.time(
                 self._checked.with_reference(call, given),
                 mode=check_mode(mode, self._runner.settings.mode),
@@ -205,7 +206,7 @@ class Gpuperf(Fuzzes):
             )
         except GpuperfError as error:
             self._fail(error)
-        self._keep(label, timing=result)
+        self._keep(label, code=code, timing=result)
         if result.refused:
             pytest.fail(f"gpuperf: {result.refused}")
         return result
@@ -338,6 +339,11 @@ class Gpuperf(Fuzzes):
             self._state.limits.extend(parse_limits(list(limits)))
         except GpuperfError as error:
             self._fail(error)
+
+    def _code(self, source: Source, call: Call) -> LaunchedCode | None:
+        with self._runner.guarded("code identity"):
+            return source.code(call)
+        return None
 
     def _profile(self, source: Source, call: Call, selection: Selection) -> Profile:
         with self._runner.guarded("counters"):

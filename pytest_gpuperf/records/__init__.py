@@ -5,6 +5,7 @@
 """
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.code import LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.correctness import Accuracy, Correctness, SanitizerHit, SanitizerResult
 from pytest_gpuperf.records.counters import KernelProfile, MetricValue, Profile, StaticKernel
 from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Toolchain
@@ -48,6 +49,8 @@ __all__ = [
     "Idle",
     "KernelClass",
     "KernelProfile",
+    "LaunchedCode",
+    "LaunchedKernel",
     "Measurement",
     "MetricValue",
     "Profile",

@@ -21,6 +21,7 @@ from pytest_gpuperf.records import (
     TimingSource,
     Toolchain,
 )
+from pytest_gpuperf.records.code import LaunchedCode
 from pytest_gpuperf.records.correctness import Accuracy
 from pytest_gpuperf.records.quantities import (
     Clock,
@@ -138,6 +139,8 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     """Regex of the kernels that were read; empty for all of a call, and if `launches` is empty."""
     accuracy: Accuracy | None = None
     """Error of the output, and its unit."""
+    code: LaunchedCode | None = None
+    """Code of the kernels in the newest session of `time`; None if it is not known."""
     trace: dict[str, Count] = {}
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 

@@ -123,6 +123,7 @@ Grid: TypeAlias = tuple[
 Block: TypeAlias = tuple[
     Annotated[int, BLOCK.meta], Annotated[int, BLOCK.meta], Annotated[int, Range(0, 64, whole=True).meta]
 ]
+Cluster: TypeAlias = tuple[Count, Count, Count]
 
 CLOCK_MODEL: Mapping[str, Range] = {
     "cycles": Range(0, 1e16),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.code import LaunchedCode
 from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
@@ -24,6 +25,8 @@ class Measurement(Record, frozen=True, kw_only=True):
     timing: Timing | None = None
     profile: Profile | None = None
     trace: Trace | None = None
+    code: LaunchedCode | None = None
+    """Code of the kernels of a timed call; None if it was not looked for."""
     against: AgainstTiming | None = None
     """Only with `--gpuperf-against`."""
 

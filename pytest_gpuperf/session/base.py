@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Correctness,
         Environment,
         Fuzzing,
+        LaunchedCode,
         Profile,
         Run,
         SanitizerResult,
@@ -75,6 +76,9 @@ class Source(Protocol):
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
+
+    def code(self, call: Call) -> LaunchedCode | None:
+        """Hash the code of the kernels that the call launches; None if nobody looks for it."""
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time the call."""

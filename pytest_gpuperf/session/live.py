@@ -71,6 +71,7 @@ class LiveRunner(KeepingRunner):
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
         from pytest_gpuperf.measure.device.kept import Originals
+        from pytest_gpuperf.measure.identity.code_reader import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 
         self.open_run(settings, link)
@@ -111,6 +112,7 @@ class LiveRunner(KeepingRunner):
             self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
+            CodeReader(where.toolchain.driver),
         )
         super().__init__(settings, source, where)
         self._against = self._against_pass(settings.against) if settings.against else None

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+    from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.timing.timer import Timer
-    from pytest_gpuperf.records import Correctness, Fuzzing, Profile, Timing, Trace, WarmUp
+    from pytest_gpuperf.records import Correctness, Fuzzing, LaunchedCode, Profile, Timing, Trace, WarmUp
     from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
@@ -39,6 +40,7 @@ class LiveSource:
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
+        codes: Reads the code of calls.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class LiveSource:
         progress: Callable[[str], None],
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
+        codes: CodeReader,
     ) -> None:
         self._counters = counters
         self._tests = tests
@@ -58,22 +61,24 @@ class LiveSource:
         self._progress = progress
         self._traces = traces
         self._alone = alone
+        self._codes = codes
 
     def check(self, call: CheckedCall) -> Correctness:
         """Run the call on poisoned memory and compare."""
         from pytest_gpuperf.measure import correctness
 
         reference = call.reference
-        return correctness.check(
-            call.fn,
-            call.args,
-            dict(call.kwargs),
-            expected=reference.expected,
-            rtol=reference.rtol,
-            atol=reference.atol,
-            equal_nan=reference.equal_nan,
-            mutates=reference.mutates,
-        )
+        with self._codes.watching(call.nodeid):
+            return correctness.check(
+                call.fn,
+                call.args,
+                dict(call.kwargs),
+                expected=reference.expected,
+                rtol=reference.rtol,
+                atol=reference.atol,
+                equal_nan=reference.equal_nan,
+                mutates=reference.mutates,
+            )
 
     def fuzz(self, call: FuzzCall) -> Fuzzing:
         """Search for a case in which the function differs from its reference."""
@@ -89,6 +94,14 @@ class LiveSource:
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
         return self._timer.warm_up(call)
+
+    def code(self, call: Call) -> LaunchedCode:
+        """Hash the code of the kernels that the call launches."""
+        self._progress(f"{call.nodeid}: compiles")
+        try:
+            return self._codes.read(call)
+        finally:
+            self._progress("")
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time the call, and note the size of its arguments."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import KernelProfile, Run, StaticKernel, TestRecord
+    from pytest_gpuperf.records import KernelProfile, LaunchedCode, Run, StaticKernel, TestRecord
     from pytest_gpuperf.records.call import Call, RankCall
     from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.records.selection import Selection
@@ -64,6 +64,12 @@ class RecordedSource:
     def warm_up(self, call: Call) -> WarmUp:
         """Return the recorded warm-up."""
         return self._recorded(call, "warm_up", WarmUp)
+
+    def code(self, call: Call) -> LaunchedCode | None:
+        """Return the recorded code; None if there is none."""
+        test, _ = self._tests.get(call.nodeid, (None, None))
+        measured = test.measurements.get(call.label) if test is not None else None
+        return measured.code if measured is not None else None
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Return the recorded time, with the rates of the present test."""

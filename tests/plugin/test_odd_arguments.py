@@ -156,6 +156,8 @@ class Source:
     def warm_up(self, _: Call) -> WarmUp:
         return WarmUp(seconds=1.0, launches=3, steady=True)
 
+    def code(self, _: Call) -> None: ...
+
     def time(self, _: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         return timing(mode="hot" if mode == "auto" else mode, bytes=bytes, flops=flops)  # type: ignore[arg-type]
 

@@ -11,7 +11,15 @@ from pytest_gpuperf.baseline.gather import Gathered, Taken
 from pytest_gpuperf.baseline.merge import accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import Accuracy, Correctness, Measurement, Run, TestRecord
+from pytest_gpuperf.records import (
+    Accuracy,
+    Correctness,
+    LaunchedCode,
+    LaunchedKernel,
+    Measurement,
+    Run,
+    TestRecord,
+)
 from run_builders import NODEID, measured, one_test, profile, queued, record, run
 
 if TYPE_CHECKING:
@@ -468,3 +476,17 @@ def test_error_joins_a_baseline_without_one(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3))
     (entry,) = plan(checked(0.3, id="2"), store, "new", 5.0).entries
     assert (entry.kind, entry.lines) == ("new", ("new: accuracy",))
+
+
+def test_code_is_that_of_the_newest_session(store: BaselineStore) -> None:
+    code = LaunchedCode(kernels=(LaunchedKernel(name="square_kernel", code="ab"),), driver="580.1")
+    stored = [
+        accepted(store, run(record(main=msgspec.structs.replace(measured(), code=found)), id=name))
+        for name, found in (("run-1", code), ("run-2", None))
+    ]
+    measurements = [content["tests"][NODEID]["measurements"]["main"] for content in stored]
+    assert measurements[0]["code"] == {
+        "kernels": [{"name": "square_kernel", "code": "ab"}],
+        "driver": "580.1",
+    }
+    assert "code" not in measurements[1]

@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.static.cubin import (
-    CubinTools,
-    code_bytes,
-    code_hash,
-    read_cubin,
-    sections,
-    spilled_bytes,
-)
+from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, read_cubin, spilled_bytes
 from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
 from pytest_gpuperf.measure.static.ptxas_log import Usage, read_log
 
@@ -170,18 +163,28 @@ def test_the_log_of_nvrtc_is_read_too() -> None:
 
 
 def test_code_size_comes_from_the_cubin() -> None:
-    cubin = unpacked("spill.cubin")
-    assert (code_bytes(cubin, SPILLING), code_bytes(cubin, "staged")) == (14208, 640)
-    assert code_bytes(cubin, "missing") == 0
+    cubin = Cubin(unpacked("spill.cubin"))
+    sizes = [len(cubin.instructions(name)) for name in (SPILLING, "staged", "missing")]
+    assert sizes == [14208, 640, 0]
+
+
+def test_cubin_has_its_kernels_only() -> None:
+    cubin = Cubin(unpacked("spill.cubin"))
+    assert [cubin.has(name) for name in (SPILLING, "staged", "stage", "missing")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_code_hash_depends_on_one_kernel_of_several() -> None:
     cubin = unpacked("spill.cubin")
-    [code] = [data for name, _, data in sections(cubin) if name == ".text.staged"]
+    code = Cubin(cubin).instructions("staged")
     end = cubin.index(code) + len(code)
-    changed = cubin[: end - 1] + bytes([cubin[end - 1] ^ 1]) + cubin[end:]
-    assert code_hash(changed, "staged") != code_hash(cubin, "staged")
-    assert code_hash(changed, SPILLING) == code_hash(cubin, SPILLING)
+    changed = Cubin(cubin[: end - 1] + bytes([cubin[end - 1] ^ 1]) + cubin[end:])
+    assert changed.code_hash("staged") != Cubin(cubin).code_hash("staged")
+    assert changed.code_hash(SPILLING) == Cubin(cubin).code_hash(SPILLING)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class _Kernel(ctypes.Structure):
         ("block", ctypes.c_int32 * 3),
         ("static_shared_memory", ctypes.c_int32),
         ("dynamic_shared_memory", ctypes.c_int32),
-        ("_local_memory", ctypes.c_uint32 * 2),
+        ("local_memory", ctypes.c_uint32 * 2),
         ("correlation_id", ctypes.c_uint32),
         ("_grid_id", ctypes.c_int64),
         ("name", ctypes.c_char_p),
@@ -123,6 +123,10 @@ class Activity(NamedTuple):
     """CUPTI's number of the stream."""
     with_host: bool = False
     """True for a copy from or to the memory of the host."""
+    symbol: str = ""
+    """Name of the kernel in its cubin: mangled for C++."""
+    local_bytes: int = 0
+    """Local memory of a thread."""
 
 
 _RECORDERS: list[_Recorder] = []
@@ -188,6 +192,8 @@ class _Recorder:
                     cluster=tuple(kernel.cluster),
                     launch=kernel.correlation_id,
                     stream=kernel.stream,
+                    symbol=(kernel.name or b"").decode(errors="replace"),
+                    local_bytes=kernel.local_memory[0],
                 )
             )
 

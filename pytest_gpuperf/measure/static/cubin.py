@@ -8,8 +8,9 @@ import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.static.kept import Kept
@@ -81,7 +82,10 @@ def _read(cubin: bytes, kernel: str, tools: CubinTools) -> Resources:
         # Disassembling takes as long as compiling, and a kernel without a stack has spilled nothing.
         spills = spilled_bytes(_run(tools.nvdisasm, path, "-c", "-ndf")) if stack else 0
     return Resources(
-        registers=registers, stack_bytes=stack, spills=spills, code_bytes=code_bytes(cubin, kernel)
+        registers=registers,
+        stack_bytes=stack,
+        spills=spills,
+        code_bytes=len(Cubin(cubin).instructions(kernel)),
     )
 
 
@@ -99,51 +103,88 @@ def _width(modifiers: str) -> int:
     return next((_WIDTHS[name] for name in modifiers.split(".") if name in _WIDTHS), _REGISTER_BYTES)
 
 
-def code_bytes(cubin: bytes, kernel: str) -> int:
-    """Return the size of a kernel's machine code.
+class Section(NamedTuple):
+    """One section of a cubin."""
+
+    name: str
+    info: int
+    start: int
+    length: int
+
+
+class Cubin:
+    """The sections of a cubin, which libraries make with thousands of kernels: each is read when needed.
 
     The section headers have the form of ELF-64, little-endian (System V ABI, "Section Header").
+
+    Args:
+        data: The file.
     """
-    return sum(len(data) for name, _, data in sections(cubin) if name == f".text.{kernel}")
 
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
 
-def code_hash(cubin: bytes, kernel: str) -> str:
-    """Return the SHA-256 of a kernel's machine code: instructions, constants and attributes.
+    @cached_property
+    def sections(self) -> list[Section]:
+        """All sections, sorted by name."""
+        data = self._data
+        table, size, count, names = struct.unpack_from("<Q10xHHH", data, 0x28)
+        headers = [struct.unpack_from("<II16xQQII", data, table + size * index) for index in range(count)]
+        first_name = headers[names][2]
+        found = []
+        for name, kind, start, length, _, info in headers:
+            begin = first_name + name
+            title = data[begin : data.index(b"\0", begin)].decode(errors="replace")
+            found.append(Section(title, info, start, 0 if kind == _NO_BITS else length))
+        return sorted(found)
 
-    Symbols, PTX and line numbers are left out, so a new comment or path in the source changes nothing.
-    Constants and functions that several kernels of a cubin share count for each of them.
-    """
-    digest = hashlib.sha256()
-    for name, info, data in sorted(sections(cubin)):
-        shared = name.startswith((".nv.global", ".nv.constant3", ".nv.constant4"))
-        of_function = name.startswith(".text.") and not _is_entry(cubin, name)
-        attributes = name == f".nv.info.{kernel}" or (
-            name.startswith(".nv.constant") and name.endswith(f".{kernel}")
-        )
-        if name == f".text.{kernel}" or shared or of_function or attributes:
-            # Some cubins have the number of registers in the highest byte; the rest is a symbol.
-            registers = info >> 24 if name.startswith(".text.") else 0
-            digest.update(f"{name} {registers} {len(data)} ".encode() + data)
-    return digest.hexdigest()
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(section.name for section in self.sections)
 
+    def content(self, section: Section) -> bytes:
+        """Return the bytes of a section; none if it has none in the file."""
+        return self._data[section.start : section.start + section.length]
 
-def _is_entry(cubin: bytes, text: str) -> bool:
-    """Return True if the code is a kernel, which has parameters in a section of its own."""
-    wanted = f".nv.constant0.{text.removeprefix('.text.')}"
-    return any(name == wanted for name, _, _ in sections(cubin))
+    def has(self, kernel: str) -> bool:
+        """Return True if a kernel is in the cubin."""
+        # A search for the bytes is quicker than to read all names.
+        return kernel.encode() in self._data and self.is_entry(kernel) and f".text.{kernel}" in self._names
 
+    def is_entry(self, function: str) -> bool:
+        """Return True if a function is a kernel, which has parameters in a section of its own."""
+        return f".nv.constant0.{function}" in self._names
 
-def sections(cubin: bytes) -> list[tuple[str, int, bytes]]:
-    """Return name, info and content of each section."""
-    table, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 0x28)
-    headers = [struct.unpack_from("<II16xQQII", cubin, table + size * index) for index in range(count)]
-    first_name = headers[names][2]
-    found = []
-    for name, kind, start, length, _, info in headers:
-        begin = first_name + name
-        title = cubin[begin : cubin.index(b"\0", begin)].decode(errors="replace")
-        found.append((title, info, b"" if kind == _NO_BITS else cubin[start : start + length]))
-    return found
+    def instructions(self, kernel: str) -> bytes:
+        """Return the machine code of a kernel."""
+        return b"".join(map(self.content, (one for one in self.sections if one.name == f".text.{kernel}")))
+
+    def registers(self, kernel: str) -> int:
+        """Return the registers of a thread; 0 if this kind of cubin has them elsewhere."""
+        return max((one.info >> 24 for one in self.sections if one.name == f".text.{kernel}"), default=0)
+
+    def code_hash(self, kernel: str) -> str:
+        """Return the SHA-256 of a kernel's machine code: instructions, constants and attributes.
+
+        Symbols, PTX and line numbers are left out, so a new comment or path in the source changes nothing.
+        Constants and functions that several kernels of a cubin share count for each of them.
+        """
+        digest = hashlib.sha256()
+        for section in self.sections:
+            name = section.name
+            is_code = name.startswith(".text.")
+            shared = name.startswith((".nv.global", ".nv.constant3", ".nv.constant4"))
+            of_function = is_code and not self.is_entry(name.removeprefix(".text."))
+            attributes = name == f".nv.info.{kernel}" or (
+                name.startswith(".nv.constant") and name.endswith(f".{kernel}")
+            )
+            if name == f".text.{kernel}" or shared or of_function or attributes:
+                data = self.content(section)
+                # Some cubins have the number of registers in the highest byte; the rest is a symbol.
+                registers = section.info >> 24 if is_code else 0
+                digest.update(f"{name} {registers} {len(data)} ".encode() + data)
+        return digest.hexdigest()
 
 
 def _run(tool: Path, path: Path, *options: str) -> str:

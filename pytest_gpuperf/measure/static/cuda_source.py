@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.static import nvcc, nvrtc
-from pytest_gpuperf.measure.static.cubin import code_bytes, code_hash
+from pytest_gpuperf.measure.static.cubin import Cubin
 from pytest_gpuperf.measure.static.kernel import (
     Compiled,
     CudaOutput,
@@ -96,6 +96,7 @@ def _compile(source: CudaSource, arch: str, state: Path) -> list[Compiled]:
 
 def _kernels(output: CudaOutput) -> list[Compiled]:
     usage = read_log(output.log)
+    cubin = Cubin(output.cubin)
     return [
         Compiled(
             name=ptx.name,
@@ -104,8 +105,8 @@ def _kernels(output: CudaOutput) -> list[Compiled]:
             stack_bytes=usage[ptx.name].stack_bytes,
             spills=usage[ptx.name].spills,
             shared_memory_bytes=usage[ptx.name].shared_memory_bytes,
-            code_bytes=code_bytes(output.cubin, ptx.name),
-            code=code_hash(output.cubin, ptx.name),
+            code_bytes=len(cubin.instructions(ptx.name)),
+            code=cubin.code_hash(ptx.name),
             threads=ptx.threads,
             barriers=usage[ptx.name].barriers,
             tensor_instructions=ptx.tensor_instructions,

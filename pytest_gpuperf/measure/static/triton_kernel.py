@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
-from pytest_gpuperf.measure.static.cubin import CubinTools, code_hash, read_cubin
+from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, read_cubin
 from pytest_gpuperf.measure.static.kernel import (
     Compiled,
     NoCompilerError,
@@ -272,7 +272,7 @@ def _compile(
             # Triton's shared memory is all dynamic.
             shared_memory_bytes=0,
             code_bytes=resources.code_bytes,
-            code=code_hash(assembly["cubin"], ptx.name),
+            code=Cubin(assembly["cubin"]).code_hash(ptx.name),
             threads=ptx.threads,
             barriers=ptx.barriers,
             tensor_instructions=ptx.tensor_instructions,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels
 from pytest_gpuperf.measure.static.ptx import read_ptx
 
 if TYPE_CHECKING:
@@ -26,14 +25,7 @@ class TritonCode:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {}
-        if "triton.compiler.compiler" not in sys.modules:
-            return found
-        # Triton's place for them differs by version; Inductor keeps its own.
-        for thing in gc.get_objects():
-            if type(thing).__name__ == "CompiledKernel" and type(thing).__module__.startswith("triton."):
-                found.setdefault(thing.metadata.name, []).append(thing)
-        return found
+        return compiled_kernels()
 
 
 def _multiplies(compiled: Any) -> bool | None:

@@ -1,0 +1,126 @@
+"""Hash the code of the kernels that a call launches."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.cupti.activity import recorded
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
+from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
+from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels, launched_functions
+from pytest_gpuperf.measure.ncu.kernel_name import function_name
+from pytest_gpuperf.measure.static.cubin import Cubin
+from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.records.call import Call
+
+MOST_KERNELS = 100
+"""Maximum number of distinct kernels and configurations of a call."""
+MOST_ARGUMENTS = 32
+
+
+class CodeReader:
+    """Knows the code that this process has loaded.
+
+    Args:
+        driver: Version of the driver.
+    """
+
+    def __init__(self, driver: str) -> None:
+        self._driver = driver
+        self._modules = LoadedModules()
+
+    @contextmanager
+    def watching(self, nodeid: str) -> Iterator[None]:
+        """Hold the code that a test loads inside the `with`; do nothing without CUPTI."""
+        self._modules.test = nodeid
+        with ExitStack() as stack:
+            with suppress(CuptiError):
+                stack.enter_context(watched_modules(self._modules.take))
+            yield
+
+    def read(self, call: Call) -> LaunchedCode:
+        """Run a call twice, and return the kernels of the second run."""
+        arguments = _described(call)
+        # The first call compiles, and autotuners launch what they do not choose.
+        with self.watching(call.nodeid):
+            finish(call())
+        try:
+            with launched_functions() as functions, recorded() as activities:
+                finish(call())
+        except CuptiError as error:
+            return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=error.found)
+        kernels, why = self._kernels(activities, functions)
+        return LaunchedCode(kernels=kernels, arguments=arguments, driver=self._driver, unavailable=why)
+
+    def _kernels(
+        self, activities: Sequence[Activity], functions: set[object]
+    ) -> tuple[tuple[LaunchedKernel, ...], str]:
+        launches: dict[Activity, int] = {}
+        for one in activities:
+            if one.name:
+                alike = one._replace(start_ns=0, end_ns=0, launch=0, stream=0, shared_memory_per_sm=0)
+                launches[alike] = launches.get(alike, 0) + 1
+        if len(launches) > MOST_KERNELS:
+            return (), f"a call launches {len(launches)} different kernels, more than {MOST_KERNELS}"
+        of_triton = compiled_kernels() if launches else {}
+        return tuple(
+            self._kernel(one, count, _variants(one, of_triton.get(one.symbol, []), functions))
+            for one, count in launches.items()
+        ), ""
+
+    def _kernel(self, one: Activity, count: int, triton: list[Cubin]) -> LaunchedKernel:
+        cubins = triton or [
+            cubin
+            for cubin in self._modules.having(one.symbol)
+            if cubin.registers(one.symbol) in (0, one.registers_per_thread)
+        ]
+        codes = {cubin.code_hash(one.symbol): cubin for cubin in cubins}
+        # Code of one of several that fit would be a guess.
+        code, cubin = codes.popitem() if len(codes) == 1 else ("", None)
+        return LaunchedKernel(
+            name=function_name(one.name),
+            code=code,
+            grid=one.grid,
+            block=one.block,
+            cluster=one.cluster,
+            shared_memory_bytes=one.shared_memory_bytes,
+            registers_per_thread=one.registers_per_thread,
+            local_bytes=one.local_bytes,
+            code_bytes=len(cubin.instructions(one.symbol)) if cubin is not None else 0,
+            launches=count,
+        )
+
+
+def _variants(one: Activity, compiled: list[Any], functions: set[object]) -> list[Cubin]:
+    """Return the binaries of the variants of a Triton kernel that this launch may be."""
+    # A replayed graph calls no hook.
+    launched = [kernel for kernel in compiled if kernel.function in functions] or compiled
+    alike = [
+        kernel
+        for kernel in launched
+        if (kernel.metadata.shared, getattr(kernel, "n_regs", one.registers_per_thread))
+        == (one.shared_memory_bytes, one.registers_per_thread)
+    ]
+    return [Cubin(kernel.asm["cubin"]) for kernel in alike or launched]
+
+
+def _described(call: Call) -> tuple[str, ...]:
+    """Return type, shape and strides of the tensors of a call, and its whole numbers."""
+    found: list[str] = []
+    with suppress(GpuperfError, RuntimeError):
+        for _, tensor in named_tensors([*call.args, dict(call.kwargs)], "argument", argument=True):
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            strides = "" if tensor.is_contiguous() else f" by {list(tensor.stride())}"
+            found.append(f"{dtype}{list(tensor.shape)}{strides}")
+    found += [str(one) for one in (*call.args, *call.kwargs.values()) if isinstance(one, int)]
+    return tuple(found[:MOST_ARGUMENTS])

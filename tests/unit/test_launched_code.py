@@ -1,0 +1,201 @@
+"""Code of launched kernels: loaded cubins, Triton's variants, and CUPTI's callbacks."""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.measure.cupti import module_callbacks
+from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.identity import code_reader
+from pytest_gpuperf.measure.identity.code_reader import MOST_KERNELS, CodeReader
+from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
+from pytest_gpuperf.measure.identity.triton_launches import launched_functions
+from pytest_gpuperf.measure.static.cubin import Cubin
+from pytest_gpuperf.records.call import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_gpuperf.records import LaunchedCode
+
+CUBIN = gzip.decompress((Path(__file__).parents[1] / "data" / "static" / "spill.cubin.gz").read_bytes())
+CODE = Cubin(CUBIN).instructions("staged")
+CHANGED = CUBIN.replace(CODE, CODE[:-1] + bytes([CODE[-1] ^ 1]))
+
+
+def launch(name: str = "staged", at: int = 0, **more: Any) -> Activity:
+    return Activity(at, at + 1000, name, symbol=name, launch=at, stream=7, block=(128, 1, 1), **more)
+
+
+class Reader:
+    """Reads code of a call that launches given activities and loads given cubins."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.activities: list[Activity] = []
+        self.loads: list[bytes] = []
+        self.error: CuptiError | None = None
+        self.reader = CodeReader("580.1")
+        patch.setattr(code_reader, "watched_modules", self._watched)
+        patch.setattr(code_reader, "recorded", self._recorded)
+
+    @contextmanager
+    def _watched(self, take: Callable[[bytes], None]) -> Iterator[None]:
+        if self.error is not None:
+            raise self.error
+        yield
+        while self.loads:
+            take(self.loads.pop(0))
+
+    @contextmanager
+    def _recorded(self) -> Iterator[list[Activity]]:
+        if self.error is not None:
+            raise self.error
+        yield self.activities
+
+    def read(self, *args: object, nodeid: str = "test_k.py::test_k") -> LaunchedCode:
+        return self.reader.read(Call(nodeid, "main", lambda *_: None, args))
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
+    return Reader(monkeypatch)
+
+
+def test_kernel_gets_the_hash_of_its_loaded_code(reader: Reader) -> None:
+    reader.loads = [CUBIN]
+    reader.activities = [launch(local_bytes=8), Activity(0, 1, "", 4096), launch(at=5000, local_bytes=8)]
+    [kernel] = reader.read().kernels
+    assert (kernel.name, kernel.code) == ("staged", Cubin(CUBIN).code_hash("staged"))
+    assert (kernel.launches, kernel.code_bytes, kernel.local_bytes) == (2, 640, 8)
+
+
+def test_two_configurations_of_a_kernel_are_kept_apart(reader: Reader) -> None:
+    reader.activities = [launch(grid=(1, 1, 1)), launch(grid=(2, 1, 1))]
+    assert [kernel.grid[0] for kernel in reader.read().kernels] == [1, 2]
+
+
+def test_kernel_whose_code_was_loaded_before_is_unknown(reader: Reader) -> None:
+    reader.activities = [launch()]
+    assert [kernel.code for kernel in reader.read().kernels] == [""]
+
+
+def test_code_of_the_present_test_comes_first(reader: Reader) -> None:
+    reader.activities = [launch()]
+    hashes = []
+    for nodeid, cubin in (("t.py::a", CUBIN), ("t.py::b", CHANGED), ("t.py::c", b"\x7fELF")):
+        reader.loads = [cubin]
+        hashes.append(reader.read(nodeid=nodeid).kernels[0].code)
+    # The third test has loaded neither, and both fit.
+    assert hashes == [Cubin(CUBIN).code_hash("staged"), Cubin(CHANGED).code_hash("staged"), ""]
+
+
+def test_arguments_are_told_by_type_and_shape(reader: Reader) -> None:
+    x = torch.empty(4, 8)
+    found = reader.read(x, x.T, 3, 0.5)
+    assert found.arguments == ("float32[4, 8]", "float32[8, 4] by [1, 8]", "3")
+
+
+def test_code_is_unknown_without_cupti(reader: Reader) -> None:
+    reader.error = CuptiError("libcupti was not found")
+    found = reader.read()
+    assert (found.unavailable, found.kernels) == ("libcupti was not found", ())
+
+
+def test_call_of_too_many_kernels_is_left_out(reader: Reader) -> None:
+    reader.activities = [launch(grid=(number, 1, 1)) for number in range(MOST_KERNELS + 1)]
+    found = reader.read()
+    assert (found.kernels, found.unavailable) == (
+        (),
+        "a call launches 101 different kernels, more than 100",
+    )
+
+
+def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = [
+        SimpleNamespace(function=handle, metadata=SimpleNamespace(shared=0), n_regs=0, asm={"cubin": cubin})
+        for handle, cubin in ((1, CUBIN), (2, CHANGED))
+    ]
+    monkeypatch.setattr(code_reader, "compiled_kernels", lambda: {"staged": variants})
+    reader.activities = [launch()]
+    codes = []
+    for handles in ({1}, {2}, set[int]()):
+
+        @contextmanager
+        def launched(handles: set[int] = handles) -> Iterator[set[int]]:
+            yield handles
+
+        monkeypatch.setattr(code_reader, "launched_functions", launched)
+        codes.append(reader.read().kernels[0].code)
+    assert codes == [Cubin(CUBIN).code_hash("staged"), Cubin(CHANGED).code_hash("staged"), ""]
+
+
+@pytest.mark.parametrize("module", ["triton.knobs", "triton.compiler.compiler"])
+def test_hook_of_triton_collects_handles(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    owner = SimpleNamespace(launch_enter_hook=None)
+    for name in ("triton.knobs", "triton.compiler.compiler"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    made = ModuleType(module)
+    vars(made).update(runtime=owner, CompiledKernel=owner)
+    monkeypatch.setitem(sys.modules, module, made)
+    with launched_functions() as functions:
+        hook: Any = owner.launch_enter_hook
+        hook(SimpleNamespace(data={"name": "k", "function": 99}))
+    assert (functions, owner.launch_enter_hook) == ({99}, None)
+
+
+def test_oldest_cubins_go_when_memory_is_full() -> None:
+    modules = LoadedModules(most_bytes=len(CUBIN) + 100)
+    modules.take(CUBIN)
+    modules.take(CHANGED)
+    [left] = modules.having("staged")
+    assert left.code_hash("staged") == Cubin(CHANGED).code_hash("staged")
+
+
+class FakeCupti:
+    """Calls back for one module when callbacks are enabled."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.called: list[str] = []
+        self._refuses = refuses
+        self._callback: Any = None
+
+    def call(self, function: str, *arguments: Any) -> None:
+        self.called.append(function)
+        if function == "cuptiSubscribe":
+            if self._refuses:
+                raise CuptiError("another profiler holds CUPTI in this process")
+            self._callback = arguments[1]
+
+    def load(self, cubin: bytes, callback: int = 6) -> None:
+        kept = ctypes.create_string_buffer(cubin, len(cubin))
+        module = module_callbacks._Module(1, len(cubin), ctypes.addressof(kept))
+        resource = module_callbacks._Resource(None, None, ctypes.addressof(module))
+        self._callback(None, 3, callback, ctypes.addressof(resource))
+
+
+def test_loaded_modules_are_copied_and_cupti_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = FakeCupti()
+    monkeypatch.setattr(module_callbacks, "cupti", lambda: library)
+    monkeypatch.setattr(module_callbacks, "detach", lambda: library.called.append("detach"))
+    taken: list[bytes] = []
+    with module_callbacks.watched_modules(taken.append):
+        library.load(b"\x7fELF one")
+        library.load(b"a context, not a module", callback=1)
+    assert taken == [b"\x7fELF one"]
+    assert library.called == ["detach", "cuptiSubscribe", "cuptiEnableCallback", "cuptiUnsubscribe", "detach"]
+
+
+def test_other_subscriber_refuses_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module_callbacks, "cupti", lambda: FakeCupti(refuses=True))
+    with pytest.raises(CuptiError, match="another profiler"), module_callbacks.watched_modules(print):
+        raise AssertionError
