@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
@@ -116,6 +115,9 @@ def _variants(one: Activity, compiled: list[Any], functions: set[object]) -> lis
 
 def _described(call: Call) -> tuple[str, ...]:
     """Return type, shape and strides of the tensors of a call, and its whole numbers."""
+    # Only here: a fake GPU has no torch.
+    from pytest_gpuperf.measure.correctness.arguments import named_tensors
+
     found: list[str] = []
     with suppress(GpuperfError, RuntimeError):
         for _, tensor in named_tensors([*call.args, dict(call.kwargs)], "argument", argument=True):
