@@ -50,6 +50,8 @@ class Hints:
     """If a change since the pinned sessions is intended."""
     no_baseline: str = ""
     """To make a baseline."""
+    again: str = ""
+    """To confirm a slower time in a fresh process."""
     closer: str = ""
     """To have old and new code measured in turn."""
     more_sessions: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.judge.code import LOOK_AT_MACHINE, CodeComparison, compare_code
 from pytest_gpuperf.judge.gate import compare_restarts
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.records.baseline import MeasurementBaseline
@@ -12,7 +13,7 @@ from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_gpuperf.judge.counters import CounterComparison
     from pytest_gpuperf.judge.gate import Gate, TimeComparison
@@ -112,6 +113,7 @@ def judge_time(
     gate: Gate | None,
     tolerance_pct: float,
     hints: Hints,
+    earlier: Callable[[], Measurement | None] = lambda: None,
 ) -> TimeVerdict:
     """Judge a time by the restarts of old code in turn, or else by the sessions of its baseline.
 
@@ -123,6 +125,7 @@ def judge_time(
         gate: Compares with the sessions; None for a test that was only compiled.
         tolerance_pct: Slowdown that is accepted, in %.
         hints: Commands to type next.
+        earlier: Returns the measurement of the run before this one, which was another process.
     """
     against, timing, label = measurement.against, measurement.timing, key[1]
     findings: list[Finding] = []
@@ -139,16 +142,45 @@ def judge_time(
         time = time or gate.compare(key, timing, tolerance_pct)
         pinned = gate.compare_pinned(key, timing, tolerance_pct)
     comparison = compare_time(measurement, baseline, counters, time)
-    if timing is not None:
-        findings += _time_findings(comparison, timing, baseline.time, label, hints)
+    code = compare_code(measurement.code, baseline.code)
+    moved = comparison.slower or comparison.faster
+    if time is not None and time.slower and code.same and not time.in_turn and gate is not None:
+        before = earlier()
+        moved = before is not None and _confirms(key, before, baseline, gate, tolerance_pct)
+    if timing is not None and time is not None and time.slower and not moved:
+        line = f"{time_line(time, timing.mode)}; {code.line}{LOOK_AT_MACHINE}"
+        details = (*counters.details, hints.again, hints.closer)
+        findings.append(Finding(Status.INCONCLUSIVE, line, label, details))
+    elif timing is not None:
+        findings += _time_findings(comparison, timing, baseline.time, label, hints, code)
         if pinned is not None and pinned.slower and not comparison.slower:
             line = f"{time_line(pinned, timing.mode)}: small losses have added up"
             findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))
-    return TimeVerdict(comparison.time, comparison.slower or comparison.faster, tuple(findings))
+    return TimeVerdict(comparison.time, moved, tuple(findings))
+
+
+def _confirms(
+    key: tuple[str, str],
+    before: Measurement,
+    baseline: MeasurementBaseline,
+    gate: Gate,
+    tolerance_pct: float,
+) -> bool:
+    """Return True if another process was slower than the baseline too, with the same code."""
+    timing = before.timing
+    if timing is None or not compare_code(before.code, baseline.code).same:
+        return False
+    time = gate.compare(key, timing, tolerance_pct)
+    return time is not None and time.slower
 
 
 def _time_findings(
-    comparison: BaselineComparison, timing: Timing, baseline: TimeBaseline | None, label: str, hints: Hints
+    comparison: BaselineComparison,
+    timing: Timing,
+    baseline: TimeBaseline | None,
+    label: str,
+    hints: Hints,
+    code: CodeComparison,
 ) -> Iterator[Finding]:
     details = (*comparison.counters.details, hints.accept)
     if comparison.fell_back:
@@ -158,7 +190,7 @@ def _time_findings(
     elif comparison.not_compared:
         yield Finding(Status.NEW, f"{comparison.not_compared}; {hints.no_baseline}", label)
     elif comparison.time is not None:
-        yield from _of_time(comparison.counters, comparison.time, timing.mode, label, hints)
+        yield from _of_time(comparison.counters, comparison.time, timing.mode, label, hints, code)
     else:
         yield Finding(Status.NEW, f"the baseline has no time yet; {hints.no_baseline}", label)
     remarks = (_host(timing, baseline), _machine_moved(comparison), _autotuned_otherwise(timing, baseline))
@@ -168,14 +200,21 @@ def _time_findings(
 
 
 def _of_time(
-    counters: CounterComparison, time: TimeComparison, mode: TimingMode, label: str, hints: Hints
+    counters: CounterComparison,
+    time: TimeComparison,
+    mode: TimingMode,
+    label: str,
+    hints: Hints,
+    code: CodeComparison,
 ) -> Iterator[Finding]:
-    details, line = counters.details, time_line(time, mode)
+    details, line = (*counters.details, *code.differences), time_line(time, mode)
+    if code.same and not time.in_turn:
+        details = (*details, f"{code.line}{LOOK_AT_MACHINE}")
     closer = () if time.in_turn else (hints.closer,)
     if time.slower:
         if counters.explanation:
             line = f"{counters.explanation}: {line}"
-        if counters.same_work:
+        if counters.same_work and not code.same:
             details = (*details, "the kernels did the same work: look at the machine, too")
         yield Finding(Status.REGRESSED, line, label, (*details, *closer, hints.accept))
     elif time.faster:

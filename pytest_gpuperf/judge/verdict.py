@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import guarded
@@ -18,7 +19,7 @@ from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_gpuperf.judge.gate import Gate, TimeComparison
     from pytest_gpuperf.judge.limits import Limit
@@ -45,6 +46,8 @@ class Expected:
     """Name of the file that `baseline` is from."""
     gpu: GpuInfo = NO_GPU
     """GPU that measured, for the floor of its times."""
+    earlier: Callable[[str], Measurement | None] = lambda _: None
+    """Returns the measurement with a label from the run before this one."""
 
 
 def judge(
@@ -130,7 +133,14 @@ class _Verdict:
         known = baseline or MeasurementBaseline()
         counters = compare_counters(measurement, known, label, hints.accept)
         judged = judge_time(
-            key, measurement, baseline, counters, expected.gate, expected.tolerance_pct, hints
+            key,
+            measurement,
+            baseline,
+            counters,
+            expected.gate,
+            expected.tolerance_pct,
+            hints,
+            partial(expected.earlier, label),
         )
         if judged.time is not None:
             self.times[label] = judged.time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.judge.code import LOOK_AT_MACHINE
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.rows import split_names
@@ -37,6 +38,7 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
     lines.extend(_not_captured(results))
     lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
+    lines.extend(_same_code(results))
     lines.extend(_grouped(results, "with a reference that tells little", _low_signals))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
     new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
@@ -76,6 +78,19 @@ def _compiled(results: Sequence[TestResult], *, updated: bool) -> list[str]:
 def _doubt(results: Sequence[TestResult], when: str, applies: Callable[[Timing], bool]) -> list[str]:
     doubtful = [result for result in results if any(map(applies, _timings(result)))]
     return [printable(f"{_tests(len(doubtful))} timed {when}: {_names(doubtful)}")] if doubtful else []
+
+
+def _same_code(results: Sequence[TestResult]) -> list[str]:
+    """Name the tests that are slower with the same code: an inconclusive verdict has no message."""
+    slower = [
+        result
+        for result in results
+        if any(finding.line.endswith(LOOK_AT_MACHINE) for finding in result.verdict.findings)
+    ]
+    if not slower:
+        return []
+    line = f"{_tests(len(slower))} slower with the same code as in the baseline: {_names(slower)}"
+    return [printable(f"{line}; look at the machine, and run again to confirm it in a fresh process")]
 
 
 def _timings(result: TestResult) -> Iterable[Timing]:

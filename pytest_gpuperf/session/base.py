@@ -6,7 +6,7 @@ import datetime
 import shlex
 import time
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pytest
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Environment,
         Fuzzing,
         LaunchedCode,
+        Measurement,
         Profile,
         Run,
         SanitizerResult,
@@ -356,11 +357,16 @@ class Runner:
                 self._hints(state.nodeid),
                 self.expected.file(state.nodeid),
                 self.environment.gpu,
+                partial(self.earlier, state.nodeid),
             ),
             compiled=self._expected_of_compiled(state.nodeid),
             errors=errors,
             strict=self.settings.strict,
         )
+
+    def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
+        """Return the measurement of a test from the run before this one; None if none is kept."""
+        return None
 
     def _expected_of_compiled(self, nodeid: str) -> Expected:
         hints = Hints(
@@ -496,6 +502,7 @@ class Runner:
             accept=f"if this is intended: {self.accept_command}",
             accept_pin="if this is intended: gpuperf baseline pin",
             no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
+            again=f"to confirm it in a fresh process: pytest --gpuperf {quoted}",
             closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
             more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",
         )

@@ -10,6 +10,7 @@ import pytest
 
 from judging import HINTS, verdict
 from pytest_gpuperf.judge import times
+from pytest_gpuperf.judge.code import CodeComparison
 from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status
@@ -131,7 +132,7 @@ def test_machine_is_not_blamed_if_the_work_changed(changed: str) -> None:
 
 
 def of_time(time: TimeComparison, **counters: Any) -> list[Finding]:
-    return list(times._of_time(CounterComparison(**counters), time, "hot", "main", HINTS))
+    return list(times._of_time(CounterComparison(**counters), time, "hot", "main", HINTS, CodeComparison()))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""Code and launches of a call compared with those of its baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
+
+SHOWN_DIFFERENCES = 8
+"""Maximum number of kernels whose differences are shown."""
+LOOK_AT_MACHINE = ": look at the machine"
+_VALUES = {
+    "registers_per_thread": "registers",
+    "local_bytes": "local memory (stack and spills)",
+    "shared_memory_bytes": "shared memory",
+    "code_bytes": "bytes of code",
+    "grid": "grid",
+    "block": "block",
+    "cluster": "cluster",
+    "launches": "launches",
+}
+
+
+@dataclass(frozen=True)
+class CodeComparison:
+    """Code and launches of a call compared with those of its baseline."""
+
+    same: bool = False
+    """True if code, launches, arguments and driver are known and the same."""
+    kernels: int = 0
+    """Number of kernels with their configurations."""
+    differences: tuple[str, ...] = ()
+    """A line for each kernel that differs."""
+
+    @property
+    def line(self) -> str:
+        """A sentence on the same code; empty if it is not the same."""
+        if not self.same:
+            return ""
+        if self.kernels == 1:
+            return "the code of the kernel is the same as in the baseline"
+        return f"the code of all {self.kernels} kernels is the same as in the baseline"
+
+
+def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> CodeComparison:
+    """Compare the code and the launches of two sessions of a call.
+
+    Code that is unknown on one side is neither the same nor different.
+    """
+    if now is None or known is None or not now.kernels or not known.kernels:
+        return CodeComparison()
+    complete = all(kernel.code for kernel in (*now.kernels, *known.kernels))
+    lines = list(_differences(now, known))
+    if now.arguments != known.arguments:
+        lines.append(f"arguments {', '.join(known.arguments)} -> {', '.join(now.arguments)}")
+    if now.driver != known.driver:
+        lines.append(f"driver {known.driver or 'unknown'} -> {now.driver or 'unknown'}")
+    if len(lines) > SHOWN_DIFFERENCES:
+        lines[SHOWN_DIFFERENCES:] = [f"and {len(lines) - SHOWN_DIFFERENCES} more differences of kernels"]
+    return CodeComparison(complete and not lines, len(now.kernels), tuple(lines))
+
+
+def _differences(now: LaunchedCode, known: LaunchedCode) -> Iterator[str]:
+    gone = list(known.kernels)
+    new = []
+    for kernel in now.kernels:
+        if kernel in gone:
+            gone.remove(kernel)
+        else:
+            new.append(kernel)
+    for kernel in new:
+        before = next((one for one in gone if one.name == kernel.name), None)
+        if before is None:
+            yield f"{kernel.name} is a new kernel"
+            continue
+        gone.remove(before)
+        if found := ", ".join(_changes(before, kernel)):
+            yield f"{kernel.name}: {found}"
+    for kernel in gone:
+        yield f"{kernel.name} is no longer launched"
+
+
+def _changes(before: LaunchedKernel, now: LaunchedKernel) -> Iterator[str]:
+    if before.code and now.code and before.code != now.code:
+        yield "other code"
+    for name, shown in _VALUES.items():
+        old, new = getattr(before, name), getattr(now, name)
+        # The size of unknown code is unknown.
+        if old != new and (name != "code_bytes" or (old and new)):
+            yield f"{shown} {_show(old)} -> {_show(new)}"
+
+
+def _show(value: int | tuple[int, int, int]) -> str:
+    return " x ".join(map(str, value)) if isinstance(value, tuple) else str(value)
