@@ -7,11 +7,9 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.report.show import show_duration, show_metric, show_movement
-from pytest_gpuperf.report.table import Column, Report, Table
+from pytest_gpuperf.report.table import Column, Items, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,17 +96,8 @@ def _data_of(found: Comparison) -> dict[str, Any]:
         "sources": found.sources,
         "columns": found.columns,
         "notes": found.notes,
-        "lines": msgspec.Raw(_lines_of(found)),
+        "lines": Items(lambda: map(_line, found.lines)),
     }
-
-
-def _lines_of(found: Comparison) -> bytearray:
-    """Return the lines as JSON: their objects would need several times the memory."""
-    encoded = bytearray(b"[")
-    for line in found.lines:
-        encoded += (b"," if len(encoded) > 1 else b"") + msgspec.json.encode(_line(line))
-    encoded += b"]"
-    return encoded
 
 
 def _line(line: Line) -> dict[str, Any]:
