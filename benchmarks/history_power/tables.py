@@ -47,13 +47,13 @@ def summarised(summary: Summary) -> str:
     without = total(_of(summary, OURS, UNCHANGED.name, both))
     step = next(scenario.name for scenario in MEASURED if scenario.dose == 10)
     pool, blocks = (total(_of(summary, OURS, step, both, layout)) for layout in LAYOUTS)
-    levels = " and ".join(f"{level:g}" for level in sorted({summary.tuned, summary.tuned_swapped}))
     return (
         f"{summary.sessions} sessions, {summary.cards} cards, commit {summary.commit[:7]}, seed "
         f"{summary.seed}. Both halves: {without.false} false alerts in {without.points} points, which repeat "
         f"{sum(summary.measured)} measured ones; a {step} is found within {SOON} commits: "
         f"{100 * pool.soon:.0f} % (cards at random), {100 * blocks.soon:.0f} % (card after card). "
-        f"Either half tunes p to {levels}.\n"
+        f"The tuning half chooses p = {summary.tuned:g}; the half held out would choose "
+        f"{summary.tuned_swapped:g}.\n"
     )
 
 
