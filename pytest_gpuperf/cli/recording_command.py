@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from pytest_gpuperf.cli.accepting import kept_lines
 from pytest_gpuperf.cli.output import output_form, show
@@ -29,22 +30,29 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("run", required=False)
-@click.option("--replace", is_flag=True, help="Delete the GPU's older recordings whose tests are all in RUN.")
+@click.option(
+    "--replace", "drops", is_flag=True, help="Delete the GPU's older recordings whose tests are all in RUN."
+)
+@click.option(
+    "--incomplete", is_flag=True, help="Store the right tests of a run that was interrupted or failed."
+)
 @project_options
-def add_command(project: Project, run: str | None, replace: bool) -> None:
+def add_command(project: Project, run: str | None, drops: bool, incomplete: bool) -> None:
     """Store RUN next to the baselines of its GPU.
 
     RUN is an id, the start of an id, a run.json, or its folder; the newest run by default. Refused if the run
     was interrupted or has a failed test.
     """
     found = [load_run(path) for path in project.runs.resolve_all(run)]
+    if incomplete:
+        found = [_right_tests(measured) for measured in found]
     for measured in found:
         _check(measured)
     for measured in found:
-        _add(project, measured, replace=replace)
+        _add(project, measured, drops=drops)
 
 
-def _add(project: Project, measured: Run, *, replace: bool) -> None:
+def _add(project: Project, measured: Run, *, drops: bool) -> None:
     path = recording_path(project.baselines, measured)
     with project.store.locked():
         older = [old for old in recordings(project.baselines) if _is_superseded(old, path, measured)]
@@ -54,9 +62,9 @@ def _add(project: Project, measured: Run, *, replace: bool) -> None:
         for line in kept_lines(kept, "recorded with their dates"):
             echo(line)
         for old in older:
-            if replace:
+            if drops:
                 old.unlink()
-            echo(f"{'dropped' if replace else 'superseded, --replace drops it:'} {show_path(old)}")
+            echo(f"{'dropped' if drops else 'superseded, --replace drops it:'} {show_path(old)}")
 
 
 @command.command("list")
@@ -85,6 +93,10 @@ def _record(path: Path) -> dict[str, Any]:
         "commit": run.environment.commit,
         "tests": len(run.tests),
     }
+
+
+def _right_tests(run: Run) -> Run:
+    return replace(run, complete=True, tests=tuple(test for test in run.tests if not _is_wrong(test)))
 
 
 def _check(run: Run) -> None:

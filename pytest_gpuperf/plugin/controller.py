@@ -13,6 +13,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -185,7 +186,8 @@ class Controller:
             with guarded("report", self._blames.append):
                 deselected = max(self._deselected.values(), default=0)
                 if deselected:
-                    self._reporter.pytest_deselected(cast("Any", range(deselected)))
+                    # Other plugins, such as Hypothesis, look into whatever the reporter counts.
+                    self._reporter.pytest_deselected([cast("Any", SimpleNamespace())] * deselected)
                 self._reporter._numcollected = len(ids) + deselected
                 self._reporter.report_collect(final=True)
         errors = self._session.testsfailed

@@ -112,7 +112,7 @@ class LiveRunner(KeepingRunner):
             self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
-            CodeReader(where.toolchain.driver),
+            CodeReader(where.toolchain.driver) if settings.code == "on" else None,
         )
         super().__init__(settings, source, where)
         self._against = self._against_pass(settings.against) if settings.against else None

@@ -40,7 +40,7 @@ class LiveSource:
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
-        codes: Reads the code of calls.
+        codes: Reads the code of calls; None if nobody asked for it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LiveSource:
         progress: Callable[[str], None],
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
-        codes: CodeReader,
+        codes: CodeReader | None,
     ) -> None:
         self._counters = counters
         self._tests = tests
@@ -68,7 +68,7 @@ class LiveSource:
         from pytest_gpuperf.measure import correctness
 
         reference = call.reference
-        with self._codes.watching(call.nodeid):
+        with nullcontext() if self._codes is None else self._codes.watching(call.nodeid):
             return correctness.check(
                 call.fn,
                 call.args,
@@ -95,8 +95,10 @@ class LiveSource:
         """Run the call until its time is steady."""
         return self._timer.warm_up(call)
 
-    def code(self, call: Call) -> LaunchedCode:
-        """Hash the code of the kernels that the call launches."""
+    def code(self, call: Call) -> LaunchedCode | None:
+        """Hash the code of the kernels that the call launches, if the options ask for it."""
+        if self._codes is None:
+            return None
         self._progress(f"{call.nodeid}: compiles")
         try:
             return self._codes.read(call)

@@ -131,6 +131,12 @@ OPTIONS = (
         "seed `random`, NumPy and torch by each test's id (`gpuperf.seed`): the same data in every session",
         choices=("on", "off"),
     ),
+    Option(
+        "code",
+        "off",
+        "hash the machine code of each launched kernel, for runs and baselines",
+        choices=("on", "off"),
+    ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
     Option(
         "update",

@@ -59,6 +59,8 @@ class Settings:
     """True if `inconclusive` fails a test."""
     seed: str
     """`on` if tests are seeded by their ids, else `off`."""
+    code: str
+    """`on` if the code of launched kernels is hashed, else `off`."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
@@ -140,6 +142,7 @@ class Settings:
             tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             seed=values["seed"],
+            code=values["code"],
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a CUDA
 two_gpus = pytest.mark.skipif(GPUS < 2, reason="needs 2 GPUs")
 SEED = 7
 SIZE = 64 * 2**20
-PRODUCT = (1024, 4096, 4096)
+PRODUCT = (4096, 8192, 8192)
 
 
 @pytest.fixture(scope="module")

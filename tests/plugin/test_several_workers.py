@@ -172,6 +172,21 @@ def test_verbose_lines_name_the_worker(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines_random(["*gw0* PASSED test_k.py::test_time?0?*", "*gw1* PASSED *"])
 
 
+def test_deselected_tests_may_be_looked_into(pytester: pytest.Pytester) -> None:
+    """Hypothesis's plugin does so."""
+    pytester.makepyfile(test_k=SUITE)
+    pytester.makeconftest(
+        """
+        def pytest_terminal_summary(terminalreporter):
+            for counted in terminalreporter.stats.values():
+                list(map(vars, counted))
+        """
+    )
+    result = pytester.runpytest_subprocess(*RUN, "-k", "0")
+    result.assert_outcomes(passed=1, deselected=5)
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
 def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> None:
     pytester.makepyfile(test_k=SUITE)
     for shard in ("1/2", "2/2"):

@@ -78,6 +78,17 @@ def test_incomplete_or_failed_run_is_refused(project: Path, bad: Run, said: str)
     assert named(project) == []
 
 
+def test_right_tests_of_an_interrupted_run_are_stored_if_asked(project: Path) -> None:
+    right, wrong = (
+        record("t/test_a.py::test_a", main=measured()),
+        record("t/test_a.py::test_b", failure="Error"),
+    )
+    assert add(project, run(right, wrong, complete=False), "--incomplete").exit_code == 0
+    (stored,) = newest_recordings(project / "baselines")
+    assert stored.complete
+    assert [test.nodeid for test in stored.tests] == [right.nodeid]
+
+
 def test_superseded_recording_stays_by_default(project: Path) -> None:
     add(project, of_tests("1", "a"))
     assert "superseded, --replace drops it: " in add(project, of_tests("22", "a", "b")).output
