@@ -43,7 +43,7 @@ ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_powe
 HISTORY = "history_power.json"
 COUNTERS = "counter_agreement.json"
 PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
-DEFENCES, EARLIER_DEFENCES = "defences.json", "defences_earlier.json"
+DEFENCES = "defences.json"
 NOT_YET = "Not measured yet.\n"
 
 
@@ -186,7 +186,6 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "counters_nsight_python": _of_results(COUNTERS, counter_agreement.read, counters.nsight_python),
     "counters_cost": _of_results(COUNTERS, counter_agreement.read, counters.cost),
     "defences_summary": _of_results(DEFENCES, defences.read, defences.summary),
-    "defences_earlier": _of_results(EARLIER_DEFENCES, defences.read, defences.summary),
     "defences_themes": _of_results(DEFENCES, defences.read, defences.themes_table),
     "defences_exceptions": _of_results(DEFENCES, defences.read, defences.exceptions),
     "history_summary": _of_results(HISTORY, history_power.read, history.summarised),

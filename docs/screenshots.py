@@ -45,7 +45,11 @@ SCREENSHOTS = (
         "report_table.png", ("20261122-235542", "--against", "20261122-145918"), scheme="light", height=700
     ),
     Screenshot(
-        "report_details.png", ("20261122-235542",), scheme="dark", height=1150, opened="test_helion_matmul"
+        "report_details.png",
+        ("benchmarks/results/roofline_run.json",),
+        scheme="dark",
+        height=1500,
+        opened="test_large_triton",
     ),
     Screenshot("dashboard.png", (), scheme="light", height=860),
 )

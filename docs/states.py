@@ -50,10 +50,10 @@ def test_square(gpuperf):
 def copy_project(root: Path, project: Path) -> None:
     """Copy the suites, baselines and recordings; the newest recording is also the newest run.
 
-    The gallery, whose recording may be newer, is left out.
+    The gallery and other GPUs, whose recordings may be newer, are left out.
     """
     project.mkdir()
-    left_out = shutil.ignore_patterns("__pycache__", f"{GALLERY}.*")
+    left_out = shutil.ignore_patterns("__pycache__", f"{GALLERY}.*", "nvidia-h100*")
     for folder in ("suites", "baselines"):
         shutil.copytree(root / folder, project / folder, ignore=left_out)
     shutil.copy(root / "pyproject.toml", project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -100,7 +101,8 @@ class RecordedSource:
         if kernels.regex is not None:
             check_regex(kernels.regex, f"for {call}")
         profile = self._recorded(call, "profile", Profile)
-        of_all_tests = profile.unavailable == self._tests[call.nodeid][1].counters_unavailable
+        reasons = (profile.unavailable, self._tests[call.nodeid][1].counters_unavailable)
+        of_all_tests = len({_WORKER.sub("/ncu/", reason) for reason in reasons}) == 1
         if profile.unavailable and not (of_all_tests or profile.read_at or profile.tolerated):
             raise GpuperfError(profile.unavailable)
         regex = kernels.regex or ""
@@ -257,6 +259,10 @@ class ReplayRunner(Runner):
         return super().judge(state, failure)
 
 
+_WORKER = re.compile(r"/ncu/\d+/")
+"""Each of several processes has its own folder for ncu."""
+
+
 def recorded_runs(settings: Settings, reason: str) -> list[Run]:
     """Return the runs to replay, of one GPU model, the newest first.
 
@@ -280,7 +286,14 @@ def recorded_runs(settings: Settings, reason: str) -> list[Run]:
             next_step="type `pytest --gpuperf` and `gpuperf recording add` on a machine with a GPU, then "
             f"commit {settings.baselines.name}/",
         )
-    slug = runs[0].environment.gpu.slug
+    slugs = list(dict.fromkeys(run.environment.gpu.slug for run in runs))
+    slug = settings.replay_gpu or slugs[0]
+    if slug not in slugs:
+        raise GpuperfError(
+            f"there is no recording of {slug!r}",
+            expected=f"one of {', '.join(slugs)}",
+            next_step=f"type --gpuperf-replay-gpu={slugs[0]}",
+        )
     return [classify_again(run) for run in runs if run.environment.gpu.slug == slug]
 
 

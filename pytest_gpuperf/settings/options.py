@@ -160,6 +160,12 @@ OPTIONS = (
         metavar="RUN",
     ),
     Option(
+        "replay-gpu",
+        "",
+        "without a GPU, replay the newest recordings of this model, such as nvidia-h200",
+        metavar="MODEL",
+    ),
+    Option(
         "against",
         "",
         "compare with the code of this git commit, branch or tag: old and new code are timed in turn, by two "

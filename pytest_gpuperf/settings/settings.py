@@ -66,6 +66,8 @@ class Settings:
     """`never`, `new`, `changed` or `all`."""
     replay: str
     """`auto`, `never`, or the run to replay."""
+    replay_gpu: str
+    """Slug of the model whose recordings `auto` replays; empty for that of the newest one."""
     against: str
     """Commit, branch or tag to compare with; empty for none, and in a child."""
     sanitize: str
@@ -146,6 +148,7 @@ class Settings:
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
+            replay_gpu=values["replay-gpu"],
             against="" if profiling_pass or side or sanitizing_pass else values["against"],
             sanitize=values["sanitize"],
             counter_cache=_counter_cache(values["counter-cache"], values["update"]),

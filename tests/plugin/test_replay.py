@@ -61,6 +61,39 @@ def test_the_newer_of_two_recordings_is_replayed(
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
+def test_model_to_replay_can_be_chosen(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    other = replace(H200, name="NVIDIA H100", slug="nvidia-h100")
+    for day, time_us, gpu in (("20", 5.3, H200), ("21", 9.9, other)):
+        add_recording(
+            run(
+                record("test_k.py::test_k", main=measured(time_us, {"memory_throughput": 77.0})),
+                id=f"202611{day}-120000-aaaa",
+                started_at=f"2026-11-{day}T12:00:00Z",
+                gpu=gpu,
+            )
+        )
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
+    pytester.runpytest("--gpuperf", "--gpuperf-replay-gpu=nvidia-h200").assert_outcomes(passed=1)
+    result = pytester.runpytest("--gpuperf", "--gpuperf-replay-gpu=nvidia-t4")
+    assert "there is no recording of 'nvidia-t4'; expected one of nvidia-h100, nvidia-h200" in (
+        result.stdout.str() + result.stderr.str()
+    )
+
+
+def test_missing_counters_of_all_workers_fail_no_test(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    why = ".gpuperf/runs/a/ncu/{}/pytest.log has the reason"
+    kept = replace(measured(None), profile=Profile(unavailable=why.format(1)))
+    recorded = run(record("test_k.py::test_k", main=kept))
+    add_recording(replace(recorded, counters_unavailable=why.format(0)))
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.profile(print)")
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
 def test_impossible_time_fails_with_its_arithmetic(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:

@@ -106,6 +106,7 @@ def recorded() -> dict[str, Measurement]:
     return {
         test.nodeid.partition("::")[2]: test.measurements["main"]
         for run in reversed(newest_recordings(ROOT / "baselines"))
+        if run.environment.gpu.slug == "nvidia-h200"
         for test in run.tests
         if "main" in test.measurements
     }
