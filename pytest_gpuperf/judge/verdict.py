@@ -110,7 +110,8 @@ class _Verdict:
             sources += [(limit, f"in {expected.file}") for limit in of_file]
         broken = list(check_limits(sources, record, known))
         # A value that an error kept from being measured needs no second complaint.
-        found += [one for one in broken if not (found and one.status is Status.INVALID)]
+        not_timed = any(measurement.not_timed for measurement in record.measurements.values())
+        found += [one for one in broken if not ((found or not_timed) and one.status is Status.INVALID)]
         for label, measurement in record.measurements.items():
             found += self._compare((record.nodeid, label), measurement, known.get(label), expected)
         missing = ", ".join(label for label in known if label not in record.measurements)
@@ -150,6 +151,8 @@ class _Verdict:
         if not judged.moved:
             yield from counters.findings
         yield from judged.findings
+        if measurement.not_timed:
+            yield Finding(Status.PASS, measurement.not_timed, label)
         if baseline is None and judged.time is None and _is_comparable(measurement):
             yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
 

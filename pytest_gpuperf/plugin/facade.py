@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.code import UNCHANGED
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.static.compile import compile_static
 from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
@@ -20,6 +21,7 @@ from pytest_gpuperf.plugin.arguments import (
 )
 from pytest_gpuperf.plugin.fuzz_method import Fuzzes
 from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.records.baseline import time_of
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
@@ -192,12 +194,17 @@ class Gpuperf(Fuzzes):
             kwargs: Keyword arguments of `fn`.
 
         Returns:
-            Time in microseconds per call, its spread, and its timing mode.
+            Time in microseconds per call, its spread, and its timing mode; that of the baseline if
+            `--gpuperf-changed-only` leaves the call out.
         """
         __tracebackhide__ = True
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
             code = self._code(source, call)
+            known = self._runner.unchanged(self._state, label, code)
+            if known is not None:
+                self._keep(label, code=code, not_timed=UNCHANGED)
+                return time_of(known, bytes=check_count("bytes", bytes), flops=check_count("flops", flops))
             result = source.time(
                 self._checked.with_reference(call, given),
                 mode=check_mode(mode, self._runner.settings.mode),

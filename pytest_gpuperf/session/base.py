@@ -15,6 +15,7 @@ from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         Trace,
         WarmUp,
     )
+    from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall, RankCall
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.records.ranks import Collective
@@ -363,6 +365,20 @@ class Runner:
             errors=errors,
             strict=self.settings.strict,
         )
+
+    def unchanged(self, state: ItemState, label: str, code: LaunchedCode | None) -> TimeBaseline | None:
+        """Return the time of the baseline if `--gpuperf-changed-only` leaves this call out; else None.
+
+        Tests with limits are timed, and all tests if the run compares with a commit or becomes the baseline.
+        """
+        settings = self.settings
+        if not settings.changed_only or settings.against or settings.update == "all":
+            return None
+        baseline = self.expected.of(state.nodeid)
+        if baseline is None or baseline.limits or state.stated_limits or label not in baseline.measurements:
+            return None
+        known = baseline.measurements[label]
+        return known.time if compare_code(code, known.code).same else None
 
     def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
         """Return the measurement of a test from the run before this one; None if none is kept."""

@@ -126,6 +126,13 @@ OPTIONS = (
         switch=True,
     ),
     Option(
+        "changed-only",
+        "no",
+        "check, but do not time, calls whose code (`--gpuperf-code=on`), launches and driver are those "
+        "of the baseline",
+        switch=True,
+    ),
+    Option(
         "seed",
         "on",
         "seed `random`, NumPy and torch by each test's id (`gpuperf.seed`): the same data in every session",

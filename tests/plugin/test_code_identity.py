@@ -19,7 +19,8 @@ def kernel():
 kernel.code = LaunchedCode(kernels=(LaunchedKernel(name="k", code=os.environ["CODE"]),), driver="580.1")
 
 def test_k(gpuperf):
-    assert gpuperf.time(kernel).time_us > 0
+    with open("times", "a") as file:
+        file.write(f"{gpuperf.time(kernel).time_us} ")
 """
 
 
@@ -51,3 +52,39 @@ def test_slower_time_of_other_code_fails_at_once(pytester: pytest.Pytester) -> N
     slower = run(pytester, 5.5, code="cd")
     assert slower.ret == 1
     slower.stdout.fnmatch_lines("*k: other code*")
+
+
+def test_call_with_the_code_of_the_baseline_is_not_timed(pytester: pytest.Pytester) -> None:
+    run(pytester, 5.0, "--gpuperf-update=new")
+    left_out = run(pytester, 6.0, "--gpuperf-changed-only")
+    assert left_out.ret == 0
+    left_out.stdout.fnmatch_lines("*1 test not timed: the code is the same as in the baseline*")
+    changed = run(pytester, 6.0, "--gpuperf-changed-only", code="cd")
+    assert changed.ret == 1
+    changed.stdout.no_fnmatch_line("*not timed*")
+    # A call that is left out returns the time of the baseline.
+    assert (pytester.path / "times").read_text() == "5.0 5.0 6.0 "
+
+
+@pytest.mark.parametrize("options", [(), ("--gpuperf-update=all",)])
+def test_call_is_timed_if_nothing_asks_to_leave_it_out(
+    pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    run(pytester, 5.0, "--gpuperf-update=new")
+    again = run(pytester, 5.01, *options, *(["--gpuperf-changed-only"] if options else []))
+    assert again.ret == 0
+    again.stdout.no_fnmatch_line("*not timed*")
+
+
+def test_test_with_a_limit_is_timed(pytester: pytest.Pytester) -> None:
+    marked = "import pytest\n" + SUITE.replace(
+        "def test_k", '@pytest.mark.gpuperf(limits=["time_us <= 5.5"])\ndef test_k'
+    )
+    pytester.makepyfile(test_k=marked)
+    run(pytester, 5.0, "--gpuperf-update=new")
+    assert run(pytester, 6.0, "--gpuperf-changed-only").ret == 1
+
+
+def test_unknown_code_is_timed(pytester: pytest.Pytester) -> None:
+    run(pytester, 5.0, "--gpuperf-update=new", code="")
+    run(pytester, 5.01, "--gpuperf-changed-only", code="").stdout.no_fnmatch_line("*not timed*")

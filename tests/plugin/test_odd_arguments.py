@@ -178,6 +178,8 @@ class FakeRunner:
     def guarded(self, _: str) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def unchanged(self, *_: object) -> None: ...
+
     def static(self, call: Call) -> object:
         return call()
 
