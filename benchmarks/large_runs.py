@@ -99,14 +99,19 @@ def used_by(arguments: Sequence[str], folder: Path) -> Used:
 
 
 def recorded() -> Run:
-    """Return the recording with the most tests, with those that were checked, timed and profiled."""
-    run = max(newest_recordings(ROOT / "baselines"), key=lambda run: len(run.tests))
-    return replace(run, tests=tuple(test for test in run.tests if _is_whole(test)))
+    """Return the recording with the most tests that were checked, timed and profiled, with these."""
+    runs = [
+        replace(run, tests=tuple(filter(_is_whole, run.tests)))
+        for run in newest_recordings(ROOT / "baselines")
+    ]
+    return max(runs, key=lambda run: len(run.tests))
 
 
 def _is_whole(test: TestRecord) -> bool:
     main = test.measurements.get("main")
-    return bool(main and main.profile and main.timing and main.correctness) and not test.failure
+    if main is None or main.profile is None or test.failure:
+        return False
+    return bool(main.profile.kernels and main.timing and main.correctness)
 
 
 def repeated(tests: Sequence[TestRecord], nodeids: Sequence[str]) -> tuple[TestRecord, ...]:

@@ -30,6 +30,7 @@ from pytest_gpuperf.records.runs import RunStore, encode_run, load_run, newest_r
 ROOT = Path(__file__).parent.parent
 CAPTURES = ROOT / "tests" / "data" / "captures"
 GALLERY = "test_third_party"
+H100 = "nvidia-h100-80gb-hbm3"
 SQUARE = "suites/test_square.py::test_square_"
 FIRST_TEST = "perf/test_square.py::test_square"
 FIRST_TEST_CODE = """\
@@ -53,7 +54,7 @@ def copy_project(root: Path, project: Path) -> None:
     The gallery and other GPUs, whose recordings may be newer, are left out.
     """
     project.mkdir()
-    left_out = shutil.ignore_patterns("__pycache__", f"{GALLERY}.*", "nvidia-h100*")
+    left_out = shutil.ignore_patterns("__pycache__", f"{GALLERY}.*", H100)
     for folder in ("suites", "baselines"):
         shutil.copytree(root / folder, project / folder, ignore=left_out)
     shutil.copy(root / "pyproject.toml", project)
@@ -61,6 +62,11 @@ def copy_project(root: Path, project: Path) -> None:
         if is_of_gallery(run):
             recording_path(project / "baselines", run).unlink()
     RunStore(project / ".gpuperf").write(newest_recordings(project / "baselines")[0])
+
+
+def two_h100s(project: Path) -> None:
+    """Let the project have recordings of two H100s, too."""
+    shutil.copytree(ROOT / "baselines" / H100, project / "baselines" / H100)
 
 
 def is_of_gallery(run: Run) -> bool:

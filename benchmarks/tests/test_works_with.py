@@ -96,13 +96,14 @@ def test_short_time_may_differ_by_a_tenth_of_a_microsecond() -> None:
 
 
 def test_committed_times_are_near_the_true_durations() -> None:
-    known = {"test_fla_retention", "test_helion_matmul", "test_cuda_extension", "test_cublas"}
-    assert {name for name, test in read(FILE).tests.items() if not test.agrees} == known
+    assert {name for name, test in read(FILE).tests.items() if not test.agrees} == {"test_numba_axpy"}
 
 
 def test_committed_times_are_those_of_a_recording() -> None:
-    found = {name: test.time_us for name, test in read(FILE).tests.items()}
-    assert found == {name: round(timing.time_us, 3) for name, timing in recorded().items()}
+    # Those with a commit are of other runs.
+    found = {name: test.time_us for name, test in read(FILE).tests.items() if not test.commit}
+    known = recorded()
+    assert found == {name: round(known[name].time_us, 3) for name in found}
 
 
 def recorded() -> dict[str, Timing]:
@@ -110,5 +111,7 @@ def recorded() -> dict[str, Timing]:
         test.nodeid.partition("::")[2]: timing
         for run in reversed(newest_recordings(FILE.parents[2] / "baselines"))
         for test in run.tests
-        if "test_third_party" in test.nodeid and (timing := test.measurements["main"].timing)
+        if run.environment.gpu.slug == "nvidia-h200"
+        and "test_third_party" in test.nodeid
+        and (timing := test.measurements["main"].timing)
     }
