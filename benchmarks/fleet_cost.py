@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from benchmarks import results_file
-from benchmarks.fleet_project import MODEL, ROOT, Counting, git, local_cluster
+from benchmarks.fleet_project import MODEL, ROOT, Counting, git, largest_recording, local_cluster
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records.runs import newest_recordings
 from pytest_gpuperf.session.fleet import groups as sizes
 from pytest_gpuperf.session.fleet.cluster import Cluster
 from pytest_gpuperf.session.fleet.fleet import Fleet
@@ -34,7 +33,6 @@ from pytest_gpuperf.session.link import Facts, Judged
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.records import Run
 
 SCHEMA = 1
 WORKERS, GPUS = 2, 16
@@ -60,9 +58,7 @@ class FleetCost(msgspec.Struct, frozen=True):
     test_ms: float
 
 
-@functools.cache
-def _recorded() -> Run:
-    return max(newest_recordings(ROOT / "baselines"), key=lambda run: len(run.tests))
+_recorded = functools.cache(largest_recording)
 
 
 def answer_at_once(data: bytes, model: str, count: int, nodeids: tuple[str, ...], key: str) -> bytes:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 RECORDINGS = recordings(ROOT / "baselines")
-SMALLEST = min(RECORDINGS, key=lambda path: path.stat().st_size)
+SMALLEST = min(
+    (path for path in RECORDINGS if "nvidia-h200" in path.parts), key=lambda path: path.stat().st_size
+)
 SERIOUS = ("serious", "critical")
 NAMES = (*(path.stem for path in RECORDINGS), "against", "two models")
 ROWS = "main .scroll > table > tbody:visible"
@@ -57,14 +59,14 @@ def test_every_row_opens_and_every_picture_is_drawn(
 ) -> None:
     page = opened(reports[name])
     rows = page.locator(ROWS).count()
-    assert rows > 30
+    assert rows > 15
     page.get_by_role("button", name="Open all").click()
     page.wait_for_function(
         "n => document.querySelectorAll('.details .facts').length >= n", arg=min(rows, 100) - 10
     )
     pictures = page.locator(".details .picture svg[role]")
     drawn = pictures.evaluate_all("all => all.map(one => one.querySelectorAll('.mark').length)")
-    assert len(drawn) > 30
+    assert len(drawn) > 15
     assert min(drawn) > 0
 
 

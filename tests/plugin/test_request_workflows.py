@@ -72,7 +72,7 @@ class Project:
         self,
         event: dict[str, Any] | None = None,
         *,
-        recording: str = "20261122-235542-f916",
+        recording: str = "20261123-184134-bc38",
         status: int = 0,
         name: str = "gpuperf.yml",
         inputs: dict[str, str] | None = None,
@@ -152,7 +152,7 @@ def test_comment_is_posted_and_then_updated(project: Project) -> None:
     done = project.comment(first.artifacts)
     assert done.results == {"find": "success", "judge": "success", "comment": "success"}, done.log
     [posted] = project.posted()
-    assert posted.startswith("<!-- gpuperf: gpuperf -->\n\n## ✅ gpuperf: 38 pass")
+    assert posted.startswith("<!-- gpuperf: gpuperf -->\n\n## ✅ gpuperf: 37 pass")
     assert f"[measuring job](https://github.com/{REPOSITORY}/actions/runs/77)" in posted
     assert f"[Open the report](https://github.example/{REPOSITORY}/artifacts/report)" in posted
     assert "<table" in (done.artifacts["report"] / "report.html").read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ def test_comment_is_posted_and_then_updated(project: Project) -> None:
     assert second.results == {"measure": "failure", "history": "skipped"}
     project.comment(second.artifacts, conclusion="failure")
     [updated] = project.posted()
-    assert "1 regressed, 2 inconclusive, 37 pass" in updated
+    assert "2 inconclusive, 3 improved, 35 pass" in updated
     assert "ended with **failure**" in updated
     assert project.api.changes == ["POST issues/7/comments", "PATCH issues/comments/122"]
     assert project.api.comments[7][120]["body"].endswith("not yours")

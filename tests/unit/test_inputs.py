@@ -127,7 +127,11 @@ class Source:
 def facade(source: Source) -> Gpuperf:
     settings = SimpleNamespace(mode="auto")
     runner: Any = SimpleNamespace(
-        source=source, settings=settings, on_gpu=True, guarded=lambda _: nullcontext()
+        source=source,
+        settings=settings,
+        on_gpu=True,
+        guarded=lambda _: nullcontext(),
+        unchanged=lambda *_: None,
     )
     return Gpuperf(ItemState("t.py::test", Marker()), runner)
 
