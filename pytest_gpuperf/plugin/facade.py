@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.plugin.inputs import Factory
     from pytest_gpuperf.records import Correctness, LaunchedCode, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.selection import Launches
-    from pytest_gpuperf.session.base import Source
+    from pytest_gpuperf.session.source import Source
 
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Correctness, Measurement, Timing
     from pytest_gpuperf.records.ranks import Collective
-    from pytest_gpuperf.session.base import RankSource
+    from pytest_gpuperf.session.source import RankSource
 
     Factory = Callable[[int, int, int], Any]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.base import Source
+    from pytest_gpuperf.session.source import Source
     from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_CHILD: Mapping[str, object] = {

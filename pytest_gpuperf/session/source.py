@@ -1,0 +1,54 @@
+"""The sources of measurements: a GPU, a recording, or nothing in a child."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Correctness, Fuzzing, LaunchedCode, Profile, Timing, Trace, WarmUp
+    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall, RankCall
+    from pytest_gpuperf.records.ranks import Collective
+    from pytest_gpuperf.records.selection import Selection
+
+
+class Source(Protocol):
+    """The source of the measurements: each method answers one method of the `gpuperf` fixture.
+
+    Raises:
+        GpuperfError: Its methods, if the test has to be changed.
+    """
+
+    def check(self, call: CheckedCall) -> Correctness:
+        """Compare the call's output with its reference."""
+
+    def fuzz(self, call: FuzzCall) -> Fuzzing:
+        """Compare the function with its reference on generated arguments."""
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """Run the call until its time is steady."""
+
+    def code(self, call: Call) -> LaunchedCode | None:
+        """Hash the code of the kernels that the call launches; None if nobody looks for it."""
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Time the call."""
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Read the counters of the selected launches of the call."""
+
+    def trace(self, call: Call) -> Trace:
+        """Record the kernels that one call runs."""
+
+
+class RankSource(Protocol):
+    """The source of the measurements of calls on several GPUs.
+
+    Raises:
+        GpuperfError: Its methods, if the test has to be changed, or if a rank has died or hangs.
+    """
+
+    def check_ranks(self, call: RankCall) -> Correctness:
+        """Compare the outputs of all ranks with their references."""
+
+    def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
+        """Time the call on all ranks."""
