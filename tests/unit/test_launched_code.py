@@ -199,3 +199,11 @@ def test_other_subscriber_refuses_the_watch(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module_callbacks, "cupti", lambda: FakeCupti(refuses=True))
     with pytest.raises(CuptiError, match="another profiler"), module_callbacks.watched_modules(print):
         raise AssertionError
+
+
+def test_call_that_raises_has_no_code(reader: Reader) -> None:
+    def fn() -> None:
+        raise ValueError("a bad shape")
+
+    found = reader.reader.read(Call("test_k.py::test_k", "main", fn, ()))
+    assert (found.kernels, found.unavailable) == ((), "the call raises ValueError")

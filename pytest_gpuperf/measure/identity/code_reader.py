@@ -48,11 +48,18 @@ class CodeReader:
             yield
 
     def read(self, call: Call) -> LaunchedCode:
-        """Run a call twice, and return the kernels of the second run."""
+        """Run a call twice, and return the kernels of the second run.
+
+        There are none if it raises an exception: the timing will raise it, too.
+        """
         arguments = _described(call)
-        # The first call compiles, and autotuners launch what they do not choose.
-        with self.watching(call.nodeid):
-            finish(call())
+        try:
+            # The first call compiles, and autotuners launch configurations that they do not choose.
+            with self.watching(call.nodeid):
+                finish(call())
+        except Exception as error:
+            why = f"the call raises {type(error).__name__}"
+            return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=why)
         try:
             with launched_functions() as functions, recorded() as activities:
                 finish(call())
