@@ -383,3 +383,40 @@ def test_allocator_without_free_blocks_leaves_memory_unchanged(monkeypatch: pyte
 def test_mutates_that_names_no_tensor_is_refused(position: int | str) -> None:
     with pytest.raises(GpuperfError, match="which is not a tensor of this call"):
         checked(lambda x, n: x, data(3), 4, expected=lambda x, n: x, mutates=(position,))
+
+
+def with_tf32(x: torch.Tensor) -> torch.Tensor:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    return x * x
+
+
+def test_changed_setting_is_refused_before_the_reference_runs() -> None:
+    calls: list[int] = []
+
+    def expected(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x * x
+
+    with pytest.raises(
+        GpuperfError, match=r"the callable has changed torch\.backends\.cuda\.matmul\.allow_tf32"
+    ):
+        checked(with_tf32, data(4), expected=expected)
+    assert not calls
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_setting_is_put_back_if_the_function_raises() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        with_tf32(x)
+        raise ValueError("a bad shape")
+
+    with pytest.raises(ValueError, match="a bad shape"):
+        checked(fn, data(4), expected=torch.square)
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_reference_may_change_a_setting() -> None:
+    try:
+        assert checked(torch.square, data(4), expected=with_tf32).passed
+    finally:
+        torch.set_float32_matmul_precision("highest")

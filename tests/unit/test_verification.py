@@ -283,3 +283,19 @@ def test_setting_that_changes_while_timed_is_refused() -> None:
     assert verifier.found is not None
     assert "has changed torch.backends.cuda.matmul.allow_tf32 from False to True" in verifier.found.refused
     assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_setting_that_the_reference_changes_is_not_the_callables() -> None:
+    def expected(x: torch.Tensor) -> torch.Tensor:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        return x.square()
+
+    call = CheckedCall("t", "main", torch.square, (data(),), reference=Reference(expected))
+    verifier = Verifier(call)
+    try:
+        for _ in range(2):
+            verifier(Calls(call))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert verifier.found is not None
+    assert not verifier.found.refused

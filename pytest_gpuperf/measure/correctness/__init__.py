@@ -24,6 +24,7 @@ arguments and the memory of the current call; the comparison goes over them in p
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -49,7 +50,7 @@ from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 __all__ = ["Reference", "check"]
 
@@ -112,20 +113,13 @@ def check(
             torch.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)
-    state = ProcessState()
     try:
         with library_unchanged():
             call = _Call(args, kwargs, mutates, judges=isinstance(expected, Judged))
-            result = _check(call, fn, expected, tolerance, figures=figures)
+            with call.settings_put_back():
+                return _check(call, fn, expected, tolerance, figures=figures)
     except _ArgumentChangedError as changed:
-        result = Correctness(passed=False, failure=str(changed))
-    if change := state.change():
-        raise GpuperfError(
-            f"the callable has changed {change}, on which its reference depends",
-            expected="a callable that leaves it as it is",
-            next_step="if the test is meant to run so, set it before the first call",
-        )
-    return result
+        return Correctness(passed=False, failure=str(changed))
 
 
 def _check(
@@ -254,6 +248,7 @@ class _Call:
         self._strange: dict[type, str] = {}
         self._judges = judges
         self._values: list[object] = []
+        self._state = ProcessState()
 
     def run(
         self,
@@ -269,6 +264,7 @@ class _Call:
                 # A rehearsal: it leaves all memory of the call within reach of the poison. Memory of earlier
                 # calls may hold copies of outputs by now.
                 finish(fn(*self._args, **self._kwargs))
+                self._refuse_changed_settings()
         with self.arguments.put_back():
             if byte is not None and fill_arguments:
                 self.arguments.fill_written(byte)
@@ -276,6 +272,8 @@ class _Call:
                 value = fn(*self._args, **self._kwargs)
                 # Libraries with streams of their own return before their kernels end.
                 finish(value)
+            # What follows, the comparisons too, depends on the settings.
+            self._refuse_changed_settings()
             self.puts_out_arguments = value is None
             self._strange |= dict(strange_types(value))
             outputs = self._outputs(value, "the function")
@@ -290,6 +288,28 @@ class _Call:
             raise _ArgumentChangedError(changed)
         return outputs
 
+    @contextmanager
+    def settings_put_back(self) -> Iterator[None]:
+        """Leave the process with the settings that the function found, whatever happens in the block."""
+        try:
+            yield
+        finally:
+            self._state.change()
+
+    def _refuse_changed_settings(self) -> None:
+        if change := self._state.change():
+            raise GpuperfError(
+                f"the callable has changed {change}, on which its reference depends",
+                expected="a callable that leaves it as it is",
+                next_step="if the test is meant to run so, set it before the first call",
+            )
+
+    @contextmanager
+    def _of_the_test(self) -> Iterator[None]:
+        """Let code of the test's author change settings: it is not the function under test."""
+        yield
+        self._state = ProcessState()
+
     def run_between_red_zones(self, fn: Callable[..., object]) -> Guarded:
         """Call the function under test between poisoned bytes."""
         return call_between_red_zones(fn, self._args, self._kwargs, self.arguments)
@@ -302,7 +322,8 @@ class _Call:
 
     def objection(self, judged: Judged) -> str:
         """Return why the reference's own check refuses an output of a run; empty if it does not."""
-        return next(filter(None, (judged.objection(self._args, value) for value in self._values)), "")
+        with self._of_the_test():
+            return next(filter(None, (judged.objection(self._args, value) for value in self._values)), "")
 
     def sized(self, result: Correctness) -> Correctness:
         """Add the sizes of arguments and outputs; those of outputs are of the last call."""
@@ -322,8 +343,9 @@ class _Call:
             if byte is not None:
                 self.arguments.fill_written(byte)
             start = now()
-            value = expected(*self._args, **self._kwargs)
-            finish(value)
+            with self._of_the_test():
+                value = expected(*self._args, **self._kwargs)
+                finish(value)
             self._reference_s = now() - start
             return self._reference(value)
 
@@ -335,7 +357,8 @@ class _Call:
         """
         if self._reference_s > MOST_SECONDS:
             raise NotWidenedError(f"the reference takes {self._reference_s:.1f} s, and in float64 longer")
-        value = widened_reference(expected, self._args, self._kwargs, self.arguments.written, outputs)
+        with self._of_the_test():
+            value = widened_reference(expected, self._args, self._kwargs, self.arguments.written, outputs)
         return dict(named_tensors(self._on_device(value), "output"))
 
     def strange_output(self) -> str:

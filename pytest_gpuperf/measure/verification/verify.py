@@ -131,6 +131,8 @@ class Verifier:
             one.found = replace(one.found, not_verified=f"other values raise {type(error).__name__}: {text}")
         finally:
             one.end()
+            # The reference may change settings.
+            self._state = ProcessState()
         if self.found is None or not self.found.refused:
             self.found = replace(one.found, seconds=round(kept.now() - begin, 4))
 
