@@ -101,8 +101,14 @@ def test_mode_that_does_not_fit_is_no_accusation(message: str, expected: str) ->
 
 
 @pytest.mark.parametrize(
-    ("time_us", "passed", "expected"),
-    [(79.0, True, "accepted"), (81.0, True, "honest time"), (0.0, False, "refused")],
+    ("time_us", "message", "expected"),
+    [
+        (79.0, "", "accepted"),
+        (81.0, "", "honest time"),
+        (0.0, "Failed: gpuperf: the time is refused", "refused"),
+        (0.0, "TypeError: record() takes exactly one argument", "broken"),
+    ],
 )
-def test_time_far_below_the_honest_one_is_accepted(time_us: float, passed: bool, expected: str) -> None:
-    assert verdict(Outcome("test_exploit", "lazy", "hot", passed, time_us=time_us), 100.0) == expected
+def test_time_far_below_the_honest_one_is_accepted(time_us: float, message: str, expected: str) -> None:
+    outcome = Outcome("test_exploit", "lazy", "hot", not message, message, time_us=time_us)
+    assert verdict(outcome, 100.0) == expected
