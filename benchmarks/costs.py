@@ -114,7 +114,7 @@ def run_part(folder: Path, tests: Sequence[str], commit: str, part: Part, second
         **{name: str(folder / "caches" / commit / name) for name in CACHES},
         "PYTHONPATH": str(tree),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_PLUGINS": "pytest_gpuperf.plugin.entry",
+        "PYTEST_PLUGINS": _entry(tree),
     }
     begin = time.monotonic()
     with (folder / "output").open("w+b") as output:
@@ -137,6 +137,15 @@ def run_part(folder: Path, tests: Sequence[str], commit: str, part: Part, second
         took = time.monotonic() - begin
         output.seek(0)
         return ended_tests(output.read().decode(errors="replace")), took, cut_off
+
+
+def _entry(tree: Path) -> str:
+    """Return the module that the worktree's package names as its plugin of pytest."""
+    found = re.search(
+        r'^gpuperf = "(pytest_gpuperf\.plugin.*)"$', (tree / "pyproject.toml").read_text(), re.M
+    )
+    assert found, f"found no entry point of pytest in {tree}"
+    return found[1]
 
 
 def ended_tests(output: str) -> int:

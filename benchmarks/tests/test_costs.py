@@ -63,7 +63,9 @@ def test_ended_tests_are_counted(output: str, count: int) -> None:
 
 
 def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    (tmp_path / "c0ffee1").mkdir()
+    tree = tmp_path / "c0ffee1"
+    tree.mkdir()
+    (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin.entry"\n', encoding="utf-8")
     tests, seconds, cut_off = run_part(tmp_path, ["."], "c0ffee1", "cold", 0.01)
     assert (tests, cut_off) == (0, True)
     assert seconds < 30
