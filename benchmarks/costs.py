@@ -112,7 +112,7 @@ def run_part(folder: Path, tests: Sequence[str], commit: str, part: Part, second
     environment = {
         **os.environ,
         **{name: str(folder / "caches" / commit / name) for name in CACHES},
-        "PYTHONPATH": str(tree),
+        "PYTHONPATH": os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")]),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": _entry(tree),
     }
