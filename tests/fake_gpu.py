@@ -52,9 +52,11 @@ error: list[str] = []
 
 
 def visible_gpus() -> list[VisibleGpu]:
-    """Return as many GPUs as `FAKE_GPUS` says."""
-    count = int(os.environ.get("FAKE_GPUS", "1"))
-    return [VisibleGpu(f"GPU-{place}", "nvidia-h200", f"GPU-{place}") for place in range(count)]
+    """Return as many GPUs as `FAKE_GPUS` says, or those of `CUDA_VISIBLE_DEVICES`."""
+    entries = [f"GPU-{place}" for place in range(int(os.environ.get("FAKE_GPUS", "1")))]
+    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        entries = [entry for entry in named.split(",") if entry in entries]
+    return [VisibleGpu(entry, "nvidia-h200", entry) for entry in entries]
 
 
 vars(pytest_gpuperf.plugin.isolation).update(may_measure=lambda: True, visible_gpus=visible_gpus)

@@ -26,6 +26,7 @@ from pytest_gpuperf.plugin.schedule import InOrder
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.orders import Orders
+from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
     Location = tuple[str, int | None, str]
 
-PLACE_ENV = "GPUPERF_WORKER"
-"""Place of a worker among all, in its environment."""
 STARTS = 3
 """Processes that may end in a row before any of their tests begins."""
 REAPED_S = 10
@@ -132,7 +131,7 @@ class Controller:
             self._orders = self._planned()
         for place, spec in enumerate(specs):
             more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].entry}" if self._gpus else ""
-            specs[place] = type(spec)(f"{spec}//env:{PLACE_ENV}={place}{more}")
+            specs[place] = type(spec)(f"{spec}//env:{WORKER_ENV}={place}{more}")
             specs[place].id = spec.id
 
     def _planned(self) -> Orders:
@@ -217,16 +216,20 @@ class Controller:
         self._early += 1
         self._ending = "ended its process"
         with guarded("report", self._blames.append):
-            self._ending = self._how_it_ended(node)
+            self._ending = self._how_it_ended(node, str(error))
         if self._early > STARTS:
             pytest.exit(f"gpuperf: the process of the tests {self._ending} before any test", returncode=3)
 
-    def _how_it_ended(self, node: WorkerController) -> str:
+    def _how_it_ended(self, node: WorkerController, error: str) -> str:
         process: subprocess.Popen[bytes] | None = getattr(getattr(node.gateway, "_io", None), "popen", None)
         how = "ended its process"
         if process is not None:
-            with suppress(subprocess.TimeoutExpired):
+            try:
                 status = process.wait(REAPED_S)
+            except subprocess.TimeoutExpired:
+                # It lives, and pytest has failed in it.
+                how = "ended with " + (error.strip().splitlines() or ["no message"])[-1]
+            else:
                 how += f" with exit status {status}"
                 if status < 0:
                     how = f"ended its process by signal {-status} ({signal.strsignal(-status)})"
@@ -339,7 +342,7 @@ class Controller:
 
 def _place(node: WorkerController) -> int:
     """Return the place of a worker among all; one that replaces another has the same."""
-    return int(node.gateway.spec.env.get(PLACE_ENV, 0))
+    return int(node.gateway.spec.env.get(WORKER_ENV, 0))
 
 
 def _innermost(stacks: str) -> list[str]:

@@ -14,7 +14,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.presence import may_measure
 from pytest_gpuperf.measure.device.visible import visible_gpus
 from pytest_gpuperf.settings.options import whole_number
-from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV
+from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV, WORKER_ENV
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -59,7 +59,7 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
             options.numprocesses = 0
             args.append("-n0")
         return
-    if not _measures(early_config, options):
+    if os.environ.get(WORKER_ENV) or not _measures(early_config, options):
         return
     asked = _asked_gpus(early_config, options)
     if not early_config.pluginmanager.hasplugin("xdist"):

@@ -23,6 +23,8 @@ SIDE_ENV = "GPUPERF_SIDE"
 """Variable of the side processes of `--gpuperf-against`: the file of their plan."""
 SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
 """Variable of the child pytest under compute-sanitizer: the folder of its plan."""
+WORKER_ENV = "GPUPERF_WORKER"
+"""Variable of the processes that run the tests of a controller: their place among all."""
 
 
 STATE_ENV = "GPUPERF_STATE"

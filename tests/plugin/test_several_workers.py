@@ -56,7 +56,8 @@ def gpus_of(seen: Path) -> dict[str, set[int]]:
 
 
 @pytest.mark.parametrize(
-    "asked", [("-n", "2"), ("-n", "auto"), ("--gpuperf-gpus=all",), ("--gpuperf-gpus=0,1",)]
+    "asked",
+    [("-n", "2"), ("-n", "auto"), ("--gpuperf-gpus=all",), ("--gpuperf-gpus=2",), ("--gpuperf-gpus=0,1",)],
 )
 def test_each_worker_has_a_gpu_and_its_own_tests(
     pytester: pytest.Pytester, seen: Path, asked: tuple[str, ...]
