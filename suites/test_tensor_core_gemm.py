@@ -146,7 +146,7 @@ def test_small_mn_tiled(gpuperf: Gpuperf) -> None:
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 20"})
 def test_small_mn_stream_k(gpuperf: Gpuperf) -> None:
-    measure_against_cublas(gpuperf, matmul_stream_k, SMALL_MN, LARGE_TILE, at_most=1.5)
+    measure_against_cublas(gpuperf, matmul_stream_k, SMALL_MN, LARGE_TILE, at_most=1.6)
 
 
 @pytest.mark.gpuperf(limits={"memory_throughput": ">= 40"})
