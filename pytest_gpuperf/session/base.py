@@ -29,7 +29,7 @@ from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -65,6 +65,7 @@ class Runner:
         source: The source of the measurements, or the reason why nothing can be measured.
         environment: GPU and toolchain that the measurements belong to.
         replayed_from: The newest of the recorded runs if nothing is measured.
+        cards: UUID of the GPU on which each test was recorded, by node id.
     """
 
     on_gpu: ClassVar[bool] = False
@@ -82,6 +83,7 @@ class Runner:
         source: Source | NoGpuError,
         environment: Environment,
         replayed_from: Run | None = None,
+        cards: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
         self.source = source
@@ -107,7 +109,8 @@ class Runner:
         self.only: frozenset[str] | None = None
         """Node ids of the tests to run; None for all that pytest selects."""
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
-        self.expected = Expectations(store, environment.gpu)
+        self.expected = Expectations(store, environment.gpu, cards)
+        self._cards = cards or {}
 
     @cached_property
     def own_failures(self) -> dict[str, str]:
@@ -219,7 +222,7 @@ class Runner:
             tolerance_pct=state.marker.tolerance_pct or 0.0,
             limits=tuple(map(str, state.stated_limits[:MOST_LIMITS])),
             sanitizer=sanitized,
-            gpu_uuid=self._own_card,
+            gpu_uuid=self.card(state.nodeid),
             seconds=round(time.perf_counter() - state.began, 3) if self.on_gpu else 0.0,
         )
         verdict = self._verdict(record, state)
@@ -232,11 +235,13 @@ class Runner:
             self.link.tell(Judged.of(result))
         return result
 
-    @property
-    def _own_card(self) -> str:
-        """UUID of the GPU of this one of several workers; empty otherwise."""
-        several = self.link is not None and len(self.link.orders.cards) > 1
-        return self.environment.gpu.uuid if several and self.on_gpu else ""
+    def card(self, nodeid: str) -> str:
+        """Return the UUID of a test's GPU; empty if it is that of the environment."""
+        own = self.environment.gpu.uuid
+        if self.on_gpu:
+            return own if self.link is not None and len(self.link.orders.cards) > 1 else ""
+        card = self._cards.get(nodeid, own)
+        return card if card != own else ""
 
     def take(self, result: TestResult) -> None:
         """Keep a result."""

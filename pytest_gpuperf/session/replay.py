@@ -185,7 +185,8 @@ class ReplayRunner(Runner):
             )
         newest = runs[0]
         self._recorded = RecordedSource(runs)
-        super().__init__(settings, self._recorded, newest.environment, replayed_from=newest)
+        cards = {nodeid: card for run in reversed(runs) for nodeid, card in run.cards.items()}
+        super().__init__(settings, self._recorded, newest.environment, replayed_from=newest, cards=cards)
         self.ranks = self._recorded
         self.counters_unavailable = newest.counters_unavailable
         tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import resource
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
+from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import AgainstTiming, Profile
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.base import RUNNER
@@ -59,6 +62,22 @@ def test_the_newer_of_two_recordings_is_replayed(
         )
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_time_is_compared_with_those_of_its_own_card(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    on_first = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
+    other = record("test_other.py::test_k", main=measured(5.3))
+    on_second = run(other, id="20261121-120000-aaaa", gpu=replace(H200, uuid="GPU-2"))
+    for recorded in (on_first, replace(on_second, started_at="2026-11-21T12:00:00Z")):
+        add_recording(recorded)
+    accept(on_first, BaselineStore(pytester.path / "baselines"), "all", 0.0, environ={})
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.runpytest("--gpuperf", "--gpuperf-json=verdicts.json")
+    (test,) = json.loads((pytester.path / "verdicts.json").read_bytes())["tests"]
+    # A new card, which may be faster or slower, has 5.7 %.
+    assert test["measurements"]["main"]["change"]["detectable_pct"] < 3.0
 
 
 def test_model_to_replay_can_be_chosen(
