@@ -128,8 +128,7 @@ OPTIONS = (
     Option(
         "changed-only",
         "no",
-        "check, but do not time, calls whose code (`--gpuperf-code=on`), launches and driver are those "
-        "of the baseline",
+        "check, but do not time, calls whose code, launches and driver are those of the baseline",
         switch=True,
     ),
     Option(
@@ -140,8 +139,8 @@ OPTIONS = (
     ),
     Option(
         "code",
-        "off",
-        "hash the machine code of each launched kernel, for runs and baselines",
+        "on",
+        "hash the machine code of each launched kernel, for runs and baselines; the call runs twice more",
         choices=("on", "off"),
     ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),

@@ -107,9 +107,7 @@ PARTS: dict[PluginPart, Broken] = {
     "annotations": Broken("pytest_gpuperf.report.publish.error_annotations"),
     "baseline": Broken("pytest_gpuperf.baseline.expectations.Expectations.add"),
     "clock reading": Broken("pytest_gpuperf.measure.device.conditions.Nvml.conditions"),
-    "code identity": Broken(
-        "pytest_gpuperf.session.live_source.LiveSource.code", arguments=("--gpuperf-code=on",)
-    ),
+    "code identity": Broken("pytest_gpuperf.session.live_source.LiveSource.code"),
     "comparison with old code": Broken(
         f"{LIVE}.LiveRunner._against_pass",
         4,
