@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 LOCK_TIMEOUT_S = 10.0
 
 _DECODER = msgspec.json.Decoder(Baseline)
+
+NUMBERS = re.compile(r"\[\n *-?\d[^\[\]{}\":]*\n *\]")
+"""A list of numbers on several lines; a string has no raw newline."""
 
 
 class BaselineStore:
@@ -157,6 +161,7 @@ def _check_limits(test: TestBaseline, where: str) -> None:
 
 
 def encode_baseline(content: dict[str, Any]) -> bytes:
-    """Return the bytes of a baseline file: sorted keys, two spaces, newline at the end."""
+    """Return the bytes of a baseline file: sorted keys, two spaces, lists of numbers on one line, newline."""
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
     return f"{text}\n".encode()
