@@ -140,7 +140,7 @@ OPTIONS = (
     Option(
         "code",
         "on",
-        "hash the machine code of each launched kernel, for runs and baselines; the call runs twice more",
+        "hash the machine code of each launched kernel, for runs and baselines",
         choices=("on", "off"),
     ),
     Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
