@@ -7,7 +7,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks import clock_spread, public_problems, works_with
+from benchmarks import clock_spread, collectives, public_problems, works_with
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.defences import results as defences
@@ -43,7 +43,7 @@ ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_powe
 HISTORY = "history_power.json"
 COUNTERS = "counter_agreement.json"
 PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
-DEFENCES = "defences.json"
+DEFENCES, COLLECTIVES = "defences.json", "collectives.json"
 NOT_YET = "Not measured yet.\n"
 
 
@@ -181,6 +181,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
     "accuracy_tools": _of_results(ACCURACY, results.read, accuracy.others_table),
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.summary),
+    "collectives_source": _of_results(COLLECTIVES, collectives.read, collectives.source),
+    "collectives": _of_results(COLLECTIVES, collectives.read, collectives.bus_table),
     "counters_source": _of_results(COUNTERS, counter_agreement.read, counters.source),
     "counters_agreement": _of_results(COUNTERS, counter_agreement.read, counters.agreement_table),
     "counters_nsight_python": _of_results(COUNTERS, counter_agreement.read, counters.nsight_python),
