@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pytest_gpuperf.records.json_files import find_files
 from pytest_gpuperf.records.runs import RUN_FILES, RUN_ID
 
-REPORTS = ("ncu", "sanitizer", "traces", "against")
-"""Folders of a run with reports, logs and traces."""
+REPORTS = ("ncu", "sanitizer", "traces", "against", "code")
+"""Folders of a run with reports, logs, traces and machine code."""
 REPORTS_KEPT = 3
 """Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
 COMPILED_KEPT_DAYS = 30
@@ -22,7 +22,7 @@ UNFINISHED_KEPT_DAYS = 1
 """Days after which a run without an end is old: until then another process may be measuring."""
 
 _REPORT = re.compile(
-    r"plan\.json|events\.jsonl|report\.ncu-rep|(ncu|pytest|sanitizer|old|new)\.log|[\w-]+\.json\.gz"
+    r"plan\.json|events\.jsonl|report\.ncu-rep|(ncu|pytest|sanitizer|old|new)\.log|[\w-]+\.json\.gz|[0-9a-f]{64}\.bin"
 )
 _RUN_FILE = re.compile(r"run\.json(\.gz)?|passes\.msgpack|\.(run\.json|passes\.msgpack)\.[a-z0-9_]{8}\.tmp")
 _COMPILED = re.compile(r"[0-9a-f]{64}\.json")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FILES = (
     "ncu/report.ncu-rep",
     "ncu/events.jsonl",
+    f"code/{64 * 'a'}.bin",
     "sanitizer/1/sanitizer.log",
     "sanitizer/1/plan.json",
     "traces/test_k-main-1a2b3c4d.json.gz",
@@ -156,11 +157,11 @@ def test_exactly_the_newest_stay(
 def test_command_says_what_it_removes(runs: Path) -> None:
     planned = CliRunner().invoke(main, ["clean", "--keep", "7", "--dry-run"])
     whole, *others, _, note = planned.output.splitlines()
-    assert whole == f"would remove .gpuperf/runs/{name(0)}  the whole run  6 kB"
+    assert whole == f"would remove .gpuperf/runs/{name(0)}  the whole run  7 kB"
     assert others == [
-        f"would remove .gpuperf/runs/{name(number)}  6 files        6 kB" for number in range(1, 5)
+        f"would remove .gpuperf/runs/{name(number)}  7 files        7 kB" for number in range(1, 5)
     ]
-    assert note == "would remove 1 run, and reports of others; together 30 kB"
+    assert note == "would remove 1 run, and reports of others; together 35 kB"
     assert len(with_file(runs, "run.json")) == 8
     done = CliRunner().invoke(main, ["clean", "--keep", "7"])
     assert done.output == planned.output.replace("would remove", "removed")

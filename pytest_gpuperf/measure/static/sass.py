@@ -1,0 +1,101 @@
+"""Machine code as text (SASS), by NVIDIA's disassembler, in a form that two builds can be compared by."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LINE = re.compile(r"/\*(?P<address>[0-9a-f]{4,})\*/\s+(?P<instruction>[^;]+);")
+_TARGET = re.compile(
+    r"(?P<branch>\b(?:BRA|BSSY|BRX|CALL|BREAK|WARPSYNC|JMP)\b[^;]*?)(?P<address>0x[0-9a-f]+)\b"
+)
+_RETURN = re.compile(r"(?P<instruction>\bRET\b.*?) -?0x[0-9a-f]+")
+"""A return has its distance from the end of the function, which moves with each instruction."""
+_OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_]*)")
+_ACCELERATED = (9, 0)
+"""First compute capability whose instructions need an architecture of its own: `SM90a`."""
+
+
+def disassembler() -> Path:
+    """Return the path of `nvdisasm`: Triton's, else the one on PATH, without an import of Triton."""
+    triton = find_spec("triton")
+    for folder in (triton.submodule_search_locations or ()) if triton else ():
+        path = Path(folder, "backends", "nvidia", "bin", "nvdisasm")
+        if path.exists():
+            return path
+    return Path(shutil.which("nvdisasm") or "nvdisasm")
+
+
+def disassemble(instructions: bytes, compute_capability: str, tool: Path) -> list[str]:
+    """Return the instructions of a kernel, a line each, with labels in place of addresses.
+
+    An instruction that is inserted moves all later addresses, which would hide what has changed.
+
+    Args:
+        instructions: Its machine code.
+        compute_capability: Of the GPU that it is for: `9.0`.
+        tool: Path of `nvdisasm`.
+
+    Raises:
+        GpuperfError: The tool is missing or does not know the code.
+    """
+    major, _, minor = compute_capability.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise GpuperfError(
+            f"the compute capability of the code is {compute_capability!r}", expected="such as 9.0"
+        )
+    special = "a" if (int(major), int(minor)) >= _ACCELERATED else ""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.bin"
+        path.write_bytes(instructions)
+        command = [str(tool), "--binary", f"SM{major}{minor}{special}", str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        except OSError as error:
+            raise GpuperfError(
+                f"{tool.name} cannot be run: {error.strerror}",
+                expected="the tool that Triton brings, or that of a CUDA installation",
+                next_step="pip install triton, or put the CUDA toolkit's bin folder on PATH",
+            ) from None
+    found = [
+        (int(one["address"], 16), " ".join(one["instruction"].split())) for one in _LINE.finditer(done.stdout)
+    ]
+    if done.returncode or not found:
+        why = (done.stderr.strip() or "no instruction found").partition("\n")[0]
+        raise GpuperfError(
+            f"{tool.name} cannot read the code for compute capability {compute_capability}: {why}",
+            next_step="install a newer Triton or CUDA toolkit, whose tools know the architecture",
+        )
+    return _labelled(found)
+
+
+def opcodes(lines: Sequence[str]) -> Counter[str]:
+    """Count the instructions by opcode, without its modifiers."""
+    return Counter(
+        found["opcode"] for line in lines if (found := _OPCODE.match(line)) and not line.endswith(":")
+    )
+
+
+def _labelled(instructions: Sequence[tuple[int, str]]) -> list[str]:
+    targets = {int(one["address"], 16) for _, line in instructions for one in _TARGET.finditer(line)}
+    labels = {address: f"L{number}" for number, address in enumerate(sorted(targets), 1)}
+    lines = []
+    for address, line in instructions:
+        if address in labels:
+            lines.append(f"{labels[address]}:")
+        line = _TARGET.sub(lambda one: f"{one['branch']}{labels[int(one['address'], 16)]}", line)
+        lines.append(_RETURN.sub(r"\g<instruction>", line))
+    while lines and lines[-1] == "NOP":
+        lines.pop()  # fills the last cache line
+    return lines
