@@ -26,8 +26,25 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _PATH = tuple(sys.path)
+_OF_PYTEST = (
+    *(
+        f"_pytest.{name}"
+        for name in ("helpconfig", "junitxml", "pastebin", "setuponly", "setupplan", "skipping")
+    ),
+    *(f"_pytest.{name}" for name in ("stepwise", "threadexception", "tracemalloc", "unittest", "warnings")),
+    *(
+        "_pytest._argcomplete",
+        "_pytest.faulthandler",
+        "_pytest.unraisableexception",
+        "pdb",
+        "xml.etree.ElementTree",
+    ),
+)
+"""What each run of pytest imports."""
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["forked", "pytest", "torch._dynamo", *loaded_once.MODULES])
+_SERVER.set_forkserver_preload(
+    ["forked", "pytest", "torch._dynamo", "execnet.gateway", *loaded_once.MODULES, *_OF_PYTEST]
+)
 
 
 class ForkedPython:
@@ -39,6 +56,7 @@ class ForkedPython:
         env: Environment, by default the present one; of Python's own variables only PYTHONPATH has an effect.
         stdout: Takes the output, and the errors if `stderr` is not a file.
         stderr: Takes the errors.
+        stdin: Gives the input; none by default.
         pass_fds: At most one descriptor, which keeps its number in the process.
         start_new_session: Make the process the leader of a group.
     """
@@ -51,12 +69,15 @@ class ForkedPython:
         env: Mapping[str, str] | None = None,
         stdout: BinaryIO,
         stderr: BinaryIO | int = subprocess.STDOUT,
+        stdin: BinaryIO | int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
         start_new_session: bool = False,
         **_: Any,
     ) -> None:
         errors = stdout if isinstance(stderr, int) else stderr
         given = {1: stdout.fileno(), 2: errors.fileno(), **{number: number for number in pass_fds}}
+        if not isinstance(stdin, int):
+            given[0] = stdin.fileno()
         # multiprocessing hands over the descriptors of connections.
         fds = [(number, Connection(os.dup(fd))) for number, fd in given.items()]
         given_to_process = (
@@ -79,12 +100,38 @@ class ForkedPython:
         """Return the exit status."""
         return self.returncode
 
+    def kill(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end of the process."""
         self._process.join(timeout)
         if self.returncode is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
         return self.returncode
+
+
+def fork_workers() -> None:
+    """Fork the workers of pytest-xdist, which execnet would start with a new Python."""
+    from execnet import gateway_io
+    from execnet.gateway_base import Popen2IO
+
+    def start(self: gateway_io.Popen2IOMaster, args: list[str], execmodel: Any) -> None:
+        theirs, to_worker = os.pipe()
+        from_worker, output = os.pipe()
+        with (
+            os.fdopen(theirs, "rb") as given,
+            os.fdopen(output, "wb") as taken,
+            os.fdopen(os.dup(2), "wb") as errors,
+        ):
+            bootstrap = args[args.index("-c") :]
+            process: Any = ForkedPython(bootstrap, stdin=given, stdout=taken, stderr=errors)
+        process.stdin, process.stdout = os.fdopen(to_worker, "wb"), os.fdopen(from_worker, "rb")
+        self.popen = process
+        Popen2IO.__init__(self, process.stdin, process.stdout, execmodel=execmodel)
+
+    vars(gateway_io)["Popen2IOMaster"].__init__ = start
 
 
 def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
@@ -144,6 +191,10 @@ def _start(
         os.setsid()
     for number, connection in fds:
         os.dup2(connection.fileno(), number)
+    if any(number == 0 for number, _ in fds):
+        # The streams of the server belong to a file; these are pipes.
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         assert isinstance(stream, TextIOWrapper)
         stream.reconfigure(encoding="utf-8")
@@ -156,6 +207,7 @@ def _start(
         # multiprocessing would start a second server, though this one takes requests of its own processes.
         vars(forkserver._forkserver)["ensure_running"] = lambda: None
     fork_children(setattr)
+    fork_workers()
     gc.freeze()  # pytest collects garbage at the end of each run, which takes long with torch's objects
     run_python(command)
 
