@@ -10,6 +10,7 @@ import click
 from pytest_gpuperf.baseline.judged import judge_run, not_measured
 from pytest_gpuperf.cli.output import OutputFile, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
+from pytest_gpuperf.cli.said import json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.merging import merge_runs
@@ -60,6 +61,7 @@ _NAME = _only(r"[a-z0-9]+(-[a-z0-9]+)*")
     help="Set the name in the hidden first line, by which the comment is found again.",
 )
 @click.option("--partial", is_flag=True, help="Expect only some of the tests: do not name missing ones.")
+@json_option
 @project_options
 def command(
     project: Project,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.cli.output import write
-from pytest_gpuperf.cli.project import Project, count_tests, echo, project_options
+from pytest_gpuperf.cli.project import Project, count_tests, project_options
+from pytest_gpuperf.cli.said import echo, json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.file_kinds import type_of
 from pytest_gpuperf.records.json_files import show_path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     help="Write a folder with a folder for each GPU, or, if the name ends in .json and all runs are of one "
     "GPU, a run file.",
 )
+@json_option
 @project_options
 def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     """Join RUNS of several GPU models or shards into one.

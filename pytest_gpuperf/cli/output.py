@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from pytest_gpuperf.cli.said import echo, wrote
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.change import printable, printable_lines
+from pytest_gpuperf.records.change import printable_lines
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import is_plain, write_files
 from pytest_gpuperf.report.forms import FORMS, as_json, render
@@ -134,5 +135,6 @@ def write(files: Mapping[Path, Content], *said: str) -> None:
         raise GpuperfError(
             f"{show_path(next(iter(files)))} cannot be written: {error.strerror or error}"
         ) from None
+    wrote(*files)
     for line in said:
-        click.echo(printable(line), err=not plain)
+        echo(line, err=not plain)

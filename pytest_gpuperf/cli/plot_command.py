@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.cli.output import OutputFile, write
 from pytest_gpuperf.cli.plot_picture import NEEDS, picture_of
 from pytest_gpuperf.cli.project import Project, project_options
+from pytest_gpuperf.cli.said import json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.own_files import PICTURE
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     required=True,
     help="Write to this file: .svg, .png or .pdf.",
 )
+@json_option
 @project_options
 def command(
     project: Project,

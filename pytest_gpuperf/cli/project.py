@@ -13,7 +13,6 @@ import click
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
-from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, whole_test
 from pytest_gpuperf.report.show import count
 from pytest_gpuperf.settings.options import RUNS_KEPT, whole_number
@@ -77,11 +76,6 @@ class Project:
             shorten: As for `load_run`.
         """
         return [classify_again(load_run(path, shorten)) for path in self.find_all(ref)]
-
-
-def echo(text: str) -> None:
-    """Print one line without control characters, which names from files may contain."""
-    click.echo(printable(text))
 
 
 def count_tests(tests: Sized) -> str:

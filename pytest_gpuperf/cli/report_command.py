@@ -8,6 +8,7 @@ import click
 
 from pytest_gpuperf.cli.output import OutputFile, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
+from pytest_gpuperf.cli.said import json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.own_files import REPORT
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=OutputFile(REPORT), required=True, help="Write to this file: report.html."
 )
+@json_option
 @project_options
 def command(project: Project, runs: tuple[str, ...], against: str | None, output: Path) -> None:
     """Write runs as one HTML page that needs no other file.
@@ -44,11 +46,13 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.source_links import source_links
 
-    links = source_links(project.root)
+    loaded = [
+        (path, classify_again(load_run(path))) for ref in runs or [None] for path in project.find_all(ref)
+    ]
+    links = source_links(project.root, commits=[run.environment.commit for _, run in loaded])
     before = project.load_all(against) if against else []
     sections = []
-    for path in [path for ref in runs or [None] for path in project.find_all(ref)]:
-        run = classify_again(load_run(path))
+    for path, run in loaded:
         store, other = _store(project, run, before)
         results = judge_run(run, store, project.tolerance_pct)
         summary = Summary(

@@ -14,7 +14,7 @@ from pytest_gpuperf.baseline.history.taking import lines_of
 from pytest_gpuperf.cli.accepting import show_run
 from pytest_gpuperf.cli.history.options import open_store, search, store_options
 from pytest_gpuperf.cli.output import OutputFile, output_form, screen, show, write
-from pytest_gpuperf.cli.project import echo
+from pytest_gpuperf.cli.said import echo, json_option, wrote
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.history.changes_report import changes_report
@@ -50,6 +50,7 @@ def command() -> None:
 @click.argument("runs", nargs=-1)
 @click.option("--push", is_flag=True, help="Push the branch of the history, merged with the remote's.")
 @click.option("--url", metavar="URL", default="", callback=_web_address, help="Link the runs to this CI job.")
+@json_option
 @store_options
 def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool, url: str) -> None:
     """Add the times of RUNS to the history.
@@ -133,6 +134,7 @@ def check_command(project: Project, store: str, test: str, form: str) -> None:
     required=True,
     help="Write into this folder: a new one, or that of an earlier dashboard.",
 )
+@json_option
 @store_options
 def site_command(project: Project, store: str, output: Path) -> None:
     """Write a dashboard for GitHub Pages: one page that asks for no other file.
@@ -147,6 +149,7 @@ def site_command(project: Project, store: str, output: Path) -> None:
     found = search(project, store)
     links = source_links(project.root)
     size = write_site(output, found.series, found.ranges, found.order, links, found.notes)
+    wrote(output / "index.html")
     echo(f"wrote {show_path(output)}/index.html ({count(len(found.series), 'time')}, {show_size(size)})")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.cli.init.matrix import MOST_SHARDS, labels_of
-from pytest_gpuperf.cli.project import echo
+from pytest_gpuperf.cli.said import echo, json_option, wrote
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import write_files
@@ -43,6 +43,7 @@ recording. From then on, with or without a GPU:
     default=1,
     help="Divide the suite into this many jobs for each model of GPU.",
 )
+@json_option
 def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
     """Write a suite, a tox environment and workflows into DIR.
 
@@ -61,6 +62,7 @@ def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
         raise GpuperfError(
             f"nothing was written: {error}", expected=f"a folder to write to in {show_path(root)}"
         ) from None
+    wrote(*news)
     for piece in pieces:
         _show(piece, "kept" if piece.text is None else "added to" if news[piece.path] else "wrote")
     if agents:
@@ -68,7 +70,8 @@ def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
     if git_top(root) is None:
         echo("not in a git repository: type `git init`, because baselines have to be committed")
     if news:
-        click.echo(NEXT)
+        for line in NEXT.splitlines():
+            echo(line)
     elif not any(piece.by_hand for piece in pieces):
         echo("nothing to write: every file is there")
 
@@ -76,4 +79,5 @@ def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
 def _show(piece: Piece, done: str) -> None:
     echo(f"{done:<8}  {show_path(piece.path)}: {piece.said}")
     if piece.by_hand:
-        click.echo("".join(f"    {line}\n" for line in piece.by_hand.splitlines()), nl=False)
+        for line in piece.by_hand.splitlines():
+            echo(f"    {line}")

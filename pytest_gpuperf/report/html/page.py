@@ -108,7 +108,9 @@ def _source(section: Section) -> str:
     parts = [text(versions), f"run {text(run.id)} of {text(run.started_at[:10])}"]
     if environment.commit:
         commit = link(section.links.of_commit(environment.commit), environment.commit[:7])
-        parts.append(f"commit {commit}{' with changes' if environment.dirty else ''}")
+        changes = " with changes" if environment.dirty else ""
+        strange = ", not in this repository" if environment.commit in section.links.strange else ""
+        parts.append(f"commit {commit}{changes}{strange}")
     if section.against:
         parts.append(f"against run {text(section.against)}")
     if not run.complete:

@@ -27,10 +27,12 @@ class SourceLinks:
     """Address of the repository on a web site, without a slash at its end; empty if it has none."""
     prefix: str = ""
     """Folder of pytest's rootdir in the repository; empty for its top."""
+    strange: frozenset[str] = frozenset()
+    """Commits that are not in the repository, so that links would lead nowhere."""
 
     def of_commit(self, commit: str) -> str:
         """Return the address of a commit; empty if it is not known."""
-        return f"{self.repository}/commit/{quote(commit)}" if self.repository and commit else ""
+        return f"{self.repository}/commit/{quote(commit)}" if self._has(commit) else ""
 
     def of_test(self, commit: str, nodeid: str, line: int | None = None) -> str:
         """Return the address of a test's file at a commit; empty if it is not known.
@@ -40,10 +42,13 @@ class SourceLinks:
             nodeid: The test.
             line: Its line, counted from 1; None if it is not known.
         """
-        if not (self.repository and commit):
+        if not self._has(commit):
             return ""
         path = "/".join(filter(None, (self.prefix, nodeid.partition("::")[0])))
         return f"{self.repository}/blob/{quote(commit)}/{quote(path)}" + (f"#L{line}" if line else "")
+
+    def _has(self, commit: str) -> bool:
+        return bool(self.repository and commit) and commit not in self.strange
 
 
 @dataclass(frozen=True)
