@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import multiprocessing.util
 import os
 import runpy
 import signal
@@ -41,6 +42,7 @@ _OF_PYTEST = (
     ),
 )
 """What each run of pytest imports."""
+multiprocessing.util.get_temp_dir()  # here, not in the long TMPDIR of a test: the server's socket lies there
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     ["forked", "pytest", "torch._dynamo", "execnet.gateway", *loaded_once.MODULES, *_OF_PYTEST]
