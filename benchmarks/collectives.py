@@ -74,8 +74,8 @@ def source(results: Results) -> str:
 
 
 def bus_table(results: Results) -> str:
-    """Format a row for each collective and size: bus bandwidths, and what the plugin's differ by."""
-    # The loop in Python stands in for nccl-tests where these are missing.
+    """Format a row for each collective and size: bus bandwidths, and the difference of the plugin's."""
+    # The loop in Python stands in for nccl-tests if these are missing.
     with_nccl_tests = all(one.nccl_tests_us for one in results.times)
     other = "nccl-tests" if with_nccl_tests else "loop"
     titles = ("collective", "MiB", "µs", "skew, µs", "plugin, GB/s", f"{other}, GB/s")
@@ -159,7 +159,7 @@ def time_printed(output: str, size: int, *, in_place: bool) -> float:
     """Return the time in the table of nccl-tests, in microseconds.
 
     Args:
-        output: What one of its programs printed.
+        output: Printed by one of its programs.
         size: The bytes of the row.
         in_place: True for the second of the two times.
 

@@ -29,7 +29,7 @@ LOCK_TIMEOUT_S = 10.0
 
 _DECODER = msgspec.json.Decoder(Baseline)
 
-NUMBERS = re.compile(r"\[\n *-?\d[^\[\]{}\":]*\n *\]")
+_NUMBERS = re.compile(r"\[\n *-?\d[^\[\]{}\":]*\n *\]")
 """A list of numbers on several lines; a string has no raw newline."""
 
 
@@ -163,5 +163,5 @@ def _check_limits(test: TestBaseline, where: str) -> None:
 def encode_baseline(content: dict[str, Any]) -> bytes:
     """Return the bytes of a baseline file: sorted keys, two spaces, lists of numbers on one line, newline."""
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    text = NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
+    text = _NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
     return f"{text}\n".encode()

@@ -49,6 +49,8 @@ def command(
     parameters, or a part of names. A single test compares its own parameters or labels.
     """
     if sass:
+        if metrics or shares:
+            raise click.UsageError("--sass compares instructions, and takes neither --metrics nor --shares")
         show(_of_code(project, what), form)
         return
     names = [name.strip() for name in metrics.split(",") if name.strip()]
@@ -58,13 +60,15 @@ def command(
 def _of_code(project: Project, what: Sequence[str]) -> Report:
     from pytest_gpuperf.compare.choosing import choose_all
     from pytest_gpuperf.compare.instructions import compare_instructions
+    from pytest_gpuperf.compare.values import without_launches
     from pytest_gpuperf.measure.identity.kept_code import find_code
-    from pytest_gpuperf.measure.static.sass import disassembler
+    from pytest_gpuperf.measure.static.cubin import find_tool
     from pytest_gpuperf.report.comparison_report import comparison_report
     from pytest_gpuperf.report.rows import source_lines
 
-    choices = [choice for ref in what for choice in choose_all(ref, project.load_all)]
-    found = compare_instructions(choices, partial(find_code, project.runs.folder), disassembler())
+    load = partial(project.load_all, shorten=without_launches)
+    choices = [choice for ref in what for choice in choose_all(ref, load)]
+    found = compare_instructions(choices, partial(find_code, project.runs.folder), find_tool("nvdisasm"))
     return comparison_report(found, source_lines(choice.run for choice in choices))
 
 

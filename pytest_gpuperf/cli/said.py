@@ -1,4 +1,4 @@
-"""What a command says that writes files: lines for people, or with `--json` one document for programs."""
+"""Messages of commands that write files: lines for people, or with `--json` one document for programs."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ComparedLine(_Subject, total=False):
 
 
 class Written(TypedDict):
-    """What a command that writes files says."""
+    """Files and messages of a command that writes files."""
 
     files: list[str]
     """Paths of the files that it has written."""

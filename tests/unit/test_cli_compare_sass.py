@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from compare_command import begin, compare, shown, store
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.identity.kept_code import KeptCode, find_code
-from pytest_gpuperf.measure.static.cubin import Cubin
-from pytest_gpuperf.measure.static.sass import disassemble, disassembler, opcodes
+from pytest_gpuperf.measure.static.cubin import Cubin, find_tool
+from pytest_gpuperf.measure.static.sass import disassemble, opcodes
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
 from run_builders import H200, measured, record
 
-pytestmark = pytest.mark.skipif(not disassembler().exists(), reason="needs the nvdisasm of Triton")
+TOOL = find_tool("nvdisasm")
+pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="needs the nvdisasm of Triton")
 
 DATA = Path(__file__).parents[1] / "data" / "static" / "spill.cubin.gz"
 CODE = Cubin(gzip.decompress(DATA.read_bytes())).instructions("staged")
@@ -96,15 +97,21 @@ def test_one_run_cannot_be_compared(project: Path) -> None:
     assert "gpuperf compare OLD NEW --sass" in compare(FIRST, "--sass").output
 
 
+@pytest.mark.parametrize("more", [("--metrics", "time_us"), ("--shares",)])
+def test_options_of_values_are_refused(project: Path, more: tuple[str, ...]) -> None:
+    result = compare(FIRST, SECOND, "--sass", *more)
+    assert result.exit_code == 2
+    assert "takes neither --metrics nor --shares" in result.output
+
+
 def test_labels_hide_moved_addresses() -> None:
-    tool = disassembler()
-    before, after = (disassemble(code, "9.0", tool) for code in (CODE, SHORTER))
+    before, after = (disassemble(code, "9.0", TOOL) for code in (CODE, SHORTER))
     assert [line for line in after if line not in before] == []
 
 
 def test_code_of_another_architecture_is_an_error() -> None:
-    with pytest.raises(GpuperfError, match=r"cannot read the code for compute capability 10\.0"):
-        disassemble(CODE, "10.0", disassembler())
+    with pytest.raises(GpuperfError, match="nvdisasm cannot read the machine code"):
+        disassemble(CODE, "10.0", TOOL)
 
 
 def test_predicates_and_modifiers_are_no_opcodes() -> None:

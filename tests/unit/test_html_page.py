@@ -189,7 +189,7 @@ def test_commit_of_another_repository_is_said_and_not_linked() -> None:
     kept = run()
     links = dataclasses.replace(GITHUB, strange=frozenset({kept.environment.commit}))
     shown = page(section(result("t/test_a.py::test_b"), kept=kept, links=links))
-    assert "commit c0ffee1, not in this repository" in shown
+    assert "commit c0ffee1, not in this clone" in shown
     assert "/commit/" not in shown
 
 

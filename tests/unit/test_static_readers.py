@@ -240,5 +240,5 @@ def test_unreadable_cache_file_is_replaced(tools: CubinTools, tmp_path: Path, ke
 
 
 def test_unreadable_cubin_is_an_error(tools: CubinTools, tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match=r"cuobjdump cannot read the cubin: .*; install a newer"):
+    with pytest.raises(GpuperfError, match=r"cuobjdump cannot read the machine code: .*; install a newer"):
         read_cubin(b"\x7fELF no cubin", "k", tools, tmp_path)

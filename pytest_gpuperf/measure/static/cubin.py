@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,6 +49,16 @@ class Resources(Record, frozen=True, kw_only=True):
     code_bytes: int
 
 
+def find_tool(name: str) -> Path:
+    """Return the path of a tool that Triton brings, else of the one on PATH; Triton is not imported."""
+    triton = find_spec("triton")
+    for folder in (triton.submodule_search_locations or ()) if triton else ():
+        path = Path(folder, "backends", "nvidia", "bin", name)
+        if path.exists():
+            return path
+    return Path(shutil.which(name) or name)
+
+
 def read_cubin(cubin: bytes, kernel: str, tools: CubinTools, state: Path) -> Resources:
     """Read the resources of one kernel of a cubin.
 
@@ -75,12 +87,12 @@ def _read(cubin: bytes, kernel: str, tools: CubinTools) -> Resources:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        found = _usage(_run(tools.cuobjdump, path, "-res-usage"))
+        found = _usage(run_tool(tools.cuobjdump, path, "-res-usage"))
         if kernel not in found:
             raise GpuperfError(f"{tools.cuobjdump.name} finds no {kernel} in its cubin")
         registers, stack = found[kernel]
         # Disassembling takes as long as compiling, and a kernel without a stack has spilled nothing.
-        spills = spilled_bytes(_run(tools.nvdisasm, path, "-c", "-ndf")) if stack else 0
+        spills = spilled_bytes(run_tool(tools.nvdisasm, path, "-c", "-ndf")) if stack else 0
     return Resources(
         registers=registers,
         stack_bytes=stack,
@@ -187,7 +199,12 @@ class Cubin:
         return digest.hexdigest()
 
 
-def _run(tool: Path, path: Path, *options: str) -> str:
+def run_tool(tool: Path, path: Path, *options: str) -> str:
+    """Run a tool on a file with machine code, and return its output.
+
+    Raises:
+        GpuperfError: The tool is missing or cannot read the file.
+    """
     command = [str(tool), *options, str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
@@ -200,7 +217,7 @@ def _run(tool: Path, path: Path, *options: str) -> str:
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0]
         raise GpuperfError(
-            f"{tool.name} cannot read the cubin: {reason}",
+            f"{tool.name} cannot read the machine code: {reason}",
             next_step="install a newer Triton or CUDA toolkit, whose tools know the architecture",
         )
     return done.stdout

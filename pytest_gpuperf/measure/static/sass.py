@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import tempfile
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.static.cubin import run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,16 +23,6 @@ _RETURN = re.compile(r"(?P<instruction>\bRET\b.*?) -?0x[0-9a-f]+")
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_]*)")
 _ACCELERATED = (9, 0)
 """First compute capability whose instructions need an architecture of its own: `SM90a`."""
-
-
-def disassembler() -> Path:
-    """Return the path of `nvdisasm`: Triton's, else the one on PATH, without an import of Triton."""
-    triton = find_spec("triton")
-    for folder in (triton.submodule_search_locations or ()) if triton else ():
-        path = Path(folder, "backends", "nvidia", "bin", "nvdisasm")
-        if path.exists():
-            return path
-    return Path(shutil.which("nvdisasm") or "nvdisasm")
 
 
 def disassemble(instructions: bytes, compute_capability: str, tool: Path) -> list[str]:
@@ -59,24 +47,8 @@ def disassemble(instructions: bytes, compute_capability: str, tool: Path) -> lis
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.bin"
         path.write_bytes(instructions)
-        command = [str(tool), "--binary", f"SM{major}{minor}{special}", str(path)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        except OSError as error:
-            raise GpuperfError(
-                f"{tool.name} cannot be run: {error.strerror}",
-                expected="the tool that Triton brings, or that of a CUDA installation",
-                next_step="pip install triton, or put the CUDA toolkit's bin folder on PATH",
-            ) from None
-    found = [
-        (int(one["address"], 16), " ".join(one["instruction"].split())) for one in _LINE.finditer(done.stdout)
-    ]
-    if done.returncode or not found:
-        why = (done.stderr.strip() or "no instruction found").partition("\n")[0]
-        raise GpuperfError(
-            f"{tool.name} cannot read the code for compute capability {compute_capability}: {why}",
-            next_step="install a newer Triton or CUDA toolkit, whose tools know the architecture",
-        )
+        text = run_tool(tool, path, "--binary", f"SM{major}{minor}{special}")
+    found = [(int(one["address"], 16), " ".join(one["instruction"].split())) for one in _LINE.finditer(text)]
     return _labelled(found)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
-from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, read_cubin
+from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, find_tool, read_cubin
 from pytest_gpuperf.measure.static.kernel import (
     Compiled,
     NoCompilerError,
@@ -27,6 +25,7 @@ from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from pytest_gpuperf.records import StaticKernel
 
@@ -288,12 +287,4 @@ def _compile(
 
 def cubin_tools() -> CubinTools:
     """Return the tools that Triton brings; those on PATH if it was packaged without them."""
-    import triton
-
-    bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-
-    def find(name: str) -> Path:
-        path = bundled / name
-        return path if path.exists() else Path(shutil.which(name) or name)
-
-    return CubinTools(find("cuobjdump"), find("nvdisasm"))
+    return CubinTools(find_tool("cuobjdump"), find_tool("nvdisasm"))

@@ -28,7 +28,7 @@ class SourceLinks:
     prefix: str = ""
     """Folder of pytest's rootdir in the repository; empty for its top."""
     strange: frozenset[str] = frozenset()
-    """Commits that are not in the repository, so that links would lead nowhere."""
+    """Commits that the clone does not have, so that links may lead nowhere."""
 
     def of_commit(self, commit: str) -> str:
         """Return the address of a commit; empty if it is not known."""
