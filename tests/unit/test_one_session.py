@@ -328,3 +328,13 @@ def test_decisions_can_be_read_without_numpy() -> None:
         "sys.exit(any(name in sys.modules for name in ('numpy', 'scipy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("card", "outcome"), [("A", Outcome.REGRESSED), ("C", Outcome.INCONCLUSIVE)])
+def test_time_by_the_clock_of_another_host_is_not_called_slower(card: str, outcome: Outcome) -> None:
+    """Read on a second host with H200s: 5019 µs, and 2729 µs in the baseline."""
+    thresholds = T.of("host")
+    stored = [LogTime(math.log(us), card=card) for us, card in ((2729, "A"), (2740, "A"), (2720, "B"))]
+    variance = moderate({"host": stored}, thresholds)["host"]
+    new = LogTime(math.log(5019), card=card)
+    assert decide_session(new, stored, variance, thresholds, 1, 50).outcome is outcome
