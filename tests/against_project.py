@@ -121,6 +121,7 @@ class Project:
         patience_s: float = 60.0,
         say: Callable[[str], None] = lambda _: None,
         seed: str = "on",
+        early: bool = False,
     ) -> AgainstPass:
         """Run the pass of `--gpuperf-against` in this process.
 
@@ -132,6 +133,7 @@ class Project:
             patience_s: Seconds that a side process may be silent.
             say: Shows the progress.
             seed: `on` if tests are seeded by their ids.
+            early: Import the slow packages before the tests are known.
         """
         repository = Repository.around(self.root)
         paired = AgainstPass(
@@ -150,5 +152,7 @@ class Project:
             fork_children(monkeypatch.setattr)
             for name, value in self.environment().items():
                 monkeypatch.setenv(name, value)
+            if early:
+                paired.import_early()
             paired.run(selected, invocation, lambda _title: nullcontext(say))
         return paired

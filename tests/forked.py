@@ -56,7 +56,7 @@ class ForkedPython:
         command: `-m pytest`, `-c` with code, or the path of a program, and the arguments.
         cwd: Working directory; by default the present one.
         env: Environment, by default the present one; of Python's own variables only PYTHONPATH has an effect.
-        stdout: Takes the output, and the errors if `stderr` is not a file.
+        stdout: Takes the output, and the errors if `stderr` is not a file; with a number, nothing does.
         stderr: Takes the errors.
         stdin: Gives the input; none by default.
         pass_fds: At most one descriptor, which keeps its number in the process.
@@ -69,19 +69,22 @@ class ForkedPython:
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        stdout: BinaryIO,
+        stdout: BinaryIO | int,
         stderr: BinaryIO | int = subprocess.STDOUT,
         stdin: BinaryIO | int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
         start_new_session: bool = False,
         **_: Any,
     ) -> None:
-        errors = stdout if isinstance(stderr, int) else stderr
-        given = {1: stdout.fileno(), 2: errors.fileno(), **{number: number for number in pass_fds}}
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        output = nothing if isinstance(stdout, int) else stdout.fileno()
+        errors = output if isinstance(stderr, int) else stderr.fileno()
+        given = {1: output, 2: errors, **{number: number for number in pass_fds}}
         if not isinstance(stdin, int):
             given[0] = stdin.fileno()
         # multiprocessing hands over the descriptors of connections.
         fds = [(number, Connection(os.dup(fd))) for number, fd in given.items()]
+        os.close(nothing)
         given_to_process = (
             list(command),
             cwd or Path.cwd(),

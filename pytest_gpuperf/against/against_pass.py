@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
-from pytest_gpuperf.against.launching import Launcher
+from pytest_gpuperf.against.launching import ForkServer, Launcher
 from pytest_gpuperf.against.messages import Collected, Compare, Started
 from pytest_gpuperf.against.side_process import PATIENCE_S, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
 
 LOGS: Mapping[Side, str] = {"A": "old.log", "B": "new.log"}
-SERVER_LOG = "imports.log"
 ORDERS: tuple[tuple[Side, Side], ...] = (("A", "B"), ("B", "A"))
 """Orders of the sides in a restart. The side that allocates first changes a time by tenths of a percent, so
 both orders come equally often."""
@@ -71,6 +70,16 @@ class AgainstPass:
         self._rng = Random(secrets.randbits(64))  # noqa: S311
         self._tests: dict[str, Candidate] = {}
         self._shared: set[str] = set()
+        self._server: ForkServer | None = None
+
+    def import_early(self) -> None:
+        """Begin with the slow imports while the run itself imports and collects."""
+        self._server = ForkServer.early()
+
+    def close(self) -> None:
+        """End what `import_early` began, if the pass did not run."""
+        if self._server is not None:
+            self._server.close()
 
     def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
         """Run both sides of the tests until every comparison is decided.
@@ -97,12 +106,11 @@ class AgainstPass:
         orders = self._rng.sample(ORDERS, len(ORDERS))
         say("git worktree")
         with ExitStack() as stack:
+            stack.callback(self.close)
             stack.enter_context(ended_in_order())
             old = stack.enter_context(old_tree(self._repository, self.commit))
             sides = Sides(self._repository.root, old, invocation)
-            launcher = stack.enter_context(
-                closing(Launcher(sides, self._logs / SERVER_LOG, partial(say, "imports")))
-            )
+            launcher = stack.enter_context(closing(Launcher(sides, partial(say, "imports"), self._server)))
             for restart in range(1, last + 1):
                 undecided = [test for test in tests if not test.is_settled]
                 if not undecided:

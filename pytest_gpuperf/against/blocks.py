@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from itertools import count
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Quad
 
 LEAST_QUADS = 3
+WARM_UP_S = 0.1
+"""Seconds of the warm-up of both sides. Clocks need tens of milliseconds of load before they move; a longer
+drift is the same for both sides of a quad."""
 ENOUGH_QUADS = 5
 """Quads before the first check of their precision."""
 MOST_QUADS = 64
@@ -36,6 +40,22 @@ class SideBlock:
     """Microseconds per call."""
     sm_clock_mhz: float
     """Mean SM clock, in MHz; 0 if unknown."""
+
+
+def warm_up(block: Callable[[Side], SideBlock], budget_s: float) -> None:
+    """Run blocks of both sides, so that neither finds a colder GPU than the other.
+
+    Args:
+        block: Runs a block of a side.
+        budget_s: Seconds for the blocks that follow; the warm-up takes no longer. Each side runs twice in any
+            case.
+    """
+    begin = time.monotonic()
+    for turns in count(1):
+        block("A")
+        block("B")
+        if turns > 1 and time.monotonic() - begin >= min(WARM_UP_S, budget_s):
+            return
 
 
 def in_turn(block: Callable[[Side], SideBlock], rng: Random, budget_s: float) -> tuple[SideBlock, ...]:

@@ -1,8 +1,8 @@
 """A process that has imported the slow packages, and forks a side process at each order.
 
-A copy of this file lies next to that of `start.py`. It does not import the package: pytest must be the first
-to do that. All side processes of a comparison are forked from one server, so both sides begin alike. A fork
-cannot use CUDA if the server has initialised it, so the server checks that after its imports.
+It does not import this package: pytest must be the first to do that. All side processes of a comparison are
+forked from one server, so both sides begin alike. A fork cannot use CUDA if the server has initialised it, so
+the server checks that after its imports.
 """
 
 from __future__ import annotations
@@ -30,15 +30,10 @@ LONGEST = 65536
 
 
 def main() -> None:
-    """Serve the socket whose descriptor is the first argument.
-
-    The next two are the checkout and the old tree, the others modules to import.
-    """
-    checkout, tree, *names = sys.argv[2:]
+    """Serve the socket whose descriptor is the first argument; the others are modules to import first."""
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         orders.set_inheritable(False)
-        orders.send(json.dumps(load(names) or of_one_side(checkout, tree)).encode())
-        ordered = serve(orders)
+        ordered = serve(orders, load(sys.argv[2:]))
     if ordered is not None:
         become(*ordered)
 
@@ -86,8 +81,12 @@ def cuda_initialised() -> bool:
     return bool(driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != NOT_INITIALISED)
 
 
-def serve(orders: socket.socket) -> tuple[str, int, int] | None:
-    """Fork a process at each order, and tell the state of those that were forked.
+def serve(orders: socket.socket, why: str) -> tuple[str, int, int] | None:
+    """Import modules, fork a process at each order, and tell the state of those that were forked.
+
+    Args:
+        orders: The end of the socket.
+        why: Why this process cannot fork side processes; empty if it can.
 
     Returns:
         In a fork the arguments of `become`; in the server None, after the other end of the socket was closed.
@@ -97,7 +96,11 @@ def serve(orders: socket.socket) -> tuple[str, int, int] | None:
         if not message:
             return None
         asked = json.loads(message)
-        if isinstance(asked, int):
+        answer: object
+        if isinstance(asked, list):
+            checkout, tree, *names = asked
+            answer = why or load(names) or of_one_side(checkout, tree)
+        elif isinstance(asked, int):
             found, status = os.waitpid(asked, os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if found else None
         else:
@@ -136,8 +139,6 @@ def become(order: str, channel: int, log: int) -> None:
     os.environ.update(asked["environment"])
     program, *sys.argv[1:] = asked["command"]
     sys.argv[0] = program
-    # `runpy` puts it first.
-    sys.path[:] = [path for path in sys.path if path != program]
     runpy.run_path(program, run_name="__main__")
 
 

@@ -11,18 +11,20 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.against import fork_server
 from pytest_gpuperf.against.fork_server import LIBRARIES, LONGEST, SLOW
 from pytest_gpuperf.processes.children import end_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from multiprocessing.connection import Connection
     from pathlib import Path
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, Final
 
     from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.processes.children import Leader
@@ -34,6 +36,13 @@ ANSWER_S = 20.0
 """Seconds within which the server answers an order."""
 POLL_S = 0.05
 GONE = "it has ended"
+EARLY: Final = ("numpy", "torch")
+"""Modules that any run on a GPU imports before its tests are collected."""
+# Python would put the folder of a program on the import path: here it holds modules with names of others'.
+RUN = """import sys
+sys.path[:] = filter(None, sys.path)
+import runpy
+runpy.run_path(sys.argv.pop(1), run_name="__main__")"""
 
 
 class ServerLostError(Exception):
@@ -45,18 +54,23 @@ class Launcher:
 
     Args:
         sides: Have commands and environments.
-        log: File for the output of the server.
         tick: Called while the server imports.
+        early: A server that was started before; None for none. The launcher ends it.
     """
 
-    def __init__(self, sides: Sides, log: Path, tick: Callable[[], None]) -> None:
+    def __init__(self, sides: Sides, tick: Callable[[], None], early: ForkServer | None = None) -> None:
         self._sides = sides
         self._tick = tick
-        self._server: _Server | None = None
+        self._server = early
         self.why_not = ""
         """Why each process imports by itself; empty if they are forked, or if there is nothing slow."""
-        if sys.platform == "linux" and (modules := slow_imports(sys.modules)):
-            self._server = _Server([*sides.server(), *modules], log)
+        modules = slow_imports(sys.modules)
+        if early is not None and not (modules and early.suits()):
+            early.close()
+            self._server = None
+        if sys.platform == "linux" and modules:
+            self._server = self._server or ForkServer()
+            self._server.prepare([*sides.trees, *modules])
 
     def start(self, side: Side, plan: Path, channel: Connection, log: BinaryIO) -> Leader:
         """Start the process of a side; it leads its own group.
@@ -105,21 +119,45 @@ def slow_imports(loaded: Mapping[str, Any]) -> list[str]:
     return [*(name for name in LIBRARIES if name in loaded), *slow] if slow else []
 
 
-class _Server:
-    """The server, as the run sees it."""
+class ForkServer:
+    """The server, as the run sees it; it ends with the run.
 
-    def __init__(self, command: list[str], log: Path) -> None:
+    Args:
+        modules: Modules to import at once.
+    """
+
+    def __init__(self, modules: Iterable[str] = ()) -> None:
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with log.open("ab") as stream, theirs:
+        self._environment = _environment()
+        with theirs:
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, command[0], str(theirs.fileno()), *command[1:]],
+                [sys.executable, "-c", RUN, fork_server.__file__, str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
         self._ready = False
+
+    @classmethod
+    def early(cls) -> ForkServer | None:
+        """Start a server while the run still imports and collects; None where nothing can be forked."""
+        return cls(filter(_is_installed, EARLY)) if sys.platform == "linux" else None
+
+    def suits(self) -> bool:
+        """Return True if the environment is still that of the server: packages read it when imported."""
+        return self._environment == _environment()
+
+    def prepare(self, asked: list[str]) -> None:
+        """Order imports.
+
+        Args:
+            asked: The folders of both sides, then modules.
+        """
+        with suppress(OSError):
+            # If the server has ended, the missing answer shows that.
+            self._end.send(json.dumps(asked).encode())
 
     def wait(self, tick: Callable[[], None]) -> None:
         """Wait for the imports.
@@ -134,7 +172,8 @@ class _Server:
             if time.monotonic() > end:
                 raise ServerLostError(f"its imports took more than {IMPORT_S:.0f} s")
             tick()
-        if why := self._answer():
+        _, why = self._answer()
+        if why:
             raise ServerLostError(str(why))
         self._ready = True
 
@@ -194,7 +233,7 @@ class _Server:
 class _Forked:
     """A forked process, with the part of `subprocess.Popen` that a side process needs."""
 
-    def __init__(self, server: _Server, pid: int) -> None:
+    def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
         self.pid = pid
         self.returncode: int | None = None
@@ -220,6 +259,17 @@ class _Forked:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
             time.sleep(POLL_S / 5)
         return status
+
+
+def _is_installed(module: str) -> bool:
+    with suppress(ValueError):  # a stand-in, which some tests put in its place
+        return find_spec(module) is not None
+    return False
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without what pytest changes from test to test."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 def _runs(pid: int) -> bool:

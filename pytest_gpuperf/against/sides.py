@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.against import fork_server, start
+from pytest_gpuperf.against import start
 from pytest_gpuperf.against.messages import SidePlan
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.settings.settings import SIDE_ENV
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
 
 
-SERVER = "fork_server.py"
 _FOLDERS = re.compile(r"(?<![\w./])(/[^/\s'\"()]+)+/")
 """The folders of an absolute path."""
 
@@ -106,9 +105,10 @@ class Sides:
             *(f"--gpuperf-mode={self._invocation.mode}", f"--gpuperf-seed={self._invocation.seed}"),
         ]
 
-    def server(self) -> list[str]:
-        """Return the program of the fork server, with the folders whose modules it must not import."""
-        return [str(self._program / SERVER), str(self._checkout), str(self._old.root)]
+    @property
+    def trees(self) -> tuple[str, str]:
+        """The checkout and the old tree: the folders of both sides."""
+        return str(self._checkout), str(self._old.root)
 
     def environment(self, side: Side, plan: Path) -> dict[str, str]:
         """Return the environment of a side's process."""
@@ -145,5 +145,4 @@ def _program(folder: Path) -> Path:
         folder.mkdir()
         (folder / "pytest_gpuperf").symlink_to(Path(__file__).resolve().parents[1])
         shutil.copy(start.__file__, folder / "__main__.py")
-        shutil.copy(fork_server.__file__, folder / SERVER)
     return folder

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_gpuperf.against.blocks import SideBlock, in_turn
+from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
 from pytest_gpuperf.against.messages import Begin, Ended, GoOn, Ready, RunBlock, Timed
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class Turns:
 
     def _measure(self, label: str, taken: Taken) -> None:
         begin = time.monotonic()
+        warm_up(self._block, self._budget_s)
         taken.blocks[label] = in_turn(self._block, self._rng, self._budget_s)
         taken.seconds[label] = time.monotonic() - begin
 

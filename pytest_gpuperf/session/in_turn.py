@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.against.blocks import SideBlock, in_turn
+from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
 from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.against.series import Series
 from pytest_gpuperf.errors import GpuperfError
@@ -129,14 +129,13 @@ class InTurn:
         self._restored_bytes = max(self._restored_bytes, calls["B"].restored_bytes)
         new_first = bool(number % 2)
         prepared = self._prepared(calls, ("B", "A") if new_first else ("A", "B"))
-        if number == 0:
-            for one in prepared.values():
-                one.warm_up()
 
         def block(side: Side) -> SideBlock:
             timed = prepared[side].block()
             return SideBlock(side, timed.time_us, timed.sm_clock_mhz)
 
+        if number == 0:
+            warm_up(block, budget_s)
         begin = time.monotonic()
         blocks = in_turn(block, self._rng, budget_s)
         seconds = time.monotonic() - begin

@@ -78,6 +78,9 @@ class LiveRunner(KeepingRunner):
         self.open_run(settings, link)
         self._folder = self.runs.folder / self.run_id
         self._worker = link.orders.worker if link else 0
+        self._against = self._against_pass(settings) if settings.against else None
+        if self._against is not None and not (link and link.orders.nodeids):
+            self._against.import_early()
         ncu = None
         with self.guarded("counters"):
             ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
@@ -118,7 +121,6 @@ class LiveRunner(KeepingRunner):
             else None,
         )
         super().__init__(settings, source, where)
-        self._against = self._against_pass(settings.against) if settings.against else None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         if self._sanitizing is not None:
             counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
@@ -176,14 +178,13 @@ class LiveRunner(KeepingRunner):
             )
         return SanitizingPass(self._folder_of("sanitizer"), find_sanitizer(), tool)
 
-    def _against_pass(self, ref: str) -> AgainstPass:
+    def _against_pass(self, settings: Settings) -> AgainstPass:
         from pytest_gpuperf.against.against_pass import AgainstPass
         from pytest_gpuperf.against.git import Repository
 
-        repository = Repository.around(self.settings.root)
-        return AgainstPass(
-            repository, repository.commit(ref), self._folder_of("against"), self.settings.budget_s
-        )
+        repository = Repository.around(settings.root)
+        commit = repository.commit(settings.against)
+        return AgainstPass(repository, commit, self._folder_of("against"), settings.budget_s)
 
     def _folder_of(self, kind: str) -> Path:
         """Return the folder for the files of a pass; each of several workers has its own."""
@@ -213,8 +214,10 @@ class LiveRunner(KeepingRunner):
             self._host_lock.release()
 
     def end(self) -> None:
-        """End the ranks, and let the next run measure."""
+        """End the processes of this run, and let the next one measure."""
         self._ranks.end()
+        if self._against is not None:
+            self._against.close()
         self._lock.release()
 
     def run_passes(

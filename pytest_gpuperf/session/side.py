@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_gpuperf.against.messages import Answer, Command
-    from pytest_gpuperf.records import Timing, TimingMode, WarmUp
+    from pytest_gpuperf.records import Timing, TimingMode
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.settings.settings import Settings
 
@@ -184,9 +184,6 @@ class Prepared(Protocol):
     def mode(self) -> TimingMode:
         """Its timing mode."""
 
-    def warm_up(self) -> WarmUp:
-        """Run it until its time is steady."""
-
     def block(self) -> Block:
         """Time one block."""
 
@@ -226,7 +223,6 @@ class SideSource(ChildSource):
         """Time blocks for the parent, and return a time that agrees with every limit."""
         if call.label not in self._settled.get(call.nodeid, ()):
             prepared = self._timer.prepare(call, mode)
-            prepared.warm_up()
             self._parent.tell(Ready(call.label, prepared.mode))
             while isinstance(self._parent.command(), RunBlock):
                 block = prepared.block()

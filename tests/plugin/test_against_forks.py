@@ -83,6 +83,37 @@ def test_processes_import_by_themselves_if_the_server_cannot_fork(
     assert why in notice
 
 
+@pytest.mark.parametrize("modules", [("slow_package",), ("json",)])
+def test_a_server_that_was_started_early_imports_the_rest_later(
+    project: Project, witness: Path, monkeypatch: pytest.MonkeyPatch, modules: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(launching, "EARLY", modules)
+    monkeypatch.setattr(launching, "_is_installed", bool)
+    paired = project.compare(K, looks=(2,), early=True)
+    assert (imports(witness), paired.notices) == (1, [])
+    assert len(found(paired).record.log_ratios) == 2
+
+
+def test_a_server_with_an_older_environment_is_not_used(
+    project: Project, witness: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages read variables when they are imported, and a conftest may have set one."""
+    monkeypatch.setattr(launching, "EARLY", ("slow_package",))
+    monkeypatch.setattr(launching, "_is_installed", bool)
+    monkeypatch.setattr(launching.ForkServer, "suits", lambda _self: False)
+    paired = project.compare(K, looks=(2,), early=True)
+    assert (imports(witness), paired.notices) == (2, [])
+
+
+def test_server_has_the_environment_of_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = launching.ForkServer()
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "another")
+    unchanged = server.suits()
+    monkeypatch.setenv("TORCH_LOGS", "recompiles")
+    assert (unchanged, server.suits()) == (True, False)
+    server.close()
+
+
 def test_side_that_dies_costs_only_its_test(project: Project, witness: Path) -> None:
     dies = "import os, signal\ndef test_k(gpuperf): os.kill(os.getpid(), signal.SIGSEGV)\n"
     project.commit({"test_dies.py": dies})

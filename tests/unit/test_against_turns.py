@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.against import blocks
 from pytest_gpuperf.against.blocks import LEAST_QUADS, MOST_QUADS
 from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
 from pytest_gpuperf.against.git import Commit
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
 
 MAIN = Commit("main", "1a2b3c4d5e")
+
+
+WARM_UP = "ABAB"
+
+
+@pytest.fixture(autouse=True)
+def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "WARM_UP_S", 0.0)
 
 
 class ScriptedSide:
@@ -93,7 +102,8 @@ def test_first_block_after_each_switch_is_discarded(seed: int) -> None:
     kept = "".join(block.side for block in taken.blocks["main"])
     assert {kept[at : at + 4] for at in range(0, len(kept), 4)} == {"ABBA", "BAAB"}
     switches = [(side, len(list(blocks))) for side, blocks in groupby(kept)]
-    assert stage.strip("ab") == "".join(side * (count + 1) for side, count in switches)
+    blocks = "".join(side * (count + 1) for side, count in switches)
+    assert stage.strip("ab") == WARM_UP + blocks
 
 
 def test_the_order_of_the_quads_differs_from_restart_to_restart() -> None:

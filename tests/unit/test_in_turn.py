@@ -69,9 +69,6 @@ class Prepared:
     def __post_init__(self) -> None:
         self.fn()
 
-    def warm_up(self) -> None:
-        self.fn()
-
     def block(self) -> Block:
         self.fn()
         self.fn()
