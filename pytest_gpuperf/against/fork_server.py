@@ -62,6 +62,9 @@ def of_one_side(checkout: str, tree: str) -> str:
     """Return why the imports do not suit both sides: a module that each side has in its own tree."""
     for name, module in list(sys.modules.items()):
         place = os.path.realpath(getattr(module, "__file__", None) or os.sep)
+        if name == "__main__":
+            # This program, which the checkout of this package holds; a fork runs another one.
+            continue
         if place.startswith(checkout + os.sep) and Path(tree + place[len(checkout) :]).exists():
             return f"{name} is a module of the checkout"
     return ""

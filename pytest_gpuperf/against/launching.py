@@ -36,8 +36,8 @@ ANSWER_S = 20.0
 """Seconds within which the server answers an order."""
 POLL_S = 0.05
 GONE = "it has ended"
-EARLY: Final = ("numpy", "torch")
-"""Modules that any run on a GPU imports before its tests are collected."""
+EARLY: Final = (LIBRARIES[0], *SLOW)
+"""Modules to import before it is known which ones the tests import."""
 # Python would put the folder of a program on the import path: here it holds modules with names of others'.
 RUN = """import sys
 sys.path[:] = filter(None, sys.path)
@@ -263,7 +263,8 @@ class _Forked:
 
 def _is_installed(module: str) -> bool:
     with suppress(ValueError):  # a stand-in, which some tests put in its place
-        return find_spec(module) is not None
+        # To find a module within a package, Python imports the package.
+        return find_spec(module.partition(".")[0]) is not None
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from against_pass_project import TEST, K, found, reason, ten_microseconds
 from pytest_gpuperf.against import fork_server, launching
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from against_project import Project
 
 USES_IT = "import slow_package\n" + TEST
@@ -148,6 +147,19 @@ def test_modules_of_the_checkout_are_not_shared(project: Project, witness: Path)
     assert found(paired).decision is not None
     assert "slow_package is a module of the checkout" in paired.notices[0]
     assert imports(witness) == 3
+
+
+def test_the_program_of_the_server_may_be_in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in this repository."""
+    program = ModuleType("__main__")
+    program.__file__ = fork_server.__file__
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    root = Path(fork_server.__file__).parents[1]
+    for name in [name for name in sys.modules if name.startswith("pytest_gpuperf")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert fork_server.of_one_side(str(root), str(root)) == ""
+    monkeypatch.setitem(sys.modules, "other", program)
+    assert fork_server.of_one_side(str(root), str(root)) == "other is a module of the checkout"
 
 
 def test_no_server_starts_if_nothing_slow_was_imported() -> None:
