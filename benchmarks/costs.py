@@ -38,7 +38,21 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
 }
 """Options of each part, in the order in which they run: the first one fills the caches."""
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
-TESTS = ("suites/test_memory_kernels.py", "suites/test_token_reduction.py")
+MEMORY = (
+    "copy_torch",
+    "softmax_triton",
+    "layer_norm_triton",
+    "top_k_torch",
+    "gather_torch",
+    "column_sum_triton",
+)
+TESTS = (
+    *(f"suites/test_memory_kernels.py::test_{name}[bf16]" for name in MEMORY),
+    "suites/test_gemm.py::test_large_cublas",
+    "suites/test_gemm.py::test_small_batched_cublas",
+    "suites/test_square.py::test_square_torch[781]",
+)
+"""Tests that old commits have too."""
 MINUTES = 8.5
 
 
