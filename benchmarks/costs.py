@@ -4,12 +4,14 @@ python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [-
 python -m benchmarks.costs table FILE                                                            # anywhere
 
 Each commit runs from a worktree with compile caches of its own. A part of both commits comes before the next
-part, and each time is in the file before the next one begins.
+part, and each time is in the file before the next one begins. Two processes of this program, each with one of
+two GPUs and one of the commits, take half as long.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import re
 import subprocess
@@ -19,12 +21,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
+from benchmarks import results_file
 from benchmarks.children import ROOT, end_in_order_when_told, say
-from benchmarks.markdown import table
+from benchmarks.markdown import provenance, table
 from pytest_gpuperf.processes.children import end_group
 from pytest_gpuperf.processes.git import run_git
+from pytest_gpuperf.records import Environment, Record
+from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +40,7 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
 """Options of each part, in the order in which they run: the first one fills the caches."""
+SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (
     "copy_torch",
@@ -56,7 +60,7 @@ TESTS = (
 MINUTES = 8.5
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
+class Cost(Record, frozen=True, kw_only=True):
     """One run of pytest."""
 
     commit: str
@@ -67,6 +71,16 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Wall-clock time, the start of Python included."""
     cut_off: bool
     """True if the time was up, so that the run would have taken longer."""
+
+
+class Results(Record, frozen=True, kw_only=True):
+    """Results of one run of the benchmark."""
+
+    schema: int
+    date: str
+    """UTC, ISO 8601."""
+    environment: Environment
+    costs: tuple[Cost, ...]
 
 
 Run = tuple[int, float, bool]
@@ -100,24 +114,34 @@ def measure(
             say(f"{part}, {commit}: {took:.1f} s, {tests} tests")
 
 
-def report(costs: Sequence[Cost]) -> str:
-    """Format seconds a run and a test: a row for each part, a pair of columns for each commit."""
-    commits = list(dict.fromkeys(cost.commit for cost in costs))
-    found = {(cost.part, cost.commit): cost for cost in costs}
-    titles = [f"{commit[:7]}, {what}" for commit in commits for what in ("s", "s a test")]
+def read(path: Path) -> Results:
+    """Read the file; see `benchmarks.results_file.read`."""
+    return results_file.read(path, Results, schema=SCHEMA)
+
+
+def source(results: Results) -> str:
+    """Return the GPU, the versions and the date."""
+    return f"{provenance(results.environment, results.date)}.\n"
+
+
+def report(results: Results) -> str:
+    """Format a row for each part, and a column of seconds for each commit."""
+    commits = list(dict.fromkeys(cost.commit for cost in results.costs))
+    found = {(cost.part, cost.commit): cost for cost in results.costs}
     rows = [
-        [part, *(cell for commit in commits for cell in _cells(found.get((part, commit))))]
+        [part, *(_cell(found.get((part, commit))) for commit in commits)]
         for part in OPTIONS
         if any((part, commit) in found for commit in commits)
     ]
-    return table(["part", *titles], rows)
+    return table(["part", *(commit[:7] for commit in commits)], rows)
 
 
-def _cells(cost: Cost | None) -> tuple[str, str]:
+def _cell(cost: Cost | None) -> str:
     if cost is None:
-        return "", ""
-    more = "> " * cost.cut_off
-    return f"{more}{cost.seconds:.0f}", f"{cost.seconds / cost.tests:.1f}" if cost.tests else ""
+        return ""
+    if cost.cut_off:
+        return f"> {cost.seconds:.0f}"
+    return f"{cost.seconds:.0f} ({cost.seconds / cost.tests:.1f})" if cost.tests else ""
 
 
 def run_part(folder: Path, tests: Sequence[str], commit: str, part: Part, seconds: float) -> Run:
@@ -175,7 +199,7 @@ def main() -> None:
     )
     commands = parser.add_subparsers(required=True, dest="command")
     command = commands.add_parser("measure")
-    command.add_argument("--out", type=Path, required=True, help="NAME.jsonl")
+    command.add_argument("--out", type=Path, required=True, help="NAME.json")
     command.add_argument("--commits", nargs="+", required=True, metavar="COMMIT")
     command.add_argument("--minutes", type=float, default=MINUTES, help="wall-clock time in all")
     command.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
@@ -183,16 +207,24 @@ def main() -> None:
     command.add_argument("file", type=Path)
     given = parser.parse_args()
     if given.command == "table":
-        lines = given.file.read_bytes().splitlines()
-        print(report([msgspec.json.decode(line, type=Cost) for line in lines]))
+        found = read(given.file)
+        print(source(found) + report(found))
         return
-    end_in_order_when_told()
-    with tempfile.TemporaryDirectory() as name, given.out.open("wb") as out:
-        folder = Path(name)
+    from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu import gpu_info
 
-        def write(cost: Cost) -> None:
-            out.write(msgspec.json.encode(cost) + b"\n")
-            out.flush()
+    end_in_order_when_told()
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    where = environment(gpu_info(), ROOT, "")
+    costs: list[Cost] = []
+
+    def write(cost: Cost) -> None:
+        costs.append(cost)
+        results = Results(schema=SCHEMA, date=date, environment=where, costs=tuple(costs))
+        write_files({given.out: results_file.encode(results)})
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
 
         try:
             for commit in given.commits:

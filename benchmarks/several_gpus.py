@@ -61,7 +61,7 @@ def source(results: Results) -> str:
 
 
 def summary_table(results: Results) -> str:
-    """Format a row for each number of GPUs: wall time, gain, false alarms, and spread of the times."""
+    """Format a row for each number of GPUs: wall time, gain, false alarms, and the usual spread of a test."""
     rows = []
     by_gpus = {n: [one for one in results.sessions if one.gpus == n] for n in _numbers(results)}
     alone_s = fmean(one.wall_s for one in by_gpus[min(by_gpus)])
@@ -73,7 +73,7 @@ def summary_table(results: Results) -> str:
         shown = f"{median(spread):.2f} %" if spread else "—"
         row = (str(gpus), str(len(sessions)), f"{wall_s:.0f}", f"{alone_s / wall_s:.2f}")
         rows.append((*row, f"{alarms} of {sum(verdicts.values())}", shown))
-    titles = ("GPUs", "runs", "wall, s", "times as fast", "false alarms", "median SD of a test on one card")
+    titles = ("GPUs", "runs", "s", "gain", "false alarms", "SD on a card")
     return table(titles, rows)
 
 

@@ -7,7 +7,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks import clock_spread, collectives, public_problems, works_with
+from benchmarks import clock_spread, collectives, costs, public_problems, several_gpus, works_with
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.defences import results as defences
@@ -44,6 +44,7 @@ HISTORY = "history_power.json"
 COUNTERS = "counter_agreement.json"
 PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
 DEFENCES, COLLECTIVES = "defences.json", "collectives.json"
+COSTS, SEVERAL_GPUS = "costs.json", "several_gpus.json"
 NOT_YET = "Not measured yet.\n"
 
 
@@ -183,6 +184,10 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.summary),
     "collectives_source": _of_results(COLLECTIVES, collectives.read, collectives.source),
     "collectives": _of_results(COLLECTIVES, collectives.read, collectives.bus_table),
+    "costs_source": _of_results(COSTS, costs.read, costs.source),
+    "costs": _of_results(COSTS, costs.read, costs.report),
+    "several_gpus_source": _of_results(SEVERAL_GPUS, several_gpus.read, several_gpus.source),
+    "several_gpus": _of_results(SEVERAL_GPUS, several_gpus.read, several_gpus.summary_table),
     "counters_source": _of_results(COUNTERS, counter_agreement.read, counters.source),
     "counters_agreement": _of_results(COUNTERS, counter_agreement.read, counters.agreement_table),
     "counters_nsight_python": _of_results(COUNTERS, counter_agreement.read, counters.nsight_python),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import costs
-from benchmarks.costs import Cost, ended_tests, measure, report, run_part
+from benchmarks.costs import Cost, Results, ended_tests, measure, report, run_part
+from pytest_gpuperf.records import NO_GPU, Environment, Toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,9 +46,15 @@ def test_last_run_is_cut_off_when_the_time_is_up() -> None:
 
 
 def test_table_marks_runs_that_were_cut_off() -> None:
-    lines = report(measured(34)).splitlines()
-    assert lines[0] == "|part|old, s|old, s a test|new, s|new, s a test|"
-    assert lines[2:] == ["|cold|10|2.0|10|2.0|", "|warm|10|2.0|> 4||"]
+    results = Results(
+        schema=1,
+        date="",
+        environment=Environment(gpu=NO_GPU, toolchain=Toolchain()),
+        costs=tuple(measured(34)),
+    )
+    lines = report(results).splitlines()
+    assert lines[0] == "|part|old|new|"
+    assert lines[2:] == ["|cold|10 (2.0)|10 (2.0)|", "|warm|10 (2.0)|> 4|"]
 
 
 @pytest.mark.parametrize(
