@@ -142,8 +142,9 @@ class ForkServer:
 
     @classmethod
     def early(cls) -> ForkServer | None:
-        """Start a server while the run still imports and collects; None where nothing can be forked."""
-        return cls(filter(_is_installed, EARLY)) if sys.platform == "linux" else None
+        """Start a server while the run still imports and collects; None if nothing can be forked."""
+        found = list(filter(_is_installed, EARLY))
+        return cls(found) if sys.platform == "linux" and SLOW[0] in found else None
 
     def suits(self) -> bool:
         """Return True if the environment is still that of the server: packages read it when imported."""

@@ -82,11 +82,12 @@ def test_processes_import_by_themselves_if_the_server_cannot_fork(
     assert why in notice
 
 
-@pytest.mark.parametrize("modules", [("slow_package",), ("json",)])
+@pytest.mark.parametrize("modules", [("slow_package",), ("json", "slow_package")])
 def test_a_server_that_was_started_early_imports_the_rest_later(
     project: Project, witness: Path, monkeypatch: pytest.MonkeyPatch, modules: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(launching, "EARLY", modules)
+    monkeypatch.setattr(launching, "SLOW", modules)
+    monkeypatch.setattr(launching, "EARLY", modules[:1])
     monkeypatch.setattr(launching, "_is_installed", bool)
     paired = project.compare(K, looks=(2,), early=True)
     assert (imports(witness), paired.notices) == (1, [])
