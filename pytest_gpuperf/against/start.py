@@ -11,6 +11,7 @@ import atexit
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ def main() -> None:
 
 def leave(status: int) -> NoReturn:
     """End as Python does, but free no modules: those of torch take most of a second, which the run waits."""
+    vars(threading)["_shutdown"]()  # waits for threads, and ends pools of processes
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
