@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics import top_stall
@@ -60,8 +61,14 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
         if trace := measurement.trace:
             values |= {name: trace.values[name] for name in TRACED}
         written += [
-            (f"gpuperf.{label}.{name}", value if isinstance(value, str) else f"{value:.4g}")
+            (_named(label, name), value if isinstance(value, str) else f"{value:.4g}")
             for name, value in values.items()
             if value is not None
         ]
     return written
+
+
+@lru_cache(maxsize=1024)
+def _named(label: str, value: str) -> str:
+    """Return one string for a name, which all tests of a large run share."""
+    return f"gpuperf.{label}.{value}"
