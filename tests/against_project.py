@@ -17,6 +17,7 @@ import pytest_gpuperf
 from forked import fork_children, run_forked
 from pytest_gpuperf.against.against_pass import AgainstPass
 from pytest_gpuperf.against.git import Repository
+from pytest_gpuperf.against.launching import ForkServer
 from pytest_gpuperf.records import AgainstTiming, Run
 from pytest_gpuperf.records.passes import Invocation, SelectedTest
 from pytest_gpuperf.statistics.decision import Thresholds
@@ -136,14 +137,6 @@ class Project:
             early: Import the slow packages before the tests are known.
         """
         repository = Repository.around(self.root)
-        paired = AgainstPass(
-            repository,
-            repository.commit(ref),
-            self.root / ".gpuperf" / "runs" / "1" / "against",
-            budget_s=0.01,
-            thresholds=Thresholds(looks=looks, pass_look=0),
-            patience_s=patience_s,
-        )
         selected = [SelectedTest(nodeid, path=self.root / nodeid.partition("::")[0]) for nodeid in tests]
         invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root), seed)
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -152,7 +145,14 @@ class Project:
             fork_children(monkeypatch.setattr)
             for name, value in self.environment().items():
                 monkeypatch.setenv(name, value)
-            if early:
-                paired.import_early()
+            paired = AgainstPass(
+                repository,
+                repository.commit(ref),
+                self.root / ".gpuperf" / "runs" / "1" / "against",
+                budget_s=0.01,
+                thresholds=Thresholds(looks=looks, pass_look=0),
+                patience_s=patience_s,
+                server=ForkServer.early() if early else None,
+            )
             paired.run(selected, invocation, lambda _title: nullcontext(say))
         return paired

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
-from pytest_gpuperf.against.launching import ForkServer, Launcher
+from pytest_gpuperf.against.launching import Launcher
 from pytest_gpuperf.against.messages import Collected, Compare, Started
 from pytest_gpuperf.against.side_process import PATIENCE_S, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.against.git import Commit, Repository
+    from pytest_gpuperf.against.launching import ForkServer
     from pytest_gpuperf.against.series import AgainstTime
     from pytest_gpuperf.records import AgainstTiming
     from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
@@ -48,6 +49,7 @@ class AgainstPass:
         budget_s: Seconds for the blocks of one call in one restart.
         thresholds: The size of a change, and the numbers of restarts to decide after.
         patience_s: Seconds that a side process may be silent.
+        server: A fork server that imports while the run itself imports and collects; None for none.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class AgainstPass:
         budget_s: float,
         thresholds: Thresholds | None = None,
         patience_s: float = PATIENCE_S,
+        server: ForkServer | None = None,
     ) -> None:
         self.commit = commit
         self.notices: list[str] = []
@@ -70,14 +73,10 @@ class AgainstPass:
         self._rng = Random(secrets.randbits(64))  # noqa: S311
         self._tests: dict[str, Candidate] = {}
         self._shared: set[str] = set()
-        self._server: ForkServer | None = None
-
-    def import_early(self) -> None:
-        """Begin with the slow imports while the run itself imports and collects."""
-        self._server = ForkServer.early()
+        self._server = server
 
     def close(self) -> None:
-        """End what `import_early` began, if the pass did not run."""
+        """End the server."""
         if self._server is not None:
             self._server.close()
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.against.against_pass import AgainstPass
+    from pytest_gpuperf.against.launching import ForkServer
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.ncu.tool import Ncu
@@ -62,11 +63,19 @@ INSTALL_EITHER = (
 
 
 class LiveRunner(KeepingRunner):
-    """Measures, judges, and keeps the run."""
+    """Measures, judges, and keeps the run.
+
+    Args:
+        settings: The options.
+        link: Leads to the controller; None if this process does everything.
+        server: A fork server for `--gpuperf-against`; this runner ends it.
+    """
 
     on_gpu = True
 
-    def __init__(self, settings: Settings, link: Link | None = None) -> None:
+    def __init__(
+        self, settings: Settings, link: Link | None = None, server: ForkServer | None = None
+    ) -> None:
         from pytest_gpuperf.measure.device.conditions import Nvml
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
@@ -78,9 +87,6 @@ class LiveRunner(KeepingRunner):
         self.open_run(settings, link)
         self._folder = self.runs.folder / self.run_id
         self._worker = link.orders.worker if link else 0
-        self._against = self._against_pass(settings) if settings.against else None
-        if self._against is not None and not (link and link.orders.nodeids):
-            self._against.import_early()
         ncu = None
         with self.guarded("counters"):
             ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
@@ -121,6 +127,7 @@ class LiveRunner(KeepingRunner):
             else None,
         )
         super().__init__(settings, source, where)
+        self._against = self._against_pass(settings.against, server) if settings.against else None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         if self._sanitizing is not None:
             counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
@@ -178,13 +185,18 @@ class LiveRunner(KeepingRunner):
             )
         return SanitizingPass(self._folder_of("sanitizer"), find_sanitizer(), tool)
 
-    def _against_pass(self, settings: Settings) -> AgainstPass:
+    def _against_pass(self, ref: str, server: ForkServer | None) -> AgainstPass:
         from pytest_gpuperf.against.against_pass import AgainstPass
         from pytest_gpuperf.against.git import Repository
 
-        repository = Repository.around(settings.root)
-        commit = repository.commit(settings.against)
-        return AgainstPass(repository, commit, self._folder_of("against"), settings.budget_s)
+        repository = Repository.around(self.settings.root)
+        return AgainstPass(
+            repository,
+            repository.commit(ref),
+            self._folder_of("against"),
+            self.settings.budget_s,
+            server=server,
+        )
 
     def _folder_of(self, kind: str) -> Path:
         """Return the folder for the files of a pass; each of several workers has its own."""
