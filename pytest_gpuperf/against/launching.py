@@ -270,8 +270,9 @@ def _is_installed(module: str) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without what pytest changes from test to test."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    """Return the environment without variables that pytest and this plugin set for their own ends."""
+    own = ("PYTEST_", "GPUPERF_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
 def _runs(pid: int) -> bool:

@@ -108,6 +108,7 @@ def test_a_server_with_an_older_environment_is_not_used(
 def test_server_has_the_environment_of_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     server = launching.ForkServer()
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "another")
+    monkeypatch.setenv("GPUPERF_HELD_GPU", "GPU-0,host")
     unchanged = server.suits()
     monkeypatch.setenv("TORCH_LOGS", "recompiles")
     assert (unchanged, server.suits()) == (True, False)
