@@ -243,3 +243,31 @@ def test_second_compilation_uses_the_cache(compiled: Any, monkeypatch: pytest.Mo
     # Like another process: no compiled kernel is in memory.
     matmul_kernel.device_caches.clear()
     assert compiled(matmul_kernel, signature=MATMUL, constexprs=TILE) == first
+
+
+class Disturbed:
+    """A kernel whose first compilations end with an error, raised from another one."""
+
+    def __init__(self, errors: list[BaseException]) -> None:
+        self.errors = errors
+
+    def warmup(self, **_: object) -> str:
+        if self.errors:
+            try:
+                raise self.errors.pop()
+            except BaseException as error:
+                raise RuntimeError("in a function that the kernel calls") from error
+        return "compiled"
+
+
+def test_source_is_parsed_again_after_a_fault_of_python() -> None:
+    fault = "AST constructor recursion depth mismatch (before=27, after=29)"
+    kernel = Disturbed([SystemError(fault), SystemError(fault)])
+    assert triton_kernel._warm_up(kernel, {}) == "compiled"
+
+
+def test_other_errors_are_raised_at_once() -> None:
+    kernel = Disturbed([NameError("x"), NameError("x")])
+    with pytest.raises(RuntimeError):
+        triton_kernel._warm_up(kernel, {})
+    assert len(kernel.errors) == 1

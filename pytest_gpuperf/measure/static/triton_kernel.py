@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import StaticKernel
 
 _FIRST_FOR_BLACKWELL = (3, 3)
+TRIES = 5
+"""Times that a source is parsed if a fault of Python ends the first ones."""
 """Older versions do not raise for Blackwell: they abort the process."""
 _SCALARS: Mapping[str, tuple[Any, Any]] = {
     # A value of the type that is neither 1 nor a multiple of 16, and one that is a multiple.
@@ -226,16 +228,22 @@ def pretend(target: Any) -> Iterator[None]:
         _TARGET.reset(token)
 
 
-def _warm_up(function: Any, arguments: Mapping[str, Any]) -> Any:
+def _warm_up(function: Any, arguments: Mapping[str, Any], tries: int = TRIES) -> Any:
     """Compile for the target of this thread.
 
     Threads that parse source at the same time can break a counter of CPython 3.11, which then raises
-    SystemError ("AST constructor recursion depth mismatch"). The source is right, so parse it again.
+    SystemError ("AST constructor recursion depth mismatch"). The source is right, so parse it again. For a
+    function that the kernel calls, Triton raises an error of its own from it.
     """
     try:
         return function.warmup(grid=(1,), **arguments)
-    except SystemError:
-        return function.warmup(grid=(1,), **arguments)
+    except Exception as error:
+        reason: BaseException | None = error
+        while reason is not None and not isinstance(reason, SystemError):
+            reason = reason.__cause__ or reason.__context__
+        if reason is None or tries == 1:
+            raise
+    return _warm_up(function, arguments, tries - 1)
 
 
 def _compile(
