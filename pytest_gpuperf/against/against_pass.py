@@ -49,7 +49,7 @@ class AgainstPass:
         budget_s: Seconds for the blocks of one call in one restart.
         thresholds: The size of a change, and the numbers of restarts to decide after.
         patience_s: Seconds that a side process may be silent.
-        server: A fork server that imports while the run itself imports and collects; None for none.
+        server: A fork server that was started before the runner; None for none.
     """
 
     def __init__(

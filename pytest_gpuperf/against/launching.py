@@ -9,9 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from multiprocessing.connection import Connection
     from pathlib import Path
-    from typing import Any, BinaryIO, Final
+    from typing import Any, BinaryIO
 
     from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.processes.children import Leader
@@ -35,9 +35,6 @@ IMPORT_S = 120.0
 ANSWER_S = 20.0
 """Seconds within which the server answers an order."""
 POLL_S = 0.05
-GONE = "it has ended"
-EARLY: Final = (LIBRARIES[0], *SLOW)
-"""Modules to import before it is known which ones the tests import."""
 # Python would put the folder of a program on the import path: here it holds modules with names of others'.
 RUN = """import sys
 sys.path[:] = filter(None, sys.path)
@@ -129,22 +126,23 @@ class ForkServer:
     def __init__(self, modules: Iterable[str] = ()) -> None:
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._environment = _environment()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-c", RUN, fork_server.__file__, str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         self._ready = False
 
     @classmethod
     def early(cls) -> ForkServer | None:
-        """Start a server while the run still imports and collects; None if nothing can be forked."""
-        found = list(filter(_is_installed, EARLY))
-        return cls(found) if sys.platform == "linux" and SLOW[0] in found else None
+        """Start a server once tests are collected; None if they have imported nothing slow."""
+        found = slow_imports(sys.modules)
+        return cls(found) if sys.platform == "linux" and found else None
 
     def suits(self) -> bool:
         """Return True if the environment is still that of the server: packages read it when imported."""
@@ -202,6 +200,7 @@ class ForkServer:
     def close(self) -> None:
         """End it."""
         self._end.close()
+        self._log.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1)
             return
@@ -211,7 +210,7 @@ class ForkServer:
         try:
             socket.send_fds(self._end, [json.dumps(question).encode()], descriptors)
         except OSError:
-            raise ServerLostError(GONE) from None
+            raise self._gone() from None
         while self._answers(ANSWER_S):
             asked, answer = self._answer()
             if asked == question:
@@ -227,8 +226,13 @@ class ForkServer:
         except OSError:
             message = b""
         if not message:
-            raise ServerLostError(GONE)
+            raise self._gone()
         return json.loads(message)
+
+    def _gone(self) -> ServerLostError:
+        self._log.seek(0)
+        said = self._log.read().decode(errors="replace").strip().splitlines()
+        return ServerLostError(": ".join(["it has ended", *said[-1:]]))
 
 
 class _Forked:
@@ -262,16 +266,9 @@ class _Forked:
         return status
 
 
-def _is_installed(module: str) -> bool:
-    with suppress(ValueError):  # a stand-in, which some tests put in its place
-        # To find a module within a package, Python imports the package.
-        return find_spec(module.partition(".")[0]) is not None
-    return False
-
-
 def _environment() -> dict[str, str]:
-    """Return the environment without variables that pytest and this plugin set for their own ends."""
-    own = ("PYTEST_", "GPUPERF_")
+    """Return the environment without variables that pytest, this plugin and torch set for their own ends."""
+    own = ("PYTEST_", "GPUPERF_", "CUDA_MODULE_LOADING")
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 

@@ -8,6 +8,7 @@ that.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
 import sys
@@ -62,11 +63,12 @@ def main() -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End as Python does, but free no modules: those of torch take most of a second, which the run waits."""
+    """End as Python does, but free no objects: those of torch take most of a second of the run."""
     vars(threading)["_shutdown"]()  # waits for threads, and ends pools of processes
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)  # what native code has printed
     os._exit(status)
 
 

@@ -71,7 +71,7 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
 
 
 def _server(settings: Settings, link: Link | None) -> ForkServer | None:
-    """Start the slow imports of `--gpuperf-against` before this process imports torch itself."""
+    """Start the server of `--gpuperf-against`, which imports while the runner starts."""
     resumes = link is not None and bool(link.orders.nodeids)
     if not settings.against or resumes or not may_measure():
         return None

@@ -80,6 +80,8 @@ class Thresholds:
     host_card_sd_pct: float = 40.0
     """`card_sd_pct` for times by the host's clock, as another card may sit in another host: unchanged code
     launched one by one took 84 % longer on a second machine with H200s than on the baseline's."""
+    host_card_df: float = 1
+    """`card_df` for times by the host's clock: cards of one host agree, so the guess has to give way soon."""
     restart_sd_pct: float = 0.2
     """Guess of the spread of the ratio between restarts of one order: less than between two sessions, as both
     sides share the state of the GPU. On H200s it is 0.02 to 0.17 %, with a rare restart 3 % off."""
@@ -102,6 +104,7 @@ class Thresholds:
             self,
             session_sd_pct=self.host_sd_pct,
             card_sd_pct=self.host_card_sd_pct,
+            card_df=self.host_card_df,
             widest_loss_pct=self.host_widest_loss_pct,
         )
 

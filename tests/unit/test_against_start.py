@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest_gpuperf
 
 ENDING = """
-import atexit, threading, time
+import atexit, ctypes, threading, time
 from pytest_gpuperf.against.start import leave
 
 class Freed:
@@ -19,6 +19,7 @@ class Freed:
 kept = Freed()
 atexit.register(print, "at exit")
 threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+ctypes.CDLL(None).printf(b"native")
 leave(3)
 """
 
@@ -27,9 +28,9 @@ def test_a_side_waits_for_threads_and_exit_functions_but_frees_nothing() -> None
     path = os.pathsep.join([str(Path(pytest_gpuperf.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", ENDING],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
         stdout=subprocess.PIPE,
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stdout.split("\n")) == (3, ["thread", "at exit", ""])
+    assert (done.returncode, done.stdout.split("\n")) == (3, ["thread", "at exit", "native"])

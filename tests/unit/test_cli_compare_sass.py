@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from inline_snapshot import snapshot
@@ -112,6 +114,20 @@ def test_labels_hide_moved_addresses() -> None:
 def test_code_of_another_architecture_is_an_error() -> None:
     with pytest.raises(GpuperfError, match="nvdisasm cannot read the machine code"):
         disassemble(CODE, "10.0", TOOL)
+
+
+def test_tool_that_prints_no_instruction_is_an_error(tmp_path: Path) -> None:
+    tool = tmp_path / "nvdisasm"
+    tool.write_text("#!/bin/sh\necho nothing\n")
+    tool.chmod(0o755)
+    with pytest.raises(GpuperfError, match="finds no instruction"):
+        disassemble(CODE, "9.0", tool)
+
+
+def test_stand_in_for_triton_has_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+    monkeypatch.setenv("PATH", "")
+    assert find_tool("nvdisasm") == Path("nvdisasm")
 
 
 def test_predicates_and_modifiers_are_no_opcodes() -> None:

@@ -338,3 +338,11 @@ def test_time_by_the_clock_of_another_host_is_not_called_slower(card: str, outco
     variance = moderate({"host": stored}, thresholds)["host"]
     new = LogTime(math.log(5019), card=card)
     assert decide_session(new, stored, variance, thresholds, 1, 50).outcome is outcome
+
+
+def test_hosts_that_agree_are_soon_believed() -> None:
+    thresholds = T.of("host")
+    stored = [LogTime(math.log(100 + number % 2), card=str(number)) for number in range(8)]
+    variance = moderate({"host": stored}, thresholds)["host"]
+    decision = decide_session(LogTime(math.log(160), card="new"), stored, variance, thresholds, 1, 50)
+    assert (decision.new_card, decision.outcome) == (True, Outcome.REGRESSED)

@@ -36,7 +36,7 @@ def disassemble(instructions: bytes, compute_capability: str, tool: Path) -> lis
         tool: Path of `nvdisasm`.
 
     Raises:
-        GpuperfError: The tool is missing or does not know the code.
+        GpuperfError: The tool is missing, or finds no instruction.
     """
     major, _, minor = compute_capability.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
@@ -49,6 +49,11 @@ def disassemble(instructions: bytes, compute_capability: str, tool: Path) -> lis
         path.write_bytes(instructions)
         text = run_tool(tool, path, "--binary", f"SM{major}{minor}{special}")
     found = [(int(one["address"], 16), " ".join(one["instruction"].split())) for one in _LINE.finditer(text)]
+    if not found:
+        raise GpuperfError(
+            f"{tool.name} finds no instruction in the code for compute capability {compute_capability}",
+            next_step="install a newer Triton or CUDA toolkit, whose tools know the architecture",
+        )
     return _labelled(found)
 
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import StaticKernel
 
 _FIRST_FOR_BLACKWELL = (3, 3)
+"""Older versions do not raise for Blackwell: they abort the process."""
 TRIES = 5
 """Times that a source is parsed if a fault of Python ends the first ones."""
-"""Older versions do not raise for Blackwell: they abort the process."""
 _SCALARS: Mapping[str, tuple[Any, Any]] = {
     # A value of the type that is neither 1 nor a multiple of 16, and one that is a multiple.
     "i32": (17, 16),
