@@ -32,14 +32,16 @@ from pytest_gpuperf.records.writing import write_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-Part = Literal["cold", "warm", "with counters", "against HEAD"]
+Part = Literal["cold", "warm", "with counters", "counters kept", "against HEAD"]
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
-    "with counters": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=off"),
+    "with counters": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
+    "counters kept": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=auto"),
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
-"""Options of each part, in the order in which they run: the first one fills the caches."""
+"""Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "with
+counters" keeps counters."""
 SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (
