@@ -49,10 +49,14 @@ def load(names: list[str]) -> str:
             importlib.import_module(name)
     except Exception as error:
         return f"an import failed with {type(error).__name__}: {error}"
+    sys.modules.pop("__mp_main__", None)  # a name for this program, by `multiprocessing`; a fork runs another
     if threading.active_count() > 1 or native_threads() > threads:
         return "an import started a thread"
     if cuda_initialised():
         return "an import initialised CUDA"
+    sys.modules.pop(
+        "__mp_main__", None
+    )  # the name that `multiprocessing` gives this program; a fork has another
     # Else each fork would go through all objects of the packages, and so copy their memory.
     gc.freeze()
     return ""

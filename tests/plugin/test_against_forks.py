@@ -157,6 +157,13 @@ def test_the_program_of_the_server_may_be_in_the_checkout(monkeypatch: pytest.Mo
     assert fork_server.of_one_side(str(root), str(root)) == "other is a module of the checkout"
 
 
+def test_forks_do_not_keep_the_name_of_the_servers_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing `multiprocessing` adds it; this repository holds the program."""
+    monkeypatch.setitem(sys.modules, "__mp_main__", sys.modules["__main__"])
+    fork_server.load([])
+    assert "__mp_main__" not in sys.modules
+
+
 def test_no_server_starts_if_nothing_slow_was_imported() -> None:
     assert launching.slow_imports({"numpy": fork_server}) == []
     assert launching.slow_imports({"torch": ModuleType("torch")}) == []
