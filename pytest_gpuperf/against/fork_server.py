@@ -54,9 +54,6 @@ def load(names: list[str]) -> str:
         return "an import started a thread"
     if cuda_initialised():
         return "an import initialised CUDA"
-    sys.modules.pop(
-        "__mp_main__", None
-    )  # the name that `multiprocessing` gives this program; a fork has another
     # Else each fork would go through all objects of the packages, and so copy their memory.
     gc.freeze()
     return ""
