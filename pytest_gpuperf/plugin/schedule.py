@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from xdist.scheduler import LoadScheduling
@@ -66,7 +67,9 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
         if some := waiting[: AHEAD - len(sent)]:
             del waiting[: len(some)]
             sent += some
-            node.send_runtest_some(some)
+            with suppress(OSError):
+                # If the worker has ended, it is removed next, and the tests come back.
+                node.send_runtest_some(some)
             self._count_waiting()
         if not waiting:
             node.shutdown()
