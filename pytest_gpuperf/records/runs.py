@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from datetime import timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,12 +52,13 @@ class RunStore:
 
     @staticmethod
     def new_id(now: datetime) -> str:
-        """Return an id that sorts by time: `20261120-173012-3f9a`.
+        """Return an id that sorts by time: `20261120-173012-3f9a`, with the second in 65536 parts.
 
         Args:
             now: An aware time; shown in UTC.
         """
-        return f"{now.astimezone(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        part = now.microsecond * 65536 // 1_000_000
+        return f"{now.astimezone(timezone.utc):%Y%m%d-%H%M%S}-{part:04x}"
 
     def write(self, run: Run) -> Path:
         """Write a run's `run.json` and return its path.

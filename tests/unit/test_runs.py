@@ -40,9 +40,10 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def test_ids_are_utc_stamps_that_sort() -> None:
-    first, second = RunStore.new_id(NOW), RunStore.new_id(NOW + timedelta(seconds=1))
-    assert first.startswith("20261120-173012-")
-    assert first < second
+    later = (timedelta(), timedelta(microseconds=20), timedelta(milliseconds=999), timedelta(seconds=1))
+    ids = [RunStore.new_id(NOW + delay) for delay in later]
+    assert ids[0] == "20261120-173012-0000"
+    assert ids == sorted(set(ids))
 
 
 def test_written_run_is_read_again(store: RunStore) -> None:

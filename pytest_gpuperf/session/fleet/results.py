@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records import RUN_SCHEMA, Environment, Run
@@ -172,5 +173,6 @@ class ModelResults:
     def _id(self, number: int) -> str:
         """Return the id of the first, second … run, the same one each time."""
         while len(self._ids) <= number:
-            self._ids.append(RunStore.new_id(now()))
+            # Ids tell a time of some microseconds, and these are made at once.
+            self._ids.append(RunStore.new_id(now() + timedelta(milliseconds=len(self._ids))))
         return self._ids[number]
