@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,9 +13,11 @@ from pass_progress import no_progress
 from pytest_gpuperf.measure.sanitizer import sanitizing_pass
 from pytest_gpuperf.measure.sanitizer.sanitizing_pass import LOG_BYTES, SanitizingPass
 from pytest_gpuperf.measure.sanitizer.tool import Sanitizer
-from pytest_gpuperf.records.passes import Invocation, SelectedTest
+from pytest_gpuperf.processes import children
+from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_gpuperf.records import SanitizerHit
@@ -213,8 +215,18 @@ def test_test_with_endless_errors_is_ended(pytester: pytest.Pytester) -> None:
 
 
 def test_full_log_is_not_blamed_on_a_later_test(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    first = PassFolder(folder(pytester.path) / "1")
+
+    def run_child(*command: Any, poll: Callable[[], None], **given: Any) -> int:
+        def poll_in_the_later_test() -> None:
+            if any("test_slow" in event.nodeid and event.range for event in first.events()):
+                poll()
+
+        return children.run_child(*command, poll=poll_in_the_later_test, **given)
+
+    monkeypatch.setattr(sanitizing_pass, "run_child", run_child)
     done = run(
         pytester,
         """
