@@ -27,6 +27,8 @@ from pathlib import Path
 from docs import commands, generated, states
 
 ROOT = Path(__file__).parent.parent
+PRELOAD = [*commands.SLOW_IMPORTS, "docs.states", "docs.commands"]
+"""Modules that the server of the forked processes imports first."""
 _FILE = re.compile(r"<!-- file: (?P<path>\S+) -->\n```\w*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(
     r"^<!-- (?:(?:output|table|picture)(?:, (?P<state>\w+))?: (?P<command>.+)|generated: (?P<name>\w+)) -->\n"
@@ -119,10 +121,8 @@ def blocks(root: Path) -> list[Block]:
 
 
 def contents(wanted: list[Block]) -> list[str]:
-    """Return the content that each block should have."""
-    # One process for each, forked off one that has done the slow imports.
+    """Return the content that each block should have, each from a forked process."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*commands.SLOW_IMPORTS, "docs.states", "docs.commands"])
     with context.Pool(min(len(wanted), os.cpu_count() or 1), maxtasksperchild=1) as pool:
         return pool.map(Block.wanted, wanted, chunksize=1)
 
@@ -132,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write real output into the pages.")
     parser.add_argument("pages", nargs="*", help="update only these pages, by their paths")
     only = parser.parse_args().pages
+    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOAD)
     known = {page.relative_to(ROOT).as_posix() for page in pages(ROOT)}
     if unknown := set(only) - known:
         parser.error(f"no such page: {', '.join(sorted(unknown))}; name it from the root of the repository")

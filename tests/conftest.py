@@ -21,6 +21,14 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Fork the workers of pytest-xdist: they import the slow packages once for all of them."""
+    if config.getoption("numprocesses", None):
+        from forked import fork_workers
+
+        fork_workers(forking=False)
+
+
 def pytest_collection_finish() -> None:
     """Leave tests and modules out of later garbage collections: each run in a process has several."""
     gc.collect()

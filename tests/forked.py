@@ -44,8 +44,13 @@ _OF_PYTEST = (
 """What each run of pytest imports."""
 multiprocessing.util.get_temp_dir()  # here, not in the long TMPDIR of a test: the server's socket lies there
 _SERVER = multiprocessing.get_context("forkserver")
+# A process has one server, so this list counts for all that the tests fork, whatever forks it.
 _SERVER.set_forkserver_preload(
-    ["forked", "pytest", "torch._dynamo", "execnet.gateway", *loaded_once.MODULES, *_OF_PYTEST]
+    [
+        *("forked", "pytest", "torch._dynamo", "triton", "execnet.gateway", "docs.states", "docs.commands"),
+        *loaded_once.MODULES,
+        *_OF_PYTEST,
+    ]
 )
 
 
@@ -61,6 +66,7 @@ class ForkedPython:
         stdin: Gives the input; none by default.
         pass_fds: At most one descriptor, which keeps its number in the process.
         start_new_session: Make the process the leader of a group.
+        forking: Fork also what the process starts by itself.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class ForkedPython:
         stdin: BinaryIO | int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
         start_new_session: bool = False,
+        forking: bool = True,
         **_: Any,
     ) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -91,6 +98,7 @@ class ForkedPython:
             dict(os.environ if env is None else env),
             fds,
             start_new_session,
+            forking,
         )
         self._process = _SERVER.Process(target=_start, args=given_to_process)
         self._process.start()
@@ -117,8 +125,12 @@ class ForkedPython:
         return self.returncode
 
 
-def fork_workers() -> None:
-    """Fork the workers of pytest-xdist, which execnet would start with a new Python."""
+def fork_workers(*, forking: bool = True) -> None:
+    """Fork the workers of pytest-xdist, which execnet would start with a new Python.
+
+    Args:
+        forking: Fork also what the workers start by themselves.
+    """
     from execnet import gateway_io
     from execnet.gateway_base import Popen2IO
 
@@ -131,7 +143,7 @@ def fork_workers() -> None:
             os.fdopen(os.dup(2), "wb") as errors,
         ):
             bootstrap = args[args.index("-c") :]
-            process: Any = ForkedPython(bootstrap, stdin=given, stdout=taken, stderr=errors)
+            process: Any = ForkedPython(bootstrap, stdin=given, stdout=taken, stderr=errors, forking=forking)
         process.stdin, process.stdout = os.fdopen(to_worker, "wb"), os.fdopen(from_worker, "rb")
         self.popen = process
         Popen2IO.__init__(self, process.stdin, process.stdout, execmodel=execmodel)
@@ -191,6 +203,7 @@ def _start(
     environ: Mapping[str, str],
     fds: list[tuple[int, Connection]],
     new_session: bool,
+    forking: bool,
 ) -> None:
     if new_session:
         os.setsid()
@@ -211,8 +224,9 @@ def _start(
     if sys.version_info < (3, 14):
         # multiprocessing would start a second server, though this one takes requests of its own processes.
         vars(forkserver._forkserver)["ensure_running"] = lambda: None
-    fork_children(setattr)
-    fork_workers()
+    if forking:
+        fork_children(setattr)
+        fork_workers()
     gc.freeze()  # pytest collects garbage at the end of each run, which takes long with torch's objects
     run_python(command)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import multiprocessing
 import os
 import random
 import shutil
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from mutants.operators import Mutant, count, mutant
 from mutants.reach import Reach
-from mutants.trial import Collected, failing
+from mutants.trial import PRELOAD, Collected, failing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,6 +149,7 @@ def main() -> int:
     parser.add_argument("--reach", type=Path, help="keep in this file which tests reach which lines")
     parser.add_argument("files", nargs="*", help="patterns of files (default: those of `FILES`)")
     options = parser.parse_args()
+    multiprocessing.get_context("forkserver").set_forkserver_preload(list(PRELOAD))
     drawn = draw(options.count, options.seed, tuple(options.files) or FILES)
     known = equivalents()
     tested = [one for one in drawn if one.name not in known]

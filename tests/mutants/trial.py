@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 _SERVER = multiprocessing.get_context("forkserver")
 # No module of the package: one that is changed where it runs at import is read in each process.
-_SERVER.set_forkserver_preload(
-    [__name__, "inline_snapshot", "msgspec", "scipy.optimize", "scipy.special", "scipy.stats", "torch"]
-)
+PRELOAD = (__name__, "inline_snapshot", "msgspec", "scipy.optimize", "scipy.special", "scipy.stats", "torch")
+"""Modules that the server of the forked processes imports first."""
 _OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
 PATIENCE_S = 30
 """Seconds that a test may take in addition to five times its usual duration: a mutant may make it hang."""
