@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -57,6 +58,7 @@ def printed(command: str, project: Path, log: Path, *, colour: bool = False) -> 
         # Line by line, so that the lines of both appear in the order in which they were written.
         own.reconfigure(encoding="utf-8", line_buffering=True)
     program, *arguments = shlex.split(command)
+    gc.freeze()  # pytest collects garbage at the end of each run, which takes long with torch's objects
     with contextlib.suppress(SystemExit):
         _PROGRAMS[program](arguments)
     sys.stdout.flush()

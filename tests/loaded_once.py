@@ -11,6 +11,8 @@ MODULES = (
     "scipy.special",
     "scipy.stats",
     "torch",
+    "pytest_gpuperf.plugin.facade",
+    "pytest_gpuperf.plugin.ranks",
     "pytest_gpuperf.report.html.file",
     "pytest_gpuperf.report.publish",
     "pytest_gpuperf.session.live",

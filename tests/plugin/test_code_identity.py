@@ -8,6 +8,8 @@ import pytest
 
 from against_project import PLUGIN, TESTS
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
+
 RUN = ("-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off")
 SUITE = """
 import os

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -74,9 +74,18 @@ def compile_triton(
 
     # Triton that can compile in the background can compile in threads, most of the time without the GIL.
     workers = len(archs) if hasattr(triton, "AsyncCompileMode") else 1
+    _hash_triton()
     with elsewhere(), ThreadPoolExecutor(workers) as pool:
         made = pool.map(lambda arch: _compile(function, arch, values, options, state), archs)
         return dict(zip(archs, made, strict=True))
+
+
+def _hash_triton() -> None:
+    """Let Triton hash its own files, 0.5 s, once: else each thread of a first compilation does."""
+    with suppress(ImportError):  # in other versions of Triton the function has another place
+        from triton.runtime.cache import triton_key
+
+        triton_key()
 
 
 def _jit_function(kernel: Any) -> Any:
