@@ -11,7 +11,8 @@ from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Block, Work
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.prepared import Prepared
-from pytest_gpuperf.records import StreamWork
+from pytest_gpuperf.measure.timing.warm_up import Warmed
+from pytest_gpuperf.records import StreamWork, WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_gpuperf.measure.timing.rerun import Rerun
+    from pytest_gpuperf.measure.timing.timer import KnownModel
     from pytest_gpuperf.records import Conditions, Timing, TimingMode
+
+
+WARM_UP = WarmUp(seconds=0.2, launches=400, steady=True)
 
 
 class Blocks:
@@ -76,7 +81,9 @@ class Bench:
         monkeypatch.setattr(timer, "stamps", lambda: None)
         monkeypatch.setattr(timer, "Burn", lambda: self.burn)
         monkeypatch.setattr(timer, "detach", self._detach)
-        monkeypatch.setattr(Prepared, "warm_up", lambda _: None)
+        self.warmed: Sequence[Block] = ()
+        """Blocks that the warm-up has measured."""
+        monkeypatch.setattr(Prepared, "warm_up", lambda _: Warmed(WARM_UP, tuple(self.warmed)))
         self.detached = 0
 
     def _detach(self) -> None:
@@ -96,8 +103,9 @@ class Bench:
         mode: TimingMode = "hot",
         budget_s: float = 1e-9,
         conditions: Sequence[Conditions] = (),
+        known: KnownModel = lambda *_: None,
     ) -> Timing:
-        return self.timer(batch, mode, budget_s, conditions).time(lambda: None, mode=mode)
+        return self.timer(batch, mode, budget_s, conditions).time(lambda: None, mode=mode, known=known)
 
 
 def repeating(values: Sequence[float], recorded_us: float | None = None) -> Blocks:

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.records.baseline import card_of
+from pytest_gpuperf.records.timing import LOOKS
 from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
@@ -205,6 +206,8 @@ def _new(
         error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
     if len(blocks) >= ENOUGH_BLOCKS:
         error = math.hypot(error, standard_error(blocks) / time_us)
+    # A time that depends on the place of its tensors in memory is no more certain than those are alike.
+    error = math.hypot(error, timing.looks_sd_pct / 100 / math.sqrt(LOOKS))
     return LogTime(math.log(time_us), card, error)
 
 

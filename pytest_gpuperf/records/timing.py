@@ -108,6 +108,10 @@ class Verification(Record, frozen=True, kw_only=True):
     """Reason why the time is refused; empty if it is not."""
 
 
+LOOKS = 3
+"""Times of a call if the first differs from its baseline: by then a disturbance is gone, a change is not."""
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
@@ -144,6 +148,8 @@ class Timing(Record, frozen=True, kw_only=True):
     """Mean SM clock of each block, in MHz, from stamps on the GPU itself; empty if there are none."""
     clock_model: ClockModel | None = None
     """None if the clocks did not tell."""
+    clock_model_stored: bool = False
+    """True if it is the model of a stored session, which spared blocks at other clocks."""
     normalised_us: TimeOrZero = 0.0
     """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
     not_recorded: str = ""
@@ -157,6 +163,9 @@ class Timing(Record, frozen=True, kw_only=True):
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
+    looks_sd_pct: Spread = 0.0
+    """Standard deviation of the `LOOKS` times of which this is the median, in %, at one clock if all have a
+    model; 0 if the first time was in no doubt."""
     l2_flushed: bool = False
     not_captured: str = ""
     """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""

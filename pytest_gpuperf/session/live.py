@@ -40,10 +40,13 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import (
+        ClockModel,
         Conditions,
         Environment,
         GpuInfo,
         Timing,
+        TimingMode,
+        TimingSource,
     )
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, Pass
@@ -119,6 +122,7 @@ class LiveRunner(KeepingRunner):
             self._tests,
             timer,
             self._doubt,
+            self._known_model,
             self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
@@ -357,6 +361,17 @@ class LiveRunner(KeepingRunner):
                         f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
                     )
         return ""
+
+    def _known_model(self, call: Call, mode: TimingMode, source: TimingSource) -> ClockModel | None:
+        """Return the newest clock model that the baseline has for times of a mode and source."""
+        with self.guarded("baseline"):
+            baseline = self.expected.of(call.nodeid)
+            known = baseline.measurements.get(call.label) if baseline is not None else None
+            time = known.time if known is not None else None
+            if time is not None and (time.mode, time.source) == (mode, source):
+                models = (session.clock_model for session in reversed(time.sessions))
+                return next(filter(None, models), None)
+        return None
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, with its comparison against old code."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import zlib
 from contextlib import nullcontext
+from functools import partial
+from math import log
+from statistics import stdev
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.records.timing import LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,14 +23,22 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.timing.timer import Timer
-    from pytest_gpuperf.records import Correctness, Fuzzing, LaunchedCode, Profile, Timing, Trace, WarmUp
+    from pytest_gpuperf.measure.timing.timer import KnownModel, Timer
+    from pytest_gpuperf.records import (
+        ClockModel,
+        Correctness,
+        Fuzzing,
+        LaunchedCode,
+        Profile,
+        Timing,
+        TimingMode,
+        TimingSource,
+        Trace,
+        WarmUp,
+    )
     from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
-
-LOOKS = 3
-"""Times of a call if the first differs from its baseline: by then a disturbance is gone, a change is not."""
 
 
 class LiveSource:
@@ -37,6 +49,7 @@ class LiveSource:
         tests: The selected tests, by node id.
         timer: Times on the current device.
         doubt: Returns why a time should be measured again; empty if it should not.
+        known: Returns the clock model that the baseline has for a call, a mode and a source.
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
@@ -49,6 +62,7 @@ class LiveSource:
         tests: Mapping[str, SelectedTest],
         timer: Timer,
         doubt: Callable[[Call, Timing], str],
+        known: Callable[[Call, TimingMode, TimingSource], ClockModel | None],
         progress: Callable[[str], None],
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
@@ -58,6 +72,7 @@ class LiveSource:
         self._tests = tests
         self._timer = timer
         self._doubt = doubt
+        self._known = known
         self._progress = progress
         self._traces = traces
         self._alone = alone
@@ -114,25 +129,37 @@ class LiveSource:
         return replace(timing, argument_bytes=argument_bytes(call.args, call.kwargs))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
-        """Time the call; if the time differs from its baseline, return the median of three."""
+        """Time the call; if the time differs from its baseline, return the median of three.
+
+        The further ones have copies of the arguments, at other places in memory: a time may depend on those.
+        """
+        from pytest_gpuperf.measure.verification.values import copied_call
+        from pytest_gpuperf.measure.verification.verify import Verifier
 
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: {text}")
 
-        from pytest_gpuperf.measure.verification.verify import Verifier
-
-        verifier = Verifier(call)
-
-        def time_once() -> Timing:
-            return self._timer.time(
-                call, mode=mode, bytes=bytes, flops=flops, progress=progress, verify=verifier
+        def time(call: Call, known: KnownModel) -> Timing:
+            verifier = Verifier(call)
+            timing = self._timer.time(
+                call, mode=mode, bytes=bytes, flops=flops, progress=progress, verify=verifier, known=known
             )
+            return replace(timing, verification=verifier.of(timing))
+
+        copied: list[Call] = []  # they stay, so that each copy has a place of its own
+
+        def time_copy() -> Timing:
+            copied.append(copied_call(call))
+            return time(copied[-1], lambda *_: None)
 
         try:
-            median = undoubted(time_once, lambda timing: self._doubt(call, timing))
+            return undoubted(
+                lambda: time(call, partial(self._known, call)),
+                lambda timing: self._doubt(call, timing),
+                time_copy,
+            )
         finally:
             self._progress("")
-        return replace(median, verification=verifier.of(median))
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
@@ -155,16 +182,31 @@ class LiveSource:
             self._progress("")
 
 
-def undoubted(time_once: Callable[[], Timing], doubt: Callable[[Timing], str]) -> Timing:
-    """Return a time; if it is in doubt, the median of three."""
-    median = time_once()
-    if why := doubt(median):
-        timings = sorted(
-            (median, *(time_once() for _ in range(LOOKS - 1))), key=lambda timing: timing.time_us
-        )
-        median = timings[len(timings) // 2]
-        median = replace(median, measured_again=(*median.measured_again, why))
-    return median
+def undoubted(
+    time_once: Callable[[], Timing], doubt: Callable[[Timing], str], again: Callable[[], Timing] | None = None
+) -> Timing:
+    """Return a time; if it is in doubt, the median of three.
+
+    Args:
+        time_once: Takes the first time.
+        doubt: Returns why a time is in doubt; empty if it is not.
+        again: Takes the others; by default `time_once`.
+    """
+    first = time_once()
+    why = doubt(first)
+    if not why:
+        return first
+    from pytest_gpuperf.measure.timing.timer import at_one_clock
+
+    looks = (first, *((again or time_once)() for _ in range(LOOKS - 1)))
+    median = sorted(looks, key=lambda timing: timing.time_us)[LOOKS // 2]
+    refused = next((timing.verification for timing in looks if timing.refused), median.verification)
+    return replace(
+        median,
+        measured_again=(*median.measured_again, why),
+        looks_sd_pct=round(100 * stdev(map(log, at_one_clock(looks))), 4),
+        verification=refused,
+    )
 
 
 def trace_file_name(nodeid: str, label: str) -> str:

@@ -12,6 +12,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import prepared
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.prepared import prepare
+from pytest_gpuperf.measure.timing.warm_up import Warmed
 from pytest_gpuperf.records import WarmUp
 from simulated_gpu import SimulatedGpu
 
@@ -164,6 +165,6 @@ def test_unknown_mode_is_refused_with_the_known_ones() -> None:
 def test_prepared_block_and_warm_up_run_the_batch(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     found = prepared_(gpu.kernel(50), "hot")
     assert found.block().time_us == pytest.approx(50)
-    warm_up = {(found.batch, 3.0): WarmUp(seconds=0.2, launches=10, steady=True)}
-    monkeypatch.setattr(prepared, "until_steady", lambda *arguments: warm_up[arguments])
-    assert found.warm_up().launches == 10
+    warmed = Warmed(WarmUp(seconds=0.2, launches=10, steady=True), ())
+    monkeypatch.setattr(prepared, "until_steady", lambda *given: {(found.batch, 3.0): warmed}[given])
+    assert found.warm_up() is warmed

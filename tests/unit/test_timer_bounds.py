@@ -15,7 +15,7 @@ from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.timer import Timer, disturbed
 from pytest_gpuperf.records import Conditions, WarmUp
 from run_builders import timing
-from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
+from timer_bench import WARM_UP, Bench, Blocks, RecordedBlocks, repeating, with_clock
 
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch
@@ -38,6 +38,15 @@ def test_time_is_precise_below_a_standard_error_of_three_hundredths_percent(
 
 def test_at_most_a_hundred_blocks_are_taken(bench: Bench) -> None:
     assert len(bench.time(repeating([1.0, 1.2]), budget_s=100).blocks_us) == 100
+
+
+@pytest.mark.parametrize(("noise", "run"), [(0.0, 0), (0.01, 12)])
+def test_blocks_of_the_warm_up_count(bench: Bench, noise: float, run: int) -> None:
+    bench.warmed = [Block(1 - noise), Block(1 + noise)] * 10
+    blocks = Blocks(lambda _: 1.0, block_s=1 / 128)
+    found = bench.time(blocks, budget_s=2 * 12 / 128)
+    assert len(found.blocks_us) == 20 + run
+    assert blocks.now == run / 128
 
 
 def test_steady_blocks_end_with_their_time(bench: Bench) -> None:
@@ -192,7 +201,8 @@ def test_time_of_a_call_that_waits_has_its_spread(bench: Bench) -> None:
 
 def test_first_timing_by_kernels_warms_up_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
-    monkeypatch.setattr(Prepared, "warm_up", lambda _: steps.append("warm-up"))
+    warm_up = Prepared.warm_up
+    monkeypatch.setattr(Prepared, "warm_up", lambda one: (steps.append("warm-up"), warm_up(one))[1])
     monkeypatch.setattr(timer, "Burn", lambda: steps.append("burn"))
     timed = bench.timer(RecordedBlocks(5.0), "kernels", 1e-9)  # type: ignore[arg-type]
     timed.time(lambda: None, mode="kernels")
@@ -232,9 +242,7 @@ def test_cupti_is_detached_at_the_end(bench: Bench, monkeypatch: pytest.MonkeyPa
     timed = bench.timer(repeating([1.0]), "hot", 1e-9)
     timed.time(lambda: None, mode="hot")
     assert bench.detached == 1
-    warm = WarmUp(seconds=1.0, launches=1, steady=True)
-    monkeypatch.setattr(Prepared, "warm_up", lambda _: warm)
-    assert timed.warm_up(lambda: None) is warm
+    assert timed.warm_up(lambda: None) is WARM_UP
     assert bench.detached == 2
 
 
@@ -249,19 +257,30 @@ def test_cold_calls_flush_twice_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_window_of_a_warm_up_ends_at_a_tenth_of_a_second() -> None:
     # Blocks of 1/1024 s add up without rounding.
     batch = Blocks(lambda _: 5.0, block_s=1 / 1024)
-    assert warm_up.until_steady(batch, 3.0, batch.clock).launches == 2 * 103 * 10
+    assert warm_up.until_steady(batch, 3.0, batch.clock).warm_up.launches == 2 * 103 * 10
 
 
 def test_window_that_is_just_full_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "WINDOW_S", 0.125)
     batch = Blocks(lambda _: 5.0, block_s=1 / 64)
-    assert warm_up.until_steady(batch, 3.0, batch.clock).launches == 2 * 8 * 10
+    assert warm_up.until_steady(batch, 3.0, batch.clock).warm_up.launches == 2 * 8 * 10
+
+
+def test_last_window_of_a_warm_up_is_kept() -> None:
+    times = iter(range(1000))
+    batch = Blocks(lambda _: 5.0 + 1e-6 * next(times), block_s=0.05)
+    kept_us = [block.time_us for block in warm_up.until_steady(batch, 3.0, batch.clock).steady]
+    assert kept_us == pytest.approx([5.000002, 5.000003], abs=1e-9)
+    drifting = Blocks(lambda now: 5.0 * 2**now)
+    assert warm_up.until_steady(drifting, 3.0, drifting.clock).steady == ()
 
 
 @pytest.mark.parametrize(("drift", "steady"), [(1.00499, True), (1.0051, False)])
 def test_windows_agree_within_half_a_percent(drift: float, *, steady: bool) -> None:
     batch = Blocks(lambda now: 5.0 if now < 0.15 else 5.0 * drift, block_s=0.125)
-    assert warm_up.until_steady(batch, 0.25, batch.clock) == WarmUp(seconds=0.25, launches=20, steady=steady)
+    assert warm_up.until_steady(batch, 0.25, batch.clock).warm_up == WarmUp(
+        seconds=0.25, launches=20, steady=steady
+    )
 
 
 def test_times_of_a_record_are_rounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

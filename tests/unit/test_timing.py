@@ -15,7 +15,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.warm_up import until_steady
-from pytest_gpuperf.records import Conditions
+from pytest_gpuperf.records import ClockModel, Conditions, Timing
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 
@@ -27,7 +27,7 @@ times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
 def test_a_steady_time_ends_the_warm_up_after_two_windows() -> None:
     batch = Blocks(lambda _: 5.0)
-    warm_up = until_steady(batch, 3.0, batch.clock)
+    warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert warm_up.steady
     assert warm_up.seconds == pytest.approx(0.2, abs=0.011)
     assert warm_up.launches == pytest.approx(10 * 0.2 / 0.005, abs=20)
@@ -35,7 +35,7 @@ def test_a_steady_time_ends_the_warm_up_after_two_windows() -> None:
 
 def test_warm_up_waits_for_a_drift() -> None:
     batch = Blocks(lambda now: 5.0 * (1 + 0.08 * min(now, 1.0)))
-    warm_up = until_steady(batch, 3.0, batch.clock)
+    warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert warm_up.steady
     assert warm_up.seconds > 1
 
@@ -43,12 +43,12 @@ def test_warm_up_waits_for_a_drift() -> None:
 def test_noise_within_a_window_is_steady() -> None:
     noise = itertools.cycle([4.9, 5.1])
     batch = Blocks(lambda _: next(noise))
-    assert until_steady(batch, 3.0, batch.clock).seconds < 0.5
+    assert until_steady(batch, 3.0, batch.clock).warm_up.seconds < 0.5
 
 
 def test_blocks_longer_than_a_window_are_compared_one_by_one() -> None:
     batch = Blocks(lambda _: 5.0, block_s=0.7)
-    warm_up = until_steady(batch, 3.0, batch.clock)
+    warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert (warm_up.steady, warm_up.launches) == (True, 20)
 
 
@@ -61,12 +61,12 @@ def test_windows_of_unequal_numbers_of_blocks_are_compared_by_their_means() -> N
         return run()
 
     batch.run = slower_and_slower  # type: ignore[method-assign]
-    assert until_steady(batch, 3.0, batch.clock).seconds < 0.35
+    assert until_steady(batch, 3.0, batch.clock).warm_up.seconds < 0.35
 
 
 def test_warm_up_waits_for_a_falling_time() -> None:
     batch = Blocks(lambda now: 5.0 if now > 1 else 7.0 - 2 * now)
-    warm_up = until_steady(batch, 3.0, batch.clock)
+    warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert warm_up.steady
     assert warm_up.seconds > 1
 
@@ -74,12 +74,12 @@ def test_warm_up_waits_for_a_falling_time() -> None:
 def test_cap_counts_from_the_begin_of_the_warm_up() -> None:
     batch = Blocks(lambda now: 5.0 * 2 ** (now - 100))
     batch.now = 100.0
-    assert until_steady(batch, 3.0, batch.clock).seconds == pytest.approx(3.0, abs=0.01)
+    assert until_steady(batch, 3.0, batch.clock).warm_up.seconds == pytest.approx(3.0, abs=0.01)
 
 
 def test_unsteady_time_stops_at_the_cap() -> None:
     batch = Blocks(lambda now: 5.0 * 2**now)
-    warm_up = until_steady(batch, 3.0, batch.clock)
+    warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert not warm_up.steady
     assert warm_up.seconds == pytest.approx(3.0, abs=0.01)
     assert warm_up.launches == pytest.approx(10 * 3.0 / 0.005, abs=10)
@@ -154,7 +154,8 @@ def test_first_timing_warms_up_again_after_building(bench: Bench, monkeypatch: p
         steps.append(name)
         return value
 
-    monkeypatch.setattr(Prepared, "warm_up", lambda _: steps.append("warm-up"))
+    warm_up = Prepared.warm_up
+    monkeypatch.setattr(Prepared, "warm_up", lambda one: (steps.append("warm-up"), warm_up(one))[1])
     monkeypatch.setattr(timer, "launch_gap_us", lambda: step("gap", 0.5))
     timed = bench.timer(Blocks(lambda _: step("block", 1.1)), "hot", 1e-9)
     timed.time(lambda: None, mode="hot")
@@ -223,6 +224,48 @@ def test_a_gpu_that_stays_hot_is_measured_three_times(bench: Bench) -> None:
     assert len(timing.measured_again) == 2
 
 
+@pytest.mark.parametrize(
+    ("reference_mhz", "max_mhz", "stored"),
+    [(2000.0, 0.0, True), (2039.0, 2000.0, True), (2042.0, 0.0, False), (2000.0, 2070.0, False)],
+    ids=["same clock", "near", "far", "held back"],
+)
+def test_known_model_near_its_clock_spares_the_burn(
+    bench: Bench, reference_mhz: float, max_mhz: float, *, stored: bool
+) -> None:
+    model = ClockModel(cycles=0.7 * 100 * reference_mhz, fixed_us=30.0, reference_mhz=reference_mhz)
+    timer_ = bench.timer(with_clock(bench, 1400.0), "hot", 1)
+    timer_._max_sm_clock_mhz = max_mhz
+    known = {("hot", "events"): model}
+    found = timer_.time(lambda: None, mode="hot", known=lambda *asked: known.get(asked))
+    assert (found.clock_model_stored, bench.burn.burns) == (stored, not stored)
+    assert (found.clock_model == model) is stored
+    assert found.normalised_us == pytest.approx(100, rel=0.02)
+
+
+def test_model_of_another_source_is_not_taken(bench: Bench) -> None:
+    asked: list[tuple[str, str]] = []
+    bench.time(repeating([5.0], recorded_us=4.5), known=lambda *given: asked.append(given))
+    assert asked == [("hot", "cupti")]
+
+
+def test_times_are_brought_to_the_clock_of_the_first() -> None:
+    def timing(mhz: float, model: ClockModel | None) -> Timing:
+        time_us = 30 + 70 * 2000 / mhz
+        return Timing(
+            mode="hot",
+            time_us=time_us,
+            spread_pct=0,
+            blocks_us=(time_us,),
+            blocks_mhz=(mhz,),
+            calls_per_block=1,
+            clock_model=model,
+        )
+
+    one = ClockModel(cycles=70 * 2000, fixed_us=30, reference_mhz=2000)
+    assert timer.at_one_clock([timing(2000, one), timing(1500, one)]) == pytest.approx([100, 100])
+    assert timer.at_one_clock([timing(2000, one), timing(1000, None)]) == [100, 170]
+
+
 @pytest.mark.parametrize(("blocks", "again"), [([1.0], 0), ([1.0, 1.1], 1)], ids=["idles", "disturbs"])
 def test_busy_neighbour_repeats_the_timing(bench: Bench, blocks: list[float], again: int) -> None:
     timing = bench.time(repeating(blocks), conditions=[Conditions(other_processes=1), Conditions()])
@@ -236,7 +279,7 @@ def test_power_limit_does_not_repeat_the_timing(bench: Bench) -> None:
 
 def test_warm_up_waits_for_a_drifting_clock() -> None:
     batch = Blocks(lambda _: 5.0, mhz=lambda now: 1980 - 300 * min(now, 1.0))
-    warm_up = until_steady(batch, 3.0, batch.clock)
+    warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert warm_up.steady
     assert warm_up.seconds > 1
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.audit import Audit
     from pytest_gpuperf.measure.timing.batch import Batch, Block
     from pytest_gpuperf.measure.timing.stamp import Stamps
-    from pytest_gpuperf.records import TimingMode, WarmUp
+    from pytest_gpuperf.measure.timing.warm_up import Warmed
+    from pytest_gpuperf.records import TimingMode
 
 BLOCK_US = 5_000
 """Long enough that the ends of a block do not matter, short enough for many blocks."""
@@ -70,7 +71,7 @@ class Prepared:
         between = self.batch.flush if isinstance(self.batch, ColdBatch) else None
         return audit(self.fn, self.enqueue_us, between)
 
-    def warm_up(self) -> WarmUp:
+    def warm_up(self) -> Warmed:
         """Run blocks until time and SM clock are steady."""
         return until_steady(self.batch, WARM_UP_CAP_S)
 

@@ -26,11 +26,15 @@ from pytest_gpuperf.statistics.estimate import interquartile_range, standard_err
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.rerun import Rerunnable
     from pytest_gpuperf.measure.timing.stamp import Stamps
+    from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
+
+    KnownModel: TypeAlias = Callable[[TimingMode, TimingSource], ClockModel | None]
 
 LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
@@ -51,6 +55,9 @@ RESTLESS_PCT = 1.0
 """Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
 STILL = 0.01
 """Relative change of the SM clock below which the clock is locked."""
+NEAR = 0.02
+"""Relative difference to the reference clock of a known model up to which the model is taken over: there an
+error of 0.1 in its share moves a time by 0.2 %."""
 ENOUGH_FIXED = 2
 """Timings with a locked clock, after which no timing tries to move it."""
 DISTURBING = frozenset(
@@ -94,7 +101,7 @@ class Timer:
     def warm_up(self, fn: Callable[[], Any]) -> WarmUp:
         """Run `fn` until its time is steady."""
         try:
-            return self.prepare(fn, "auto").warm_up()
+            return self.prepare(fn, "auto").warm_up().warm_up
         finally:
             detach()
 
@@ -107,6 +114,7 @@ class Timer:
         flops: int = 0,
         progress: Callable[[str], None] = lambda _: None,
         verify: Callable[[Rerunnable], object] = lambda _: None,
+        known: KnownModel = lambda *_: None,
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
 
@@ -119,6 +127,8 @@ class Timer:
             flops: Operations of a call, kept in the record.
             progress: Called with the present activity.
             verify: Called with the batch that was timed, to run some of its calls again.
+            known: Returns a clock model for a mode and source, if there is one: near its clock it spares
+                the blocks at other clocks.
 
         Raises:
             GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
@@ -129,7 +139,7 @@ class Timer:
         with l2.reset_after(), kept.library_unchanged():
             try:
                 prepared = self.prepare(fn, mode)
-                timing = self._undisturbed(prepared, progress)
+                timing = self._undisturbed(prepared, progress, known)
                 timing, why = with_single_calls(prepared, timing)
                 if why:
                     if mode != "auto" or timing.not_compared:
@@ -139,7 +149,7 @@ class Timer:
                             next_step="use mode='kernels', which has the work of single calls on all streams",
                         )
                     prepared = prepare_kernels(fn, self._stamps, why)
-                    timing = self._undisturbed(prepared, progress)
+                    timing = self._undisturbed(prepared, progress, known)
                 progress("verifies")
                 verify(prepared.batch)
             finally:
@@ -148,12 +158,12 @@ class Timer:
         self._refuse_patches(profiled=profiled)
         return replace(timing, bytes=bytes, flops=flops)
 
-    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
         measure = self._measure_kernels if isinstance(prepared.batch, KernelsBatch) else self._measure
         while True:
-            timing = measure(prepared, progress)
+            timing = measure(prepared, progress, known)
             why = disturbed(timing)
             if not why or len(thrown_away) == ATTEMPTS - 1:
                 return replace(timing, measured_again=tuple(thrown_away))
@@ -176,11 +186,11 @@ class Timer:
                 expected="clocks, synchronisation and comparisons as their libraries define them",
             )
 
-    def _measure(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
-        warm_up = self._warm_up(prepared, progress)
+    def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel) -> Timing:
+        warm_up, begun = self._warm_up(prepared, progress)
         end = kept.now() + self._budget_s
         progress("measures")
-        steady = self._steady_blocks(prepared, self._budget_s / 2)
+        steady = self._steady_blocks(prepared, self._budget_s / 2, begun)
         events_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
@@ -193,8 +203,12 @@ class Timer:
         time_us = trimmed_mean(times)
         if prepared.mode == "cold" and source == "events":
             _refuse_noise(times)
-        progress("measures at other clocks")
-        model = self._clock_model(prepared, steady, end, scale=time_us / events_us if events_us > 0 else 0.0)
+        model = self._near(known(prepared.mode, source), steady)
+        stored = model is not None
+        if model is None:
+            progress("measures at other clocks")
+            scale = time_us / events_us if events_us > 0 else 0.0
+            model = self._clock_model(prepared, steady, end, scale=scale)
         timing = Timing(
             mode=prepared.mode,
             time_us=round(time_us, 6),
@@ -207,6 +221,7 @@ class Timer:
             launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else 0.0,
             blocks_mhz=_clocks(blocks),
             clock_model=model,
+            clock_model_stored=stored,
             autotuned=prepared.autotuned,
             not_recorded=prepared.not_recorded or not_recorded,
             l2_flushed=prepared.mode == "cold",
@@ -216,24 +231,29 @@ class Timer:
         )
         return replace(timing, normalised_us=normalised_us(timing) or 0.0)
 
-    def _warm_up(self, prepared: Prepared, progress: Callable[[str], None]) -> WarmUp:
+    def _warm_up(self, prepared: Prepared, progress: Callable[[str], None]) -> Warmed:
         progress("warms up")
-        warm_up = prepared.warm_up()
+        warmed = prepared.warm_up()
         if self._build(prepared.mode):
             # The GPU has idled meanwhile, and blocks must start right after a warm-up.
-            warm_up = prepared.warm_up()
-        return warm_up
+            warmed = prepared.warm_up()
+        return warmed
 
-    def _measure_kernels(self, prepared: Prepared, progress: Callable[[str], None]) -> Timing:
+    def _measure_kernels(
+        self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel
+    ) -> Timing:
         """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
         assert isinstance(prepared.batch, KernelsBatch)
-        warm_up = self._warm_up(prepared, progress)
+        warm_up, begun = self._warm_up(prepared, progress)
         end = kept.now() + self._budget_s
         progress("measures")
-        blocks = self._steady_blocks(prepared, self._budget_s / 2)
+        blocks = self._steady_blocks(prepared, self._budget_s / 2, begun)
         conditions = self._conditions()
-        progress("measures at other clocks")
-        model = self._clock_model(prepared, blocks, end, scale=1.0)
+        model = self._near(known("kernels", "cupti"), blocks)
+        stored = model is not None
+        if model is None:
+            progress("measures at other clocks")
+            model = self._clock_model(prepared, blocks, end, scale=1.0)
         progress("measures the host")
         host_us = prepared.batch.host_blocks_us()
         times = [block.time_us for block in blocks]
@@ -255,6 +275,7 @@ class Timer:
             streams=work.streams,
             blocks_mhz=_clocks(blocks),
             clock_model=model,
+            clock_model_stored=stored,
             autotuned=prepared.autotuned,
             not_captured=prepared.not_captured,
             warm_up=warm_up,
@@ -269,17 +290,20 @@ class Timer:
             getattr(self, name)
         return bool(missing)
 
-    def _steady_blocks(self, prepared: Prepared, seconds: float) -> list[Block]:
-        """Run blocks until they are precise, or until the time is up."""
-        blocks: list[Block] = []
+    def _steady_blocks(self, prepared: Prepared, seconds: float, begun: Sequence[Block]) -> list[Block]:
+        """Run blocks until they are precise, or until the time is up.
+
+        Args:
+            prepared: The prepared callable.
+            seconds: The time.
+            begun: Blocks that its warm-up has measured already.
+        """
+        blocks = [*begun]
         end = kept.now() + seconds
-        while len(blocks) < LEAST_BLOCKS or (len(blocks) < MOST_BLOCKS and kept.now() < end):
-            blocks.append(prepared.block())
-            times = [block.time_us for block in blocks]
-            if len(blocks) >= ENOUGH_BLOCKS and standard_error(times) < PRECISE_PCT / 100 * trimmed_mean(
-                times
-            ):
+        while not _precise(blocks):
+            if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= MOST_BLOCKS or kept.now() >= end):
                 break
+            blocks.append(prepared.block())
         return blocks
 
     def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], str]:
@@ -290,6 +314,14 @@ class Timer:
             return prepared.batch.run_recorded(RECORDED_BLOCKS), ""
         except CuptiError as error:
             return [], error.found
+
+    def _near(self, model: ClockModel | None, blocks: Sequence[Block]) -> ClockModel | None:
+        """Return a known model if the blocks ran near its clock, and not below the full one."""
+        if model is None or not all(block.sm_clock_mhz for block in blocks):
+            return None
+        mhz = median(block.sm_clock_mhz for block in blocks)
+        near = abs(mhz / model.reference_mhz - 1) < NEAR
+        return model if near and mhz >= HELD_BACK * self._max_sm_clock_mhz else None
 
     def _clock_model(
         self, prepared: Prepared, steady: Sequence[Block], end: float, *, scale: float
@@ -340,6 +372,11 @@ class Timer:
         return Burn()
 
 
+def _precise(blocks: Sequence[Block]) -> bool:
+    times = [block.time_us for block in blocks]
+    return len(times) >= ENOUGH_BLOCKS and standard_error(times) < PRECISE_PCT / 100 * trimmed_mean(times)
+
+
 def disturbed(timing: Timing) -> str:
     """Return the reason to repeat a timing; empty if there is none."""
     state = timing.conditions
@@ -360,6 +397,18 @@ def normalised_us(timing: Timing) -> float | None:
     if model is None or not timing.sm_clock_mhz:
         return None
     return round(trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model)), 6)
+
+
+def at_one_clock(timings: Sequence[Timing]) -> list[float]:
+    """Return times in microseconds at the clock of the first one's model; as measured if one has none."""
+    models = [timing.clock_model for timing in timings if timing.clock_model and timing.sm_clock_mhz]
+    if len(models) < len(timings):
+        return [timing.time_us for timing in timings]
+    mhz = models[0].reference_mhz
+    return [
+        trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, mhz))
+        for timing, model in zip(timings, models, strict=True)
+    ]
 
 
 def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:

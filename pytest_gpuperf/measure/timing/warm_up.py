@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.records import WarmUp
@@ -20,7 +20,16 @@ STEADY_PCT = 0.5
 clock."""
 
 
-def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.now) -> WarmUp:
+class Warmed(NamedTuple):
+    """Result of a warm-up."""
+
+    warm_up: WarmUp
+    steady: tuple[Block, ...]
+    """Blocks of the last window, which are measurements as good as later ones; none if the time is not
+    steady."""
+
+
+def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.now) -> Warmed:
     """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 
     A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
@@ -34,6 +43,7 @@ def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.n
     launches = 0
     before: tuple[float, float] | None = None
     window: list[Block] = []
+    last: tuple[Block, ...] = ()
     while True:
         window.append(batch.run())
         launches += batch.calls
@@ -42,9 +52,10 @@ def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.n
         if at - opened >= WINDOW_S:
             now = _means(window)
             steady = before is not None and all(map(_agree, now, before))
-            before, window, opened = now, [], at
+            before, last, window, opened = now, tuple(window), [], at
         if steady or at - begin >= cap_s:
-            return WarmUp(seconds=round(at - begin, 3), launches=launches, steady=steady)
+            warm_up = WarmUp(seconds=round(at - begin, 3), launches=launches, steady=steady)
+            return Warmed(warm_up, last if steady else ())
 
 
 def _means(window: list[Block]) -> tuple[float, float]:

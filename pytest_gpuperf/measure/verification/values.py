@@ -14,6 +14,7 @@ All tensors of one length are rolled by the same number, so that rows that belon
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.records.call import Inputs
+    from pytest_gpuperf.records.call import Call, Inputs
 
 
 FACTORS = 7
@@ -179,6 +180,18 @@ def copies(tree: Any, made: dict[int, torch.UntypedStorage] | None = None) -> An
         made[storage.data_ptr()] = bytes_of(storage).clone().untyped_storage()
     other = alias(tree, made[storage.data_ptr()])
     return other.requires_grad_(tree.requires_grad) if tree.is_floating_point() else other
+
+
+def copied_call(call: Call) -> Call:
+    """Return a call with copies of its tensors at other addresses; itself if there is too little memory."""
+    try:
+        refuse_little_memory(
+            sum(one.untyped_storage().nbytes() for one in tensors_of(call.args, call.kwargs).values())
+        )
+    except GpuperfError:
+        return call
+    made: dict[int, torch.UntypedStorage] = {}
+    return replace(call, args=copies(call.args, made), kwargs=copies(dict(call.kwargs), made))
 
 
 def fingerprint(tensor: torch.Tensor) -> tuple[int, ...]:

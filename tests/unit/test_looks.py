@@ -1,0 +1,123 @@
+"""A time in doubt is measured again, at other places in memory."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from statistics import stdev
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from pytest_gpuperf.measure.verification import values
+from pytest_gpuperf.measure.verification.values import copied_call
+from pytest_gpuperf.records import Timing, Verification
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.session.live_source import LiveSource, undoubted
+from run_builders import gate_of, timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def taken(*times_us: float) -> Callable[[], Timing]:
+    times: Iterator[Timing] = map(timing, times_us)
+    return lambda: next(times)
+
+
+def test_a_time_without_doubt_is_taken_once() -> None:
+    found = undoubted(taken(5.0), lambda _: "")
+    assert (found.time_us, found.looks_sd_pct, found.measured_again) == (5.0, 0, ())
+
+
+def test_a_doubtful_time_is_the_median_of_three() -> None:
+    found = undoubted(taken(5.5), lambda _: "regressed at first", taken(5.0, 5.2))
+    assert found.time_us == 5.2
+    assert found.measured_again == ("regressed at first",)
+    assert found.looks_sd_pct == pytest.approx(100 * stdev([5.5 / 5.2, 1, 5 / 5.2]), rel=0.02)
+
+
+def test_one_refused_look_refuses_the_time() -> None:
+    refused = Verification(refused="the time is refused: …")
+    looks = iter([timing(5.5), replace(timing(9.0), verification=refused), timing(5.0)])
+    found = undoubted(lambda: next(looks), lambda _: "doubt")
+    assert (found.time_us, found.refused) == (5.5, refused.refused)
+
+
+@pytest.fixture
+def _cpu_is_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "on_gpu", lambda _: True)
+
+
+@pytest.mark.usefixtures("_cpu_is_gpu")
+def test_copies_of_arguments_lie_elsewhere_and_share_as_before() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    call = Call("t", "main", max, (x, x.T, 7), {"out": [x[1]]})
+    copied = copied_call(call)
+    one, transposed, number = copied.args
+    assert torch.equal(one, x)
+    assert number == 7
+    assert one.data_ptr() != x.data_ptr()
+    one.fill_(1)
+    assert transposed.sum() == copied.kwargs["out"][0].sum() * 3 == 12
+    assert x.sum() == 66
+
+
+@pytest.mark.usefixtures("_cpu_is_gpu")
+def test_without_memory_for_copies_the_same_call_is_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(values, "free_bytes", lambda: 100)
+    call = Call("t", "main", max, (torch.zeros(100),))
+    assert copied_call(call) is call
+
+
+class FakeTimer:
+    """Notes what is timed; a call takes as many microseconds as its first element says."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.models: list[object] = []
+
+    def time(self, call: Call, *, known: Callable[..., object], **_: Any) -> Timing:
+        x = call.args[0]
+        self.places.append(x.data_ptr())
+        self.models.append(known("hot", "events"))
+        return timing(float(x[0]))
+
+
+@pytest.mark.usefixtures("_cpu_is_gpu")
+@pytest.mark.parametrize(("doubt", "looks"), [("", 1), ("improved at first", 3)])
+def test_further_looks_are_at_other_places_with_models_of_their_own(doubt: str, looks: int) -> None:
+    timer = FakeTimer()
+    source = LiveSource(
+        counters=cast("Any", None),
+        tests={},
+        timer=cast("Any", timer),
+        doubt=lambda *_: doubt,
+        known=lambda call, mode, source: cast("Any", f"{call.label} {mode} {source}"),
+        progress=lambda _: None,
+        traces=Path(),
+        alone=nullcontext,
+        codes=None,
+    )
+    x = torch.full((4,), 7.0)
+    found = source.time(Call("t", "main", torch.square, (x,)), mode="auto", bytes=0, flops=0)
+    assert found.time_us == 7
+    assert timer.places[0] == x.data_ptr()
+    assert len(set(timer.places)) == looks
+    assert timer.models == ["main hot events", None, None][:looks]
+
+
+def test_places_that_differ_make_a_change_uncertain() -> None:
+    sessions = tuple(Session(run=f"{n}", time_us=5 + 0.001 * n) for n in range(5))
+    time = TimeBaseline(mode="hot", sessions=sessions)
+    gate = gate_of({"t": TestBaseline(measurements={"main": MeasurementBaseline(time=time)})})
+    sure = gate.compare(("t", "main"), timing(5.1))
+    unsure = gate.compare(("t", "main"), replace(timing(5.1), looks_sd_pct=3.0))
+    assert sure is not None
+    assert unsure is not None
+    assert (sure.slower, unsure.slower) == (True, False)
+    assert unsure.decision.high_pct > sure.decision.high_pct + 2
