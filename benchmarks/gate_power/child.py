@@ -14,7 +14,7 @@ import torch
 from triton.testing import do_bench
 
 from benchmarks.children import ROOT
-from benchmarks.gate_power.kernels import POWER_LIMITED, build_all
+from benchmarks.gate_power.kernels import POWER_LIMITED, build_all, modes
 from benchmarks.gate_power.samples import Began, Failed, SessionSample
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.environment import environment
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
     Calls = dict[Key, Call]
 
-BUDGET_S = 0.25
-"""A quarter of the default: 20 blocks, without time to vary the clock."""
+BUDGET_S = 0.45
+"""Half of the default, which suffices for 20 blocks and a clock model at the highest clock."""
 POWER_LIMITED_BUDGET_S = 1.0
-"""The default, which suffices to fit a clock model; other kernels run at the highest clock without one."""
+"""The default, for a clock model of kernels that lower the clock themselves."""
 LAUNCHES = 30
 LAUNCHES_BLOCKED_US = 2_000
 """Time for which the GPU is blocked while launches are queued, so that the host's speed does not count."""
@@ -75,7 +75,7 @@ def session(parent: Parent, process: str) -> None:
 
 
 def _sample(timer: Timer, call: Call, process: int, kernel: str, permille: int, card: str) -> SessionSample:
-    timing, seconds = _took(lambda: timer.time(call, mode="hot"))
+    timing, seconds = _took(lambda: timer.time(call, mode=modes()[kernel]))
     launches, launches_s = _took(lambda: _launches(call))
     warm_up, rep = DO_BENCH_MS
     triton_ms, triton_s = _took(lambda: do_bench(call, warmup=warm_up, rep=rep, return_mode="median"))
@@ -115,7 +115,7 @@ def take_turns(parent: Parent) -> None:
     prepared: dict[Key, Prepared] = {}
     for key, call in _begin(parent).items():
         try:
-            prepared[key] = _timers()[0].prepare(call, "hot")
+            prepared[key] = _timers()[0].prepare(call, modes()[key[0]])
         except Exception as error:
             _failed(parent, f"{key[0]} {key[1]} ‰", error)
     parent.tell([])

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -42,6 +42,8 @@ class Dosed:
     build: Build
     unrolled: int = 1
     """Factor by which the compiler unrolls the loop."""
+    mode: Literal["hot", "cold", "kernels"] = "hot"
+    """Timing mode; `kernels` for a call that waits for the GPU."""
 
     def work(self, permille: int) -> int:
         """Return the count with a dose.
@@ -57,6 +59,11 @@ class Dosed:
         return self.count + extra
 
 
+def modes() -> dict[str, str]:
+    """Return the timing mode of each kernel."""
+    return {kernel.name: kernel.mode for kernel in KERNELS}
+
+
 def build_all(multiprocessors: int) -> dict[tuple[str, int], Call]:
     """Build every kernel with every dose (in ‰) on the current device."""
     calls = {}
@@ -67,12 +74,23 @@ def build_all(multiprocessors: int) -> dict[tuple[str, int], Call]:
     return calls
 
 
-def _arithmetic(multiprocessors: int, _most: int) -> Callable[[int], Call]:
-    from benchmarks.gate_power.triton_kernels import arithmetic_kernel
+def _arithmetic(programs_each: int = 8, *, waits: bool = False) -> Build:
+    def build(multiprocessors: int, _most: int) -> Callable[[int], Call]:
+        from benchmarks.gate_power.triton_kernels import arithmetic_kernel
 
-    block, programs = 256, 8 * multiprocessors
-    out = torch.empty(programs * block, device="cuda")
-    return lambda count: lambda: arithmetic_kernel[(programs,)](out, count, BLOCK=block, num_warps=4)
+        block, programs = 256, programs_each * multiprocessors
+        out = torch.empty(programs * block, device="cuda")
+
+        def make(count: int) -> Call:
+            def call() -> Any:
+                arithmetic_kernel[(programs,)](out, count, BLOCK=block, num_warps=4)
+                return float(out[0]) if waits else None
+
+            return call
+
+        return make
+
+    return build
 
 
 def _copy(block: int) -> Build:
@@ -144,6 +162,37 @@ def _cross_entropy(_multiprocessors: int, most: int) -> Callable[[int], Call]:
     )
 
 
+def _sparse_product(_multiprocessors: int, most: int) -> Callable[[int], Call]:
+    from benchmarks.gate_power.triton_kernels import sparse_product_kernel
+
+    nonzeros, width = 32, 64
+    values = torch.randn(most, nonzeros, device="cuda")
+    columns = torch.randint(most, (most, nonzeros), device="cuda")
+    dense = torch.randn(most, width, device="cuda")
+    out = torch.empty_like(dense)
+    return lambda count: (
+        lambda: sparse_product_kernel[(count,)](
+            out, values, columns, dense, NONZEROS=nonzeros, WIDTH=width, num_warps=4
+        )
+    )
+
+
+def _attention(*, backward: bool) -> Build:
+    def build(_multiprocessors: int, most: int) -> Callable[[int], Call]:
+        query, key, value, grad = torch.randn(4, 1, most, 512, 64, device="cuda").to(torch.bfloat16).unbind()
+
+        def make(count: int) -> Call:
+            heads = [one[:, :count].detach().requires_grad_(backward) for one in (query, key, value)]
+            attend = torch.nn.functional.scaled_dot_product_attention
+            if not backward:
+                return lambda: attend(*heads)
+            return lambda: torch.autograd.grad(attend(*heads), heads, grad[:, :count])
+
+        return make
+
+    return build
+
+
 def _matmul(multiprocessors: int, most: int) -> Callable[[int], Call]:
     from benchmarks.gate_power.triton_kernels import matmul_kernel
 
@@ -182,19 +231,26 @@ def tiles(multiprocessors: int) -> tuple[int, int]:
 
 
 KERNELS = (
-    Dosed("arithmetic 10 µs", "iterations", 800, _arithmetic, unrolled=4),
-    Dosed("arithmetic 50 µs", "iterations", 4_000, _arithmetic, unrolled=4),
-    Dosed("arithmetic 200 µs", "iterations", 16_000, _arithmetic, unrolled=4),
-    Dosed("arithmetic 500 µs", "iterations", 40_000, _arithmetic, unrolled=4),
+    Dosed("arithmetic 3 µs", "iterations", 800, _arithmetic(1), unrolled=4),
+    Dosed("arithmetic 10 µs", "iterations", 800, _arithmetic(), unrolled=4),
+    Dosed("arithmetic 50 µs", "iterations", 4_000, _arithmetic(), unrolled=4),
+    Dosed("arithmetic 200 µs", "iterations", 16_000, _arithmetic(), unrolled=4),
+    Dosed("arithmetic 500 µs", "iterations", 40_000, _arithmetic(), unrolled=4),
+    Dosed("arithmetic that waits", "iterations", 16_000, _arithmetic(waits=True), unrolled=4, mode="kernels"),
     Dosed("copy 512 MB", "programs", 62_400, _copy(1024)),
     Dosed("copy 33 MB", "programs", 16_000, _copy(256)),
+    Dosed("copy 33 MB, cold", "programs", 16_000, _copy(256), mode="cold"),
     Dosed("row sum", "iterations", 800, _row_sum, unrolled=4),
     # On an H200 its 16 KB are by chance in the nearer or the farther half of L2: 60 % of its time.
     Dosed("histogram, atomic", "iterations", 800, _histogram(4096), unrolled=4),
     Dosed("histogram 4 MB, atomic", "iterations", 800, _histogram(1 << 20), unrolled=4),
     Dosed("embedding gather", "programs", 64_000, _gather),
+    Dosed("sparse product", "programs", 64_000, _sparse_product),
     Dosed("layer norm", "programs", 32_000, _layer_norm),
+    Dosed("layer norm, cold", "programs", 32_000, _layer_norm, mode="cold"),
     Dosed("cross entropy", "programs", 16_000, _cross_entropy),
+    Dosed("attention", "heads", 800, _attention(backward=False)),
+    Dosed("attention with backward", "heads", 800, _attention(backward=True)),
     Dosed("matmul bf16", "iterations", 200, _matmul),
 )
 """All kernels. Sizes of copies count bytes read and written; microseconds are rough values for an H200."""

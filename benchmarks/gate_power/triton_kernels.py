@@ -101,3 +101,15 @@ def cross_entropy_kernel(losses, logits, targets, WIDTH: tl.constexpr):  # type:
     highest = tl.max(value)
     total = tl.log(tl.sum(tl.exp(value - highest))) + highest
     tl.store(losses + program, total - tl.load(row + tl.load(targets + program)))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def sparse_product_kernel(  # type: ignore[no-untyped-def]
+    out, values, columns, dense, NONZEROS: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Multiply a sparse row with a dense matrix for each program; all rows have as many non-zeros."""
+    program = tl.program_id(0).to(tl.int64)
+    across = tl.arange(0, WIDTH)
+    at = program * NONZEROS + tl.arange(0, NONZEROS)
+    rows = tl.load(dense + tl.load(columns + at)[:, None] * WIDTH + across[None, :])
+    tl.store(out + program * WIDTH + across, tl.sum(tl.load(values + at)[:, None] * rows, axis=0))

@@ -52,6 +52,7 @@ def test_matrix_product_has_one_tile_per_multiprocessor(processors: int, shape: 
         ("copy_kernel", "*fp32, *fp32", {"BLOCK": 1024}),
         ("row_sum_kernel", "*fp32, *fp32, i32, i32", {"BLOCK": 128}),
         ("histogram_kernel", "*i32, *i32, i32, i32", {"BLOCK": 128}),
+        ("sparse_product_kernel", "*fp32, *fp32, *i64, *fp32", {"NONZEROS": 32, "WIDTH": 64}),
         (
             "matmul_kernel",
             "*bf16, *bf16, *bf16, i32, i32, i32, i32",
