@@ -8,6 +8,7 @@ the server checks that after its imports.
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib
 import json
@@ -17,6 +18,7 @@ import socket
 import sys
 import threading
 import warnings
+import weakref
 from pathlib import Path
 
 LIBRARIES = ("numpy", "scipy.special")
@@ -61,8 +63,10 @@ def load(names: list[str]) -> str:
 
 def of_one_side(checkout: str, tree: str) -> str:
     """Return why the imports do not suit both sides: a module that each side has in its own tree."""
+    real_folder = functools.cache(os.path.realpath)  # most modules share theirs with others
     for name, module in list(sys.modules.items()):
-        place = os.path.realpath(getattr(module, "__file__", None) or os.sep)
+        folder, file = os.path.split(getattr(module, "__file__", None) or os.sep)
+        place = os.path.join(real_folder(folder), file)  # noqa: PTH118
         if name == "__main__":
             # This program, which the checkout of this package holds; a fork runs another one.
             continue
@@ -130,6 +134,8 @@ def become(order: str, channel: int, log: int) -> None:
         log: Descriptor of its output.
     """
     os.setsid()
+    for finalizer in list(vars(weakref.finalize)["_registry"]):
+        finalizer.atexit = False  # those of the server's imports are the server's: torch has thousands
     asked = json.loads(Path(order).read_bytes())
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, number in ((nothing, 0), (log, 1), (log, 2)):
