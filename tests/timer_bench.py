@@ -49,7 +49,9 @@ class Blocks:
         self.now += self._block_s
         return Block(self._time_us(self.now), self._mhz(self.now))
 
-    def run_recorded(self, blocks: int) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Callable[[], object]] = ()) -> list[Block]:
+        for other in others:
+            other()
         if self._recorded_us is None:
             raise CuptiError("there is no GPU")
         return [Block(self._recorded_us)] * blocks

@@ -14,13 +14,14 @@ import torch
 from triton.testing import do_bench
 
 from benchmarks.children import ROOT
-from benchmarks.gate_power.kernels import POWER_LIMITED, build_all, modes
-from benchmarks.gate_power.samples import Began, Failed, SessionSample
+from benchmarks.gate_power.kernels import POWER_LIMITED, build_again, build_all, modes
+from benchmarks.gate_power.samples import Began, Failed, SessionSample, model_key
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.timing.graph import block_gpu, elapsed_us, event
 from pytest_gpuperf.measure.timing.timer import Timer
+from pytest_gpuperf.statistics.clock_model import ClockModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +58,13 @@ def _timers() -> tuple[Timer, Timer]:
 
 
 def session(parent: Parent, process: str) -> None:
-    """Measure each kernel with each dose once, in this process's own order."""
+    """Measure each kernel with each dose once, in this process's own order.
+
+    The first message has the clock models of earlier sessions, by kernel, mode and source: as a run does with
+    those of its baseline, times near their clock take them over.
+    """
     parent.wait_for_turn()
+    models = msgspec.convert(parent.hear(), dict[str, ClockModel])
     calls = _begin(parent)
     card = gpu_info().uuid
     order = list(calls)
@@ -67,15 +73,30 @@ def session(parent: Parent, process: str) -> None:
     for kernel, permille in order:
         try:
             timer = longer if kernel in POWER_LIMITED else usual
-            line = _sample(timer, calls[kernel, permille], int(process), kernel, permille, card)
+            line = _sample(timer, calls[kernel, permille], int(process), kernel, permille, card, models)
         except Exception as error:
             _failed(parent, f"process {process}, {kernel} {permille} ‰", error)
         else:
             parent.tell(msgspec.to_builtins(line))
 
 
-def _sample(timer: Timer, call: Call, process: int, kernel: str, permille: int, card: str) -> SessionSample:
-    timing, seconds = _took(lambda: timer.time(call, mode=modes()[kernel]))
+def _sample(
+    timer: Timer,
+    call: Call,
+    process: int,
+    kernel: str,
+    permille: int,
+    card: str,
+    models: dict[str, ClockModel],
+) -> SessionSample:
+    timing, seconds = _took(
+        lambda: timer.time(
+            call,
+            mode=modes()[kernel],
+            known=lambda mode, source: models.get(model_key(kernel, mode, source)),
+            elsewhere=lambda: build_again(kernel, permille, gpu_info().multiprocessors),
+        )
+    )
     launches, launches_s = _took(lambda: _launches(call))
     warm_up, rep = DO_BENCH_MS
     triton_ms, triton_s = _took(lambda: do_bench(call, warmup=warm_up, rep=rep, return_mode="median"))

@@ -59,6 +59,12 @@ class Dosed:
         return self.count + extra
 
 
+def build_again(name: str, permille: int, multiprocessors: int) -> Call:
+    """Build a kernel with a dose on tensors of its own."""
+    (kernel,) = (one for one in KERNELS if one.name == name)
+    return kernel.build(multiprocessors, kernel.work(max(DOSES_PERMILLE)))(kernel.work(permille))
+
+
 def modes() -> dict[str, str]:
     """Return the timing mode of each kernel."""
     return {kernel.name: kernel.mode for kernel in KERNELS}
@@ -255,5 +261,5 @@ KERNELS = (
 )
 """All kernels. Sizes of copies count bytes read and written; microseconds are rough values for an H200."""
 
-POWER_LIMITED = ("matmul bf16",)
+POWER_LIMITED = ("matmul bf16", "attention", "attention with backward")
 """Kernels that run below the highest clock."""

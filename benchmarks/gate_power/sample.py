@@ -10,12 +10,13 @@ import msgspec
 
 from benchmarks.children import Child, ChildError, say
 from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS, POWER_LIMITED
-from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample
+from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample, SessionSample, model_key
 from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, log_times, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pytest_gpuperf.statistics.clock_model import ClockModel
     from pytest_gpuperf.statistics.sequential import Side
 
 SESSION = "benchmarks.gate_power.child:session"
@@ -68,6 +69,8 @@ class Sampler:
         # Even numbers are sessions, odd ones restarts.
         self._first, self._stride = {"": (0, 1), "sessions": (0, 2), "restarts": (1, 2)}[only]
         self._card = ""
+        self._models: dict[str, ClockModel] = {}
+        """Clock models of unchanged code in the first session that has one."""
 
     def run(self) -> None:
         """Sample sessions and restarts in turn; do not begin one that would end too late."""
@@ -109,6 +112,7 @@ class Sampler:
             return
         (child,) = children
         child.begin()
+        child.tell(msgspec.to_builtins(self._models))
         for message in child.messages(self._left()):
             self._keep(message)
 
@@ -185,6 +189,9 @@ class Sampler:
         line: Line = msgspec.convert(message, Line)
         if isinstance(line, Began):
             self._card = line.environment.gpu.uuid
+        elif isinstance(line, SessionSample) and not line.permille and line.timing.clock_model is not None:
+            key = model_key(line.kernel, line.timing.mode, line.timing.source)
+            self._models.setdefault(key, line.timing.clock_model)
         self._write(line)
 
     def _left(self) -> float:

@@ -46,6 +46,11 @@ class SessionSample(msgspec.Struct, frozen=True, kw_only=True, tag="session", om
     do_bench_s: float = 0.0
 
 
+def model_key(kernel: str, mode: str, source: str) -> str:
+    """Return the key of a clock model among those of a session."""
+    return f"{kernel}, {mode}, {source}"
+
+
 class RestartSample(msgspec.Struct, frozen=True, kw_only=True, tag="restart", omit_defaults=True):
     """Restart of two processes that ran a kernel in turn."""
 

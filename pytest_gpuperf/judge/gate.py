@@ -8,9 +8,9 @@ from functools import cached_property, partial
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
+from pytest_gpuperf.judge.one_clock import OneClock
 from pytest_gpuperf.records.baseline import card_of
 from pytest_gpuperf.records.timing import LOOKS
-from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 from pytest_gpuperf.statistics.one_session import decide_session
@@ -20,7 +20,7 @@ from pytest_gpuperf.statistics.variance import LogTime, moderate
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from pytest_gpuperf.records import AgainstTiming, ClockModel, Timing
+    from pytest_gpuperf.records import AgainstTiming, Timing
     from pytest_gpuperf.records.baseline import Baseline, RunNote, Session, TimeBaseline, Times
     from pytest_gpuperf.statistics.variance import Variance
 
@@ -132,22 +132,25 @@ class Gate:
         found = timing.by(times.source)
         if found is None or found.mode != times.mode or timing.only_host:
             return None
-        timing, sessions = found, times.sessions
-        stored_models = (session.clock_model for session in reversed(sessions) if session.clock_model)
-        model = timing.clock_model or next(stored_models, None)
-        at_mhz, blocks = 0.0, timing.blocks_us
-        if model and timing.sm_clock_mhz and _normalised(sessions):
-            at_one_clock = normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, times.reference_mhz)
+        timing, blocks = found, found.blocks_us
+        clock = OneClock.of(times, timing) if timing.sm_clock_mhz else None
+        sessions = _clocked(times.sessions, clock)
+        if clock is not None and sessions:
+            at_one_clock = clock.blocks_us(timing)
             # Cold blocks below 0 may outweigh the others by the model of another session.
             if trimmed_mean(at_one_clock) > 0:
-                at_mhz, sessions, blocks = times.reference_mhz, _normalised(sessions), tuple(at_one_clock)
+                blocks = at_one_clock
+            else:
+                clock = None
+        if clock is None or not sessions:
+            clock, sessions = None, times.sessions
         card = self._own_cards.get(key[0], self._card)
-        new = _new(timing, blocks, at_mhz, model if at_mhz else None, card)
-        stored = [self._stored(session, at_mhz) for session in sessions]
+        new = _new(timing, blocks, clock, card)
+        stored = [self._stored(session, clock) for session in sessions]
         decision = decide_session(
             new,
             stored,
-            self._variance(key, stored, at_mhz),
+            self._variance(key, stored, clock),
             self._thresholds.of(times.mode),
             self._comparisons,
             tolerance_pct,
@@ -161,21 +164,21 @@ class Gate:
             actual_us=math.exp(new.log_time),
             baseline_us=math.exp(new.log_time) / (1 + decision.change_pct / 100),
             raw_change_pct=100 * math.expm1(math.log(timing.time_us) - raw),
-            at_mhz=at_mhz,
+            at_mhz=clock.at_mhz if clock is not None else 0.0,
             actual_mhz=timing.sm_clock_mhz,
             baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
             against=against,
         )
 
-    def _stored(self, session: Session, at_mhz: float) -> LogTime:
-        error = 0.0
-        if at_mhz and session.clock_model is not None and session.sm_clock_mhz:
-            error = normalisation_error(session.sm_clock_mhz, session.clock_model, at_mhz)
-        time_us = session.normalised_us if at_mhz else session.time_us
-        return LogTime(math.log(time_us), card_of(session, self._runs), error)
+    def _stored(self, session: Session, clock: OneClock | None) -> LogTime:
+        card = card_of(session, self._runs)
+        if clock is None:
+            return LogTime(math.log(session.time_us), card)
+        return LogTime(math.log(clock.stored_us(session)), card, clock.error(session.sm_clock_mhz))
 
-    def _variance(self, key: Key, stored: Sequence[LogTime], at_mhz: float) -> Variance:
-        if bool(at_mhz) == bool(_normalised(self._times[key].sessions)) and key in self._variances:
+    def _variance(self, key: Key, stored: Sequence[LogTime], clock: OneClock | None) -> Variance:
+        alike = (clock is None) == (OneClock.of(self._times[key]) is None)
+        if alike and key in self._variances:
             return self._variances[key]
         # The clock is not known, so its effect on the time is part of the noise.
         return moderate({key: stored}, self._thresholds.of(self._times[key].mode))[key]
@@ -185,25 +188,23 @@ class Gate:
         """Variance of each test, estimated together with those of the same mode."""
         found: dict[Key, Variance] = {}
         for mode in {time.mode for time in self._times.values()}:
-            alike = {
-                key: [
-                    self._stored(session, time.reference_mhz if session.normalised_us else 0.0)
-                    for session in _normalised(time.sessions) or time.sessions
-                ]
-                for key, time in self._times.items()
-                if time.mode == mode
-            }
+            alike = {key: self._replicates(time) for key, time in self._times.items() if time.mode == mode}
             found.update(moderate(alike, self._thresholds.of(mode)))
         return found
 
+    def _replicates(self, times: Times) -> list[LogTime]:
+        clock = OneClock.of(times)
+        sessions = _clocked(times.sessions, clock)
+        if not sessions:
+            clock, sessions = None, times.sessions
+        return [self._stored(session, clock) for session in sessions]
 
-def _new(
-    timing: Timing, blocks: Sequence[float], at_mhz: float, model: ClockModel | None, card: str
-) -> LogTime:
+
+def _new(timing: Timing, blocks: Sequence[float], clock: OneClock | None, card: str) -> LogTime:
     time_us, error = timing.time_us, 0.0
-    if model is not None:
+    if clock is not None:
         time_us = trimmed_mean(blocks)
-        error = normalisation_error(timing.sm_clock_mhz, model, at_mhz)
+        error = clock.error(timing.sm_clock_mhz, timing)
     if len(blocks) >= ENOUGH_BLOCKS:
         error = math.hypot(error, standard_error(blocks) / time_us)
     # A time that depends on the place of its tensors in memory is no more certain than those are alike.
@@ -211,9 +212,9 @@ def _new(
     return LogTime(math.log(time_us), card, error)
 
 
-def _normalised(sessions: Sequence[Session]) -> tuple[Session, ...]:
-    """Return the sessions at the reference clock: others cannot be compared with them."""
-    return tuple(session for session in sessions if session.normalised_us)
+def _clocked(sessions: Sequence[Session], clock: OneClock | None) -> tuple[Session, ...]:
+    """Return the sessions that can be brought to one clock: others cannot be compared with them."""
+    return () if clock is None else tuple(one for one in sessions if clock.stored_us(one) > 0)
 
 
 def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeComparison | None:

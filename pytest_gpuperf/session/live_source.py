@@ -142,7 +142,14 @@ class LiveSource:
         def time(call: Call, known: KnownModel) -> Timing:
             verifier = Verifier(call)
             timing = self._timer.time(
-                call, mode=mode, bytes=bytes, flops=flops, progress=progress, verify=verifier, known=known
+                call,
+                mode=mode,
+                bytes=bytes,
+                flops=flops,
+                progress=progress,
+                verify=verifier,
+                known=known,
+                elsewhere=partial(copied_call, call),
             )
             return replace(timing, verification=verifier.of(timing))
 

@@ -7,6 +7,8 @@ cycles, one bound by memory a fixed time. One line fits both, and kernels in bet
 
 from __future__ import annotations
 
+from math import sqrt
+from operator import mul
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +23,8 @@ LEAST_NOISE = 0.002
 each other than with the line (the cycles of a GEMM spread by 0.2 to 0.6 % if only its clock changes)."""
 LEAST_BURSTS = 2
 """Number of bursts that blocks certainly come from: more bursts look like a drift."""
+LEAST_SHARE_ERROR = 0.02
+"""Minimum error of a share in a pool: kernels of one code differ by that much between processes."""
 MOST_SHARE_ERROR = 0.15
 """Maximum error of the share: beyond it, a clock that differs by 10 % leaves over 1.5 % of a time uncertain,
 more than the changes to be detected."""
@@ -99,6 +103,30 @@ def fit(
         fixed_us=float(fixed_us),
         reference_mhz=reference,
         share_error=share_error,
+    )
+
+
+def pool_models(models: Sequence[ClockModel], reference_mhz: float) -> ClockModel:
+    """Pool models of one call, fitted by several processes, into one with their mean share.
+
+    A process fits the share with an error of its own; by one share for all, times of the same code differ
+    less. The mean is weighted by the inverse variances.
+
+    Args:
+        models: The models, at least one.
+        reference_mhz: The clock that times will be brought to.
+
+    Returns:
+        A model whose time is 1 µs at the reference clock: only its share counts.
+    """
+    shares = [model.cycles / reference_mhz / model.time_us(reference_mhz) for model in models]
+    weights = [1 / (LEAST_SHARE_ERROR**2 + model.share_error**2) for model in models]
+    share = sum(map(mul, weights, shares)) / sum(weights)
+    spread = sum(weight * (each - share) ** 2 for weight, each in zip(weights, shares, strict=True))
+    # If the models differ by more than their errors, the errors are too small.
+    error = sqrt(max(1.0, spread / max(1, len(models) - 1)) / sum(weights))
+    return ClockModel(
+        cycles=share * reference_mhz, fixed_us=1 - share, reference_mhz=reference_mhz, share_error=error
     )
 
 

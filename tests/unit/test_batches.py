@@ -137,6 +137,18 @@ def test_cupti_time_of_each_batch_is_that_of_the_kernel(
     assert gpu.log.count("k 3") == 200
 
 
+@pytest.mark.usefixtures("flushes")
+@pytest.mark.parametrize(
+    "make", [HotBatch, lambda fn, calls: ColdBatch(fn, calls, 7000)], ids=["hot", "cold"]
+)
+def test_blocks_of_the_same_call_elsewhere_take_turns(
+    gpu: SimulatedGpu, make: Callable[..., HotBatch]
+) -> None:
+    batch = make(gpu.kernel(3), 10)
+    others = [gpu.kernel(4), gpu.kernel(5)]
+    assert [one.time_us for one in batch.run_recorded(5, others)] == [3, 4, 5, 3, 4]
+
+
 def test_cupti_time_in_host_mode_is_that_of_the_kernel(gpu: SimulatedGpu) -> None:
     blocks = HostBatch(gpu.kernel(3), 4).run_recorded(3)
     assert list(map(tuple, blocks)) == [block(3, 0)] * 3

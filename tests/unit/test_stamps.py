@@ -17,7 +17,7 @@ from pytest_gpuperf.measure.timing.stamp import Stamps, stamps
 from simulated_gpu import SimulatedGpu, SimulatedKernel, install_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Row = tuple[int, int, int]
 """Nanoseconds, cycles and the number of the SM."""
@@ -174,7 +174,7 @@ class NumberedBlocks:
         self.number += 1
         return Block(self.number)
 
-    def run_recorded(self, blocks: int) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[object] = ()) -> list[Block]:
         raise NotImplementedError
 
 

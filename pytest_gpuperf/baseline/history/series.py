@@ -9,7 +9,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
-from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise
+from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise, pool_models
 from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def series_of(lines: Sequence[HistoryLine], order: Order) -> list[Series]:
 def _series(lines: Sequence[HistoryLine]) -> Series:
     models = [line.clock_model for line in lines if line.clock_model is not None]
     at_mhz = median_low(model.reference_mhz for model in models) if models else 0.0
-    points = _at_one_clock(lines, at_mhz) if at_mhz else []
+    points = _at_one_clock(lines, models, at_mhz) if at_mhz else []
     if 2 * len(points) < len(lines):
         at_mhz, points = 0.0, [Point(line, line.time_us, line.standard_error) for line in lines]
     first = lines[0]
@@ -116,19 +116,18 @@ def _series(lines: Sequence[HistoryLine]) -> Series:
     )
 
 
-def _at_one_clock(lines: Sequence[HistoryLine], at_mhz: float) -> list[Point]:
-    """Bring times to one clock; those without a model of their own by the model of the run before."""
+def _at_one_clock(lines: Sequence[HistoryLine], models: Sequence[ClockModel], at_mhz: float) -> list[Point]:
+    """Bring times to one clock by one model, which their own ones make together."""
     points = []
-    model: ClockModel | None = next((line.clock_model for line in lines if line.clock_model), None)
+    model = pool_models(models, at_mhz)
     for line in lines:
-        own = line.clock_model
-        model = own or model
-        if model is None or not line.sm_clock_mhz or (own and not line.normalised_us):
+        own, mhz, time_us = line.clock_model, line.sm_clock_mhz, line.time_us
+        if not mhz or (own and not line.normalised_us):
             continue
         if own is not None:
-            time_us = normalise(line.normalised_us, own.reference_mhz, own, at_mhz)
-        else:
-            time_us = normalise(line.time_us, line.sm_clock_mhz, model, at_mhz)
+            # Its blocks were brought to the clock of its own model one by one.
+            time_us = normalise(line.normalised_us, own.reference_mhz, own, mhz)
+        time_us = normalise(time_us, mhz, model, at_mhz)
         error = math.hypot(line.standard_error, normalisation_error(line.sm_clock_mhz, model, at_mhz))
         points.append(Point(line, time_us, error))
     return points

@@ -26,7 +26,7 @@ from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.timing.stamp import Stamps
@@ -70,8 +70,12 @@ class Batch(Rerunnable, Protocol):
     def run(self) -> Block:
         """Run one block and wait for it."""
 
-    def run_recorded(self, blocks: int) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Run blocks and take the kernels' own durations from CUPTI's records.
+
+        Args:
+            blocks: Number of blocks.
+            others: The same call on other tensors: blocks take turns.
 
         Raises:
             CuptiError: CUPTI is missing, or another profiler holds it.
@@ -97,9 +101,9 @@ class HotBatch:
         cost_us = self._stamps.cost_us if self._stamps is not None else 0.0
         return Block((replay_us(self._graph) - cost_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Launch one by one under CUPTI: inside a graph, kernels of a microsecond read 0.1 µs more."""
-        return _recorded(self._fn, blocks, self.calls, self._stamps)
+        return _recorded((self._fn, *others), blocks, self.calls, self._stamps)
 
 
 class ColdBatch:
@@ -116,11 +120,6 @@ class ColdBatch:
         self._buffer = buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
         self._buffer_is = buffer.data_ptr(), buffer.nbytes
 
-        def flush_and_call() -> None:
-            kept.zero(buffer)
-            fn()
-
-        self._flush_and_call = flush_and_call
         self._fn = fn
         self._captured = CapturedCalls(fn)
 
@@ -157,9 +156,14 @@ class ColdBatch:
         both_us = replay_us(self._both)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Run the pairs under CUPTI, and leave the flushes out."""
-        return _recorded(self._flush_and_call, blocks, self.calls, self._stamps, flushed=True)
+
+        def flushed(fn: Callable[[], Any]) -> Callable[[], Any]:
+            return lambda: (kept.zero(self._buffer), fn())
+
+        pairs = [flushed(fn) for fn in (self._fn, *others)]
+        return _recorded(pairs, blocks, self.calls, self._stamps, flushed=True)
 
 
 class QueuedBatch:
@@ -200,9 +204,9 @@ class QueuedBatch:
         total_us = sum(kept.elapsed_us(start, end) for start, end in self._pairs)
         return Block(total_us / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Calls under CUPTI."""
-        return _recorded(self._fn, blocks, self.calls, self._stamps)
+        return _recorded((self._fn, *others), blocks, self.calls, self._stamps)
 
 
 class HostBatch:
@@ -226,9 +230,9 @@ class HostBatch:
         finish(value)
         return Block((kept.now() - begin) * 1e6 / self.calls)
 
-    def run_recorded(self, blocks: int) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Run the calls under CUPTI: the kernels alone."""
-        return _recorded(self._fn, blocks, self.calls, None)
+        return _recorded((self._fn, *others), blocks, self.calls, None)
 
 
 def _stamped(fn: Callable[[], Any], calls: int, stamps: Stamps | None) -> None:
@@ -245,15 +249,15 @@ def _clock(stamps: Stamps | None) -> float:
 
 
 def _recorded(
-    fn: Callable[[], Any], blocks: int, calls: int, stamps: Stamps | None, *, flushed: bool = False
+    fns: Sequence[Callable[[], Any]], blocks: int, calls: int, stamps: Stamps | None, *, flushed: bool = False
 ) -> list[Block]:
     calls = min(calls, MAX_RECORDED_CALLS)
     clocks = []
     with recorded() as activities:
-        for _ in range(blocks):
+        for block in range(blocks):
             # The kernels follow each other like in the graph; the host launches them meanwhile.
             block_gpu(calls * ENQUEUE_US)
-            _stamped(fn, calls, stamps)
+            _stamped(fns[block % len(fns)], calls, stamps)
             kept.synchronize()
             clocks.append(_clock(stamps))
     # After the second stamp of a block both are copied to the host, which is not work of the calls.

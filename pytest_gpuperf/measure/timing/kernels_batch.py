@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from itertools import cycle, islice
 from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -83,9 +84,17 @@ class KernelsBatch:
         work = work_of(calls, stream)
         return Block(work.busy_us, 0.0 if self._stamps is None else self._stamps.sm_clock_mhz(), work)
 
-    def run_recorded(self, blocks: int) -> list[Block]:
-        """Run blocks: all of them are recorded."""
-        return [self.run() for _ in range(blocks)]
+    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
+        """Run blocks of the callable and the others in turn: all of them are recorded."""
+        own = self._fn
+        try:
+            return [self._run(fn) for fn in islice(cycle((own, *others)), blocks)]
+        finally:
+            self._fn = own
+
+    def _run(self, fn: Callable[[], Any]) -> Block:
+        self._fn = fn
+        return self.run()
 
     def host_blocks_us(self) -> list[float]:
         """Time blocks by the host's clock, without CUPTI: microseconds a call."""

@@ -59,6 +59,8 @@ class Prepared:
     fn: Callable[[], Any] | None = None
     """None if its single calls are not recorded: CUPTI records all of them."""
     enqueue_us: float = 0.0
+    elsewhere: Callable[[], Callable[[], Any]] | None = None
+    """Returns the callable on tensors at other places in memory; None if it has none."""
 
     def audit(self) -> Audit | None:
         """Record single calls, to compare them with the time of many; None if that makes no sense.
