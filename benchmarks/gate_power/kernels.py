@@ -261,5 +261,7 @@ KERNELS = (
 )
 """All kernels. Sizes of copies count bytes read and written; microseconds are rough values for an H200."""
 
+IN_STEPS = ("attention", "attention with backward")
+"""Kernels whose time grows in steps, with each further wave of programs: only their unchanged code counts."""
 POWER_LIMITED = ("matmul bf16", "attention", "attention with backward")
 """Kernels that run below the highest clock."""

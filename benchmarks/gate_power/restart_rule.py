@@ -6,6 +6,7 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING
 
+from benchmarks.gate_power.kernels import IN_STEPS
 from benchmarks.gate_power.verdicts import Tally
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts, next_look
@@ -68,6 +69,8 @@ def judge(
         ]
         rng = Random(f"{kernel} {old} {new}")
         dose = None if old == new else new
+        if dose and kernel in IN_STEPS:
+            continue
         for series in _apart(usable, thresholds.looks, rng):
             orders = [_in_some_order(series, rng) for _ in range(most)]
             outcomes = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarks.gate_power.kernels import POWER_LIMITED
+from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.verdicts import Tally
 from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.gate import Gate
@@ -62,11 +62,16 @@ class Sessions:
             else:
                 by_process.setdefault(line.process, {})[line.kernel, line.permille] = line
         self.doses = sorted({dose for lines in by_process.values() for _, dose in lines})
-        kernels = {kernel for lines in by_process.values() for kernel, _ in lines}
+        kernels: dict[str, set[str]] = {}
+        """Kernels that were timed on a card: later samples have more."""
+        for found in by_process.values():
+            for (kernel, _), line in found.items():
+                kernels.setdefault(line.card, set()).add(kernel)
         self.lines: dict[int, dict[tuple[str, int], SessionSample]] = {}
         for process, found in sorted(by_process.items()):
-            whole = {kernel for kernel in kernels if all((kernel, dose) in found for dose in self.doses)}
-            if 2 * len(whole) > len(kernels):
+            known = kernels[next(iter(found.values())).card]
+            whole = {kernel for kernel in known if all((kernel, dose) in found for dose in self.doses)}
+            if 2 * len(whole) > len(known):
                 self.lines[process] = {key: line for key, line in found.items() if key[0] in whole}
         times = Counter(kernel for process in self.lines for kernel in self.of(process))
         several = sorted(kernel for kernel, count in times.items() if count > 1)
@@ -214,7 +219,7 @@ def tally(
         for kernel in sessions.kernels:
             for dose in sessions.doses if (kernel, 0) in sessions.lines[process] else ():
                 counted.add(kernel, None, outcomes(kernel, dose, dose))
-                if dose:
+                if dose and kernel not in IN_STEPS:
                     counted.add(kernel, dose, outcomes(kernel, 0, dose))
     return counted
 

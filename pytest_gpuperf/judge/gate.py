@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pytest_gpuperf.judge.one_clock import OneClock
 from pytest_gpuperf.records.baseline import card_of
@@ -62,6 +62,15 @@ class TimeComparison:
     def faster(self) -> bool:
         """True if the time has improved."""
         return self.decision.outcome is Outcome.IMPROVED
+
+
+class _Stored(NamedTuple):
+    """Sessions of a test that a new time is compared with."""
+
+    clock: OneClock | None
+    """Clock that they were brought to; None if they are as measured."""
+    sessions: tuple[Session, ...]
+    log_times: Sequence[LogTime]
 
 
 class Gate:
@@ -132,31 +141,27 @@ class Gate:
         found = timing.by(times.source)
         if found is None or found.mode != times.mode or timing.only_host:
             return None
-        timing, blocks = found, found.blocks_us
-        clock = OneClock.of(times, timing) if timing.sm_clock_mhz else None
-        sessions = _clocked(times.sessions, clock)
-        if clock is not None and sessions:
-            at_one_clock = clock.blocks_us(timing)
-            # Cold blocks below 0 may outweigh the others by the model of another session.
-            if trimmed_mean(at_one_clock) > 0:
-                blocks = at_one_clock
-            else:
-                clock = None
-        if clock is None or not sessions:
-            clock, sessions = None, times.sessions
-        card = self._own_cards.get(key[0], self._card)
-        new = _new(timing, blocks, clock, card)
-        stored = [self._stored(session, clock) for session in sessions]
+        timing, blocks, stored = found, found.blocks_us, self._brought(key, times, found)
+        if stored.clock is not None:
+            blocks = stored.clock.blocks_us(timing)
+            if trimmed_mean(blocks) <= 0:
+                # Cold blocks below 0 may outweigh the others by the model of another session.
+                blocks, stored = timing.blocks_us, self._stored(times, None)
+        clock, sessions = stored.clock, stored.sessions
+        new = _new(timing, blocks, clock, self._own_cards.get(key[0], self._card))
+        if clock is None:
+            error = math.hypot(new.standard_error, _clock_error(timing, sessions))
+            new = LogTime(new.log_time, new.card, error)
         decision = decide_session(
             new,
-            stored,
-            self._variance(key, stored, clock),
+            stored.log_times,
+            self._variance(key, stored),
             self._thresholds.of(times.mode),
             self._comparisons,
             tolerance_pct,
         )
         # The decision counts only the sessions of this card, if there are any.
-        counted = [one for one in sessions if card_of(one, self._runs) == card] or sessions
+        counted = [one for one in sessions if card_of(one, self._runs) == new.card] or sessions
         raw = fmean(math.log(session.time_us) for session in counted)
         clocks = [session.sm_clock_mhz for session in counted]
         return TimeComparison(
@@ -170,34 +175,51 @@ class Gate:
             against=against,
         )
 
-    def _stored(self, session: Session, clock: OneClock | None) -> LogTime:
-        card = card_of(session, self._runs)
-        if clock is None:
-            return LogTime(math.log(session.time_us), card)
-        return LogTime(math.log(clock.stored_us(session)), card, clock.error(session.sm_clock_mhz))
+    def _brought(self, key: Key, times: Times, timing: Timing) -> _Stored:
+        """Bring the sessions to one clock, if that of a new time is known."""
+        if not timing.sm_clock_mhz:
+            return self._stored(times, None)
+        stored = self._known[key] if times is self._times[key] else self._stored(times, OneClock.of(times))
+        if stored.clock is None and timing.clock_model is not None:
+            stored = self._stored(times, OneClock.of(times, timing))
+        return stored
 
-    def _variance(self, key: Key, stored: Sequence[LogTime], clock: OneClock | None) -> Variance:
-        alike = (clock is None) == (OneClock.of(self._times[key]) is None)
-        if alike and key in self._variances:
+    def _stored(self, times: Times, clock: OneClock | None) -> _Stored:
+        """Bring the sessions to a clock, without those whose own is not known; else take them as measured."""
+        if clock is not None:
+            brought = [(one, time_us) for one in times.sessions if (time_us := clock.stored_us(one)) > 0]
+            if brought:
+                log_times = [
+                    LogTime(math.log(us), card_of(one, self._runs), clock.error(one.sm_clock_mhz))
+                    for one, us in brought
+                ]
+                return _Stored(clock, tuple(one for one, _ in brought), log_times)
+        sessions = times.sessions
+        return _Stored(
+            None, sessions, [LogTime(math.log(one.time_us), card_of(one, self._runs)) for one in sessions]
+        )
+
+    def _variance(self, key: Key, stored: _Stored) -> Variance:
+        if (stored.clock is None) == (self._known[key].clock is None) and key in self._variances:
             return self._variances[key]
         # The clock is not known, so its effect on the time is part of the noise.
-        return moderate({key: stored}, self._thresholds.of(self._times[key].mode))[key]
+        return moderate({key: stored.log_times}, self._thresholds.of(self._times[key].mode))[key]
+
+    @cached_property
+    def _known(self) -> dict[Key, _Stored]:
+        """The sessions of each test at one clock, or as measured."""
+        return {key: self._stored(times, OneClock.of(times)) for key, times in self._times.items()}
 
     @cached_property
     def _variances(self) -> dict[Key, Variance]:
         """Variance of each test, estimated together with those of the same mode."""
         found: dict[Key, Variance] = {}
         for mode in {time.mode for time in self._times.values()}:
-            alike = {key: self._replicates(time) for key, time in self._times.items() if time.mode == mode}
+            alike = {
+                key: self._known[key].log_times for key, time in self._times.items() if time.mode == mode
+            }
             found.update(moderate(alike, self._thresholds.of(mode)))
         return found
-
-    def _replicates(self, times: Times) -> list[LogTime]:
-        clock = OneClock.of(times)
-        sessions = _clocked(times.sessions, clock)
-        if not sessions:
-            clock, sessions = None, times.sessions
-        return [self._stored(session, clock) for session in sessions]
 
 
 def _new(timing: Timing, blocks: Sequence[float], clock: OneClock | None, card: str) -> LogTime:
@@ -212,9 +234,15 @@ def _new(timing: Timing, blocks: Sequence[float], clock: OneClock | None, card: 
     return LogTime(math.log(time_us), card, error)
 
 
-def _clocked(sessions: Sequence[Session], clock: OneClock | None) -> tuple[Session, ...]:
-    """Return the sessions that can be brought to one clock: others cannot be compared with them."""
-    return () if clock is None else tuple(one for one in sessions if clock.stored_us(one) > 0)
+def _clock_error(timing: Timing, sessions: Sequence[Session]) -> float:
+    """Return the relative error of a time from a clock unlike the sessions', without a model of its effect.
+
+    The share of the time that depends on the clock may be anything from 0 to 1: its root mean square counts.
+    """
+    clocks = [session.sm_clock_mhz for session in sessions]
+    if not timing.sm_clock_mhz or not all(clocks):
+        return 0.0
+    return abs(math.log(timing.sm_clock_mhz) - fmean(map(math.log, clocks))) / math.sqrt(3)
 
 
 def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeComparison | None:

@@ -60,9 +60,9 @@ class Thresholds:
     """Guess of the spread between sessions on one card. Steady kernels spread by 0.01 to 0.15 % there at one
     clock, and by 0.01 to 0.25 % in `tests/data/noise_sessions.json`. The spread between days is in
     neither; it counts once sessions show it."""
-    session_sd_us: float = 0.02
-    """The same in microseconds, for kernels so short that this is more: one tick of `%globaltimer` is 0.032
-    µs, and warm batches of a kernel of 1.2 µs spread by 1 %."""
+    session_sd_us: float = 0.01
+    """The same in microseconds, for kernels so short that this is more: times of 2 to 4 µs, each the mean of
+    five places in memory, spread by 0.1 to 0.4 %."""
     host_sd_pct: float = 5.0
     """The same for times by the host's clock, launches included. Eager calls of a hundred launches and more
     spread by 2 to 7 % between most sessions, and by 37 % while the host was busy with other work

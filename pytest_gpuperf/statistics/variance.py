@@ -100,8 +100,8 @@ def moderate(baselines: Mapping[Key, Sequence[LogTime]], thresholds: Thresholds)
 
     Empirical Bayes as in G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3 (limma's `squeezeVar`): a
     test's own variance is shrunk towards that of the suite. Here that prior weighs 2 to 6 degrees of freedom,
-    and the guess of `thresholds` is blended in as `replicated_df` more. The unit is the guess, which is larger
-    for kernels of few microseconds. The result is at least half the test's own variance. Without replicates
+    and the guess of `thresholds` is blended in as `replicated_df` more. The unit is the guess, larger for
+    kernels of few microseconds. The result is at least half the test's own variance. Without replicates
     it is at least the guess: a test may be as noisy as the suite, but nothing shows that it is as quiet.
 
     Args:
