@@ -28,6 +28,7 @@ NEED_THEM = {
     "test_kernels_batch.py",
     "test_l2.py",
     "test_launched_code.py",
+    "test_looks.py",
     "test_other_values.py",
     "test_output_types.py",
     "test_prepared.py",

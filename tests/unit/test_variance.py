@@ -37,7 +37,7 @@ def test_with_a_single_session_the_guess_alone_counts() -> None:
 
 
 def test_guess_for_a_short_kernel_is_in_microseconds() -> None:
-    assert sd_pct(moderate({"k": sessions(1.25)}, T)["k"]) == pytest.approx(1.6)
+    assert sd_pct(moderate({"k": sessions(1.25)}, T)["k"]) == pytest.approx(0.8)
 
 
 def test_sessions_on_different_cards_are_not_replicates() -> None:
@@ -54,7 +54,7 @@ def test_difference_between_cards_is_not_in_their_spread() -> None:
     assert apart.df == 3 + 1
 
 
-@pytest.mark.parametrize(("time_us", "guess"), [(50.0, 0.002), (1.0, 0.02)])
+@pytest.mark.parametrize(("time_us", "guess"), [(50.0, 0.002), (1.0, 0.01)])
 def test_replicates_are_blended_with_the_guess_by_degrees_of_freedom(time_us: float, guess: float) -> None:
     times_us = (time_us, 1.002 * time_us, time_us / 1.002)
     own = np.var(np.log(times_us), ddof=1)
@@ -148,4 +148,4 @@ def test_variance_is_finite_and_at_least_half_its_own(times: dict[int, list[floa
         own = np.var(np.log(times[key]), ddof=1) if len(times[key]) > 1 else 0.0
         assert own / 2 * (1 - 1e-9) <= variance.value < math.inf
         assert variance.value > 0
-        assert 3 <= variance.df <= 3 + 6 + 5
+        assert 2 <= variance.df <= 1 + 6 + 5
