@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.gate_power import restart_rule, rivals, session_rule, tuning
-from benchmarks.gate_power.kernels import POWER_LIMITED
+from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.samples import Began, Failed, RestartSample, SessionSample
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
@@ -221,7 +221,7 @@ def _whatever_clock(sessions: session_rule.Sessions, thresholds: Thresholds) -> 
                 seconds=round(fmean(line.seconds for line in sessions.of_kernel(kernel)), 4),
             )
             for kernel in POWER_LIMITED
-            if tally.verdicts(None, kernel).count
+            if kernel not in IN_STEPS and tally.verdicts(None, kernel).count
         )
     return Figures(processes=len(new), restarts=0, rules=rules)
 

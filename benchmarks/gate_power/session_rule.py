@@ -58,7 +58,8 @@ class Sessions:
         """Processes in which a power-limited kernel does not count."""
         for line in lines:
             if at_known_clock and line.kernel in POWER_LIMITED and line.timing.clock_model is None:
-                self.without_clock.add(line.process)
+                if line.kernel not in IN_STEPS:
+                    self.without_clock.add(line.process)
             else:
                 by_process.setdefault(line.process, {})[line.kernel, line.permille] = line
         self.doses = sorted({dose for lines in by_process.values() for _, dose in lines})

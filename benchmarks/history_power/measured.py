@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING
 
+from benchmarks.gate_power.kernels import IN_STEPS
 from benchmarks.gate_power.samples import SessionSample, read
-from benchmarks.gate_power.session_rule import Sessions, time_at
+from benchmarks.gate_power.session_rule import Sessions
 from pytest_gpuperf.statistics.change_points import HistoryPoint
-from pytest_gpuperf.statistics.clock_model import normalisation_error
+from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks, pool_models
+from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.statistics.clock_model import ClockModel
 
-SUITES = {"gate": "gate_power*.jsonl.gz", "synchronising": "synchronising*.jsonl.gz"}
-"""Files of samples by suite: the tests of a suite share their processes."""
+SUITES = {
+    "gate": ("gate_power.jsonl.gz", "gate_power_later*.jsonl.gz"),
+    "synchronising": ("synchronising*.jsonl.gz",),
+}
+"""Files of samples by suite: the tests of a suite share their processes. Later samples of the gate measure
+short kernels at several places in memory, which is another time, and are too few for a history."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class Timed:
 def read_tests(folder: Path) -> list[Timed]:
     """Read the tests of all suites from the samples in a folder, short ones first in each suite."""
     tests: list[Timed] = []
-    for suite, pattern in SUITES.items():
-        lines = read(sorted(folder.glob(pattern)))
+    for suite, patterns in SUITES.items():
+        lines = read(sorted(path for pattern in patterns for path in folder.glob(pattern)))
         tests += from_samples(suite, [line for line in lines if isinstance(line, SessionSample)])
     return tests
 
@@ -59,15 +66,12 @@ def from_samples(suite: str, samples: Iterable[SessionSample]) -> list[Timed]:
             (dose, process): line
             for process, lines in sessions.lines.items()
             for (of, dose), line in lines.items()
-            if of == kernel
+            if of == kernel and not (dose and kernel in IN_STEPS)
         }
-        mhz = _common_clock([line.timing for line in found.values()])
-        points: dict[int, dict[int, HistoryPoint]] = {dose: {} for dose in sessions.doses}
+        model = _common_model([line.timing for line in found.values()])
+        points: dict[int, dict[int, HistoryPoint]] = {dose: {} for dose, _ in found}
         for (dose, process), line in found.items():
-            time_us = time_at(line.timing, mhz)
-            points[dose][process] = HistoryPoint(
-                time_us, line.card, _error(line.timing, mhz), 0.0 if mhz else line.timing.sm_clock_mhz
-            )
+            points[dose][process] = _point(line.timing, line.card, model)
         tests.append(Timed(suite, kernel, points))
     return tests
 
@@ -80,15 +84,16 @@ def halves(tests: Sequence[Timed]) -> tuple[list[Timed], list[Timed]]:
     return tuning, [test for test in tests if test not in tuning]
 
 
-def _common_clock(timings: Sequence[Timing]) -> float:
-    """Return the median of the reference clocks in MHz; 0 if a timing has no clock model."""
-    models = [timing.clock_model for timing in timings]
-    known = [model.reference_mhz for model in models if model is not None]
-    return median(known) if len(known) == len(models) else 0.0
+def _common_model(timings: Sequence[Timing]) -> ClockModel | None:
+    """Pool the clock models, as a history does; None if there is none, or a timing has no clock."""
+    models = [timing.clock_model for timing in timings if timing.clock_model is not None]
+    if not models or not all(timing.sm_clock_mhz for timing in timings):
+        return None
+    return pool_models(models, median(model.reference_mhz for model in models))
 
 
-def _error(timing: Timing, mhz: float) -> float:
-    """Return the error that bringing a time to another clock adds."""
-    if not mhz or timing.clock_model is None:
-        return 0.0
-    return normalisation_error(fmean(timing.blocks_mhz), timing.clock_model, mhz)
+def _point(timing: Timing, card: str, model: ClockModel | None) -> HistoryPoint:
+    if model is None:
+        return HistoryPoint(timing.time_us, card, 0.0, timing.sm_clock_mhz)
+    time_us = trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model))
+    return HistoryPoint(time_us, card, normalisation_error(timing.sm_clock_mhz, model))

@@ -7,6 +7,7 @@ sessions are multiplied by a known factor.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -22,6 +23,8 @@ LAYOUTS: tuple[Layout, ...] = ("pool", "blocks")
 
 
 SOON = 3
+PROCESSES = 100_000
+"""Upper bound of the numbers of processes."""
 
 
 class Scenario(NamedTuple):
@@ -116,14 +119,20 @@ def changed(tests: Sequence[Timed], scenario: Scenario, draws: int, seed: int) -
 
 def _order(test: Timed, layout: Layout, draw: int, seed: str) -> list[int]:
     """Return the processes of a test in the order of their commits, the same for all tests of a suite."""
-    rng = Random(f"{seed} {layout} {draw}")
-    keys = {process: rng.random() for process in range(10_000)}
+    keys = _keys(f"{seed} {layout} {draw}")
     if layout == "pool":
         return sorted(test.processes, key=lambda process: keys[process])
     first: dict[str, int] = {}
     for process in test.processes:
         first.setdefault(test.points[0][process].card, process // 1000)
     return sorted(test.processes, key=lambda process: (keys[first[test.points[0][process].card]], process))
+
+
+@lru_cache(maxsize=8)  # all tests of a suite have the same
+def _keys(seed: str) -> Sequence[float]:
+    """Return a random number for each possible process."""
+    rng = Random(seed)
+    return [rng.random() for _ in range(PROCESSES)]
 
 
 def _series(

@@ -100,8 +100,8 @@ def moderate(baselines: Mapping[Key, Sequence[LogTime]], thresholds: Thresholds)
 
     Empirical Bayes as in G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3 (limma's `squeezeVar`): a
     test's own variance is shrunk towards that of the suite. Here that prior weighs 2 to 6 degrees of freedom,
-    and the guess of `thresholds` is blended in as `replicated_df` more. The unit is the guess, larger for
-    kernels of few microseconds. The result is at least half the test's own variance. Without replicates
+    and a part of the guess of `thresholds` is blended in as `session_df` more. The unit is the guess, larger
+    for kernels of few microseconds. The result is at least half the test's own variance. Without replicates
     it is at least the guess: a test may be as noisy as the suite, but nothing shows that it is as quiet.
 
     Args:
@@ -123,7 +123,7 @@ def moderate(baselines: Mapping[Key, Sequence[LogTime]], thresholds: Thresholds)
         if own.df:
             ratios[key] = Variance(max(own.value / expected.value, LEAST_RATIO), own.df)
     prior = _prior(list(ratios.values()))
-    general = pool([Variance(1.0, thresholds.replicated_df), *prior])
+    general = pool([Variance(thresholds.replicated_share**2, thresholds.session_df), *prior])
     moderated: dict[Key, Variance] = {}
     for key, expected in guesses.items():
         if key in ratios:

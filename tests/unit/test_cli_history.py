@@ -87,7 +87,7 @@ commit         date  runs      time  4.998 µs                                  
 0000004  2026-11-01     1  4.998 µs  ●·······················································
 0000005  2026-11-01     1  5.000 µs  ·●······················································
 0000006  2026-11-01     1  5.202 µs  ·······················································●
-    step +4.0 % (+3.9 to +4.1), slower
+    step +4.0 % (+3.8 to +4.3), slower
 0000007  2026-11-01     1  5.199 µs  ······················································●·
 0000008  2026-11-01     1  5.200 µs  ······················································●·
 0000009  2026-11-01     1  5.202 µs  ·······················································●
@@ -106,7 +106,7 @@ def test_all_tests_are_listed(project: Path) -> None:
   test                   runs      time  course        newest change          status
 ------------------------------------------------------------------------------------
 nvidia-h200, suites/test_square.py
-  test_triton[1823x781]    12  5.201 µs  ▁▁▁▁▁▁██████  +4.0 % (+3.9 to +4.1)  slower
+  test_triton[1823x781]    12  5.201 µs  ▁▁▁▁▁▁██████  +4.0 % (+3.8 to +4.3)  slower
 
 1 time at 12 commits, in the order of dates: git does not know 12 of 12 commits here, such as
   0000000
@@ -122,7 +122,7 @@ nvidia-h200, 0000005..0000006, 2026-11-01: 1 of 1 time
 
 test                                          change                 kind  status
 ---------------------------------------------------------------------------------
-suites/test_square.py::test_triton[1823x781]  +4.0 % (+3.9 to +4.1)  step  slower
+suites/test_square.py::test_triton[1823x781]  +4.0 % (+3.8 to +4.3)  step  slower
 
 searched 1 time at 12 commits, in the order of dates: git does not know 12 of 12 commits here, such
   as 0000000

@@ -65,7 +65,7 @@ def write(folder: Path, lines: Sequence[HistoryLine], links: SourceLinks | None 
 
 def test_page_has_changes_and_a_picture_for_each_time(tmp_path: Path) -> None:
     source = write(tmp_path / "site", [*STEP, *times(*[7.0] * 12, label="cold")])
-    assert "+4.0 % (+3.9 to +4.1)" in source
+    assert "+4.0 % (+3.8 to +4.3)" in source
     assert source.count("<article ") == 2
     shown = Page(source).data
     assert [len(one["picture"]["marks"][-1]["y"]) for one in shown] == [12, 12]

@@ -39,7 +39,7 @@ def test_slower_test_shows_baseline_in_one_line_and_counters_below() -> None:
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
         "gpuperf: registers_per_thread 32 -> 40 (+25.0 %): time_us 5.84 is 10.2 % slower than the "
-        "baseline 5.30 (+9.5 to +10.9 %, detects 1.4 % and more, 1 session, hot)",
+        "baseline 5.30 (+8.8 to +11.6 %, detects 2.4 % and more, 1 session, hot)",
         "    registers_per_thread 32 -> 40 (+25.0 %)",
         "    l2_hit_rate 80 -> 40 (-50.0 %)",
         "    look closer with: --gpuperf-against",
