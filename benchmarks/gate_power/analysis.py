@@ -210,9 +210,10 @@ def _figures(
 
 def _whatever_clock(sessions: session_rule.Sessions, thresholds: Thresholds) -> Figures:
     new = list(sessions.lines)
+    limited = [kernel for kernel in POWER_LIMITED if kernel not in IN_STEPS]
     rules: list[Rule] = []
     for stored in STORED:
-        tally = session_rule.judge(sessions, new, stored, DRAWS, thresholds)
+        tally = session_rule.judge(sessions, new, stored, DRAWS, thresholds, kernels=limited)
         rules.extend(
             Rule(
                 name=baseline_name(stored),
@@ -220,8 +221,8 @@ def _whatever_clock(sessions: session_rule.Sessions, thresholds: Thresholds) -> 
                 doses={str(dose): tally.verdicts(dose, kernel) for dose in tally.doses},
                 seconds=round(fmean(line.seconds for line in sessions.of_kernel(kernel)), 4),
             )
-            for kernel in POWER_LIMITED
-            if kernel not in IN_STEPS and tally.verdicts(None, kernel).count
+            for kernel in limited
+            if tally.verdicts(None, kernel).count
         )
     return Figures(processes=len(new), restarts=0, rules=rules)
 

@@ -163,7 +163,13 @@ def draws(others: Sequence[int], stored: int, most: int, seed: str) -> list[tupl
 
 
 def judge(
-    sessions: Sessions, new: Sequence[int], stored: int, most: int, thresholds: Thresholds | None = None
+    sessions: Sessions,
+    new: Sequence[int],
+    stored: int,
+    most: int,
+    thresholds: Thresholds | None = None,
+    *,
+    kernels: Iterable[str] | None = None,
 ) -> Tally:
     """Judge each new process against baselines of `stored` other processes on its card.
 
@@ -175,6 +181,7 @@ def judge(
         stored: Number of sessions of a baseline.
         most: Number of baselines to draw for each new process.
         thresholds: Thresholds of the gate; the plugin's own by default.
+        kernels: Kernels whose verdicts count; by default all.
     """
 
     def outcomes(process: int, chosen: Sequence[tuple[int, ...]]) -> Callable[[str, int, int], list[str]]:
@@ -193,7 +200,7 @@ def judge(
     def chosen(process: int) -> list[tuple[int, ...]]:
         return draws(sessions.others(process), stored, most, f"{process} {stored}")
 
-    return tally(sessions, new, chosen, outcomes)
+    return tally(sessions, new, chosen, outcomes, kernels)
 
 
 def tally(
@@ -201,6 +208,7 @@ def tally(
     new: Sequence[int],
     chosen: Callable[[int], list[tuple[int, ...]]],
     rule: Callable[[int, Sequence[tuple[int, ...]]], Callable[[str, int, int], list[str]]],
+    kernels: Iterable[str] | None = None,
 ) -> Tally:
     """Count a rule's verdicts on new processes against stored ones.
 
@@ -210,14 +218,16 @@ def tally(
         chosen: Choices of stored processes for a new one; none if there are too few.
         rule: Takes a new process and choices; returns a function from kernel, stored dose and new dose to the
             outcome with each choice.
+        kernels: Kernels to judge; by default all.
     """
     counted = Tally()
+    judged = sessions.kernels if kernels is None else [each for each in sessions.kernels if each in kernels]
     for process in new:
         choices = chosen(process)
         if not choices:
             continue
         outcomes = rule(process, choices)
-        for kernel in sessions.kernels:
+        for kernel in judged:
             for dose in sessions.doses if (kernel, 0) in sessions.lines[process] else ():
                 counted.add(kernel, None, outcomes(kernel, dose, dose))
                 if dose and kernel not in IN_STEPS:

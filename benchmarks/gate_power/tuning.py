@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STORED = (3, 5)
 DRAWS = 3
-SESSION_GRID = {"session_sd_pct": (0.25, 0.35), "replicated_share": (0.6, 1.0, 0.8, 0.5)}
+SESSION_GRID = {"session_sd_pct": (0.25, 0.18, 0.35), "replicated_share": (0.6, 1.0, 0.5)}
 """Values to try for sessions; the shipped thresholds come first and win a tie."""
 RESTART_GRID = {"restart_sd_pct": (0.2, 0.3, 0.1), "restart_df": (2, 4, 1)}
 
