@@ -189,10 +189,13 @@ def _attention(*, backward: bool) -> Build:
 
         def make(count: int) -> Call:
             heads = [one[:, :count].detach().requires_grad_(backward) for one in (query, key, value)]
-            attend = torch.nn.functional.scaled_dot_product_attention
+
+            def forward() -> torch.Tensor:
+                return torch.nn.functional.scaled_dot_product_attention(heads[0], heads[1], heads[2])
+
             if not backward:
-                return lambda: attend(*heads)
-            return lambda: torch.autograd.grad(attend(*heads), heads, grad[:, :count])
+                return forward
+            return lambda: torch.autograd.grad(forward(), heads, grad[:, :count])
 
         return make
 

@@ -125,8 +125,8 @@ def summarised(summary: Summary) -> str:
         )
     parts.extend(_against_targets(_ours(figures)))
     parts.append(
-        f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}; on the half "
-        f"that is held out it {_would_change(summary, summary.tuned_swapped)}."
+        f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}; on this "
+        f"half it {_would_change(summary, summary.tuned_swapped)}."
     )
     if summary.without_clock:
         counted = [kernel for kernel in POWER_LIMITED if kernel not in IN_STEPS]

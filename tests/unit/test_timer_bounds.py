@@ -19,6 +19,7 @@ from timer_bench import WARM_UP, Bench, Blocks, RecordedBlocks, repeating, with_
 
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch
+    from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import TimingMode
 
 
@@ -202,7 +203,12 @@ def test_time_of_a_call_that_waits_has_its_spread(bench: Bench) -> None:
 def test_first_timing_by_kernels_warms_up_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     warm_up = Prepared.warm_up
-    monkeypatch.setattr(Prepared, "warm_up", lambda one: (steps.append("warm-up"), warm_up(one))[1])
+
+    def counted(call: Prepared) -> Warmed:
+        steps.append("warm-up")
+        return warm_up(call)
+
+    monkeypatch.setattr(Prepared, "warm_up", counted)
     monkeypatch.setattr(timer, "Burn", lambda: steps.append("burn"))
     timed = bench.timer(RecordedBlocks(5.0), "kernels", 1e-9)  # type: ignore[arg-type]
     timed.time(lambda: None, mode="kernels")

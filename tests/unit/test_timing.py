@@ -21,6 +21,7 @@ from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Block
+    from pytest_gpuperf.measure.timing.warm_up import Warmed
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
@@ -155,7 +156,12 @@ def test_first_timing_warms_up_again_after_building(bench: Bench, monkeypatch: p
         return value
 
     warm_up = Prepared.warm_up
-    monkeypatch.setattr(Prepared, "warm_up", lambda one: (steps.append("warm-up"), warm_up(one))[1])
+
+    def counted(call: Prepared) -> Warmed:
+        steps.append("warm-up")
+        return warm_up(call)
+
+    monkeypatch.setattr(Prepared, "warm_up", counted)
     monkeypatch.setattr(timer, "launch_gap_us", lambda: step("gap", 0.5))
     timed = bench.timer(Blocks(lambda _: step("block", 1.1)), "hot", 1e-9)
     timed.time(lambda: None, mode="hot")
