@@ -13,6 +13,7 @@ from benchmarks import results_file
 from benchmarks.gate_power import restart_rule, rivals, session_rule, tuning
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.samples import Began, Failed, RestartSample, SessionSample
+from benchmarks.gate_power.tuning import DRAWS
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
 from pytest_gpuperf.statistics.decision import Thresholds
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 SCHEMA = 2
 STORED = (1, 3, 5, 8)
 """Numbers of sessions of a baseline."""
-DRAWS = 8
-"""Baselines drawn for each new session, and orders for each series of restarts."""
 AGAINST = "against"
 
 

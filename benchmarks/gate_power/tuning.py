@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.decision import Thresholds
 
 STORED = (3, 5)
-DRAWS = 3
+DRAWS = 2
+"""Baselines drawn for each new session, and orders for each series of restarts."""
 SESSION_GRID = {"session_sd_pct": (0.25, 0.18, 0.35), "replicated_share": (0.6, 1.0, 0.5)}
 """Values to try for sessions; the shipped thresholds come first and win a tie."""
 RESTART_GRID = {"restart_sd_pct": (0.2, 0.3, 0.1), "restart_df": (2, 4, 1)}
