@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from benchmarks.gate_power import restart_rule, rivals, session_rule, tuning
-from benchmarks.gate_power.analysis import AGAINST, DRAWS, Summary, analyse, baseline_name
+from benchmarks.gate_power.analysis import AGAINST, Summary, analyse, baseline_name
 from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read
 from benchmarks.gate_power.tuning import RESTART_GRID, SESSION_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
@@ -108,7 +108,7 @@ def test_each_new_measurement_has_one_verdict(summary: Summary) -> None:
     # Three kernels, five doses against themselves, six processes; one series of restarts.
     assert baseline.unchanged.count == 3 * 5 * 6
     assert baseline.doses["10"].count == 3 * 6
-    assert sum(baseline.unchanged.drawn.values()) == DRAWS * baseline.unchanged.count
+    assert sum(baseline.unchanged.drawn.values()) == tuning.DRAWS * baseline.unchanged.count
     assert against.unchanged.count == 3 * 5
     assert against.doses["10"].count == 3
     assert summary.everything.rules[2].unchanged.count == 2 * baseline.unchanged.count
