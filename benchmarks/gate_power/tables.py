@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STORED_TARGETS = {"10": 0.9, "20": 0.99}
 AGAINST_TARGETS = {"5": 0.9, "10": 0.99}
 """Target share of slowdowns found, by the added work in ‰."""
+SHORT_US = 5.0
 LEAST_UNCHANGED = 1000
 
 
@@ -124,6 +125,7 @@ def summarised(summary: Summary) -> str:
             f"(95 % bounds: {bounds})."
         )
     parts.extend(_against_targets(_ours(figures)))
+    parts.extend(_of_short(summary))
     parts.append(
         f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}; on this "
         f"half it {_would_change(summary, summary.tuned_swapped)}."
@@ -193,6 +195,15 @@ def _against_targets(rules: Sequence[Rule]) -> Iterator[str]:
                         f"Target missed: {rule.name} detects {_percent(verdicts, SLOWER)} of slowdowns of "
                         f"{_pct(dose)} instead of {100 * share:.0f} %."
                     )
+
+
+def _of_short(summary: Summary) -> Iterator[str]:
+    for rule in _ours(summary.held_out)[:1]:
+        for effect in summary.effects:
+            found = rule.kernels.get(effect.kernel, {})
+            if effect.time_us < SHORT_US and found:
+                shares = [f"{_percent(found[dose], SLOWER)} of {_pct(dose)}" for dose in STORED_TARGETS]
+                yield f"Below {SHORT_US:g} µs ({effect.kernel}): {', '.join(shares)}."
 
 
 def _alarms_of_limited(summary: Summary) -> str:

@@ -61,6 +61,13 @@ def test_summary_names_missed_targets(summary: Summary) -> None:
     assert "detects 10 % of slowdowns of 1 % instead of 90 %" in summarised(missed)
 
 
+def test_summary_states_what_holds_for_short_kernels(summary: Summary) -> None:
+    assert "Below" not in summarised(summary)
+    effects = [msgspec.structs.replace(effect, time_us=4.9) for effect in summary.effects[:1]]
+    short = msgspec.structs.replace(summary, effects=[*effects, *summary.effects[1:]])
+    assert f"Below 5 µs ({effects[0].kernel}): " in summarised(short)
+
+
 def test_report_of_failed_sampling_says_so() -> None:
     nothing = analyse([Failed(what="process 0", why="no GPU")])
     assert "- process 0: no GPU" in report(nothing)
