@@ -42,7 +42,9 @@ _OF_PYTEST = (
     ),
 )
 """What each run of pytest imports."""
-multiprocessing.util.get_temp_dir()  # here, not in the long TMPDIR of a test: the server's socket lies there
+if multiprocessing.current_process().name == "MainProcess":  # a process that it forks has no time to clean up
+    # Here, not in the long TMPDIR of a test: the server's socket lies there.
+    multiprocessing.util.get_temp_dir()
 _SERVER = multiprocessing.get_context("forkserver")
 # A process has one server, so this list counts for all that the tests fork, whatever forks it.
 _SERVER.set_forkserver_preload(
