@@ -38,9 +38,11 @@ class Blocks:
         block_s: float = 0.005,
         mhz: Callable[[float], float] = lambda _: 0.0,
         recorded_us: float | None = None,
+        elsewhere_us: Sequence[float] = (),
     ) -> None:
         self.now = 0.0
         self._recorded_us = recorded_us
+        self._elsewhere_us = elsewhere_us
         self._time_us = time_us
         self._mhz = mhz
         self._block_s = block_s
@@ -54,7 +56,8 @@ class Blocks:
             other()
         if self._recorded_us is None:
             raise CuptiError("there is no GPU")
-        return [Block(self._recorded_us)] * blocks
+        times_us = [self._recorded_us, *self._elsewhere_us]
+        return [Block(times_us[block % len(times_us)]) for block in range(blocks)]
 
     def rerun(self) -> list[Rerun]:
         return []

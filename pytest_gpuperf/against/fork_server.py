@@ -63,10 +63,11 @@ def load(names: list[str]) -> str:
 
 def of_one_side(checkout: str, tree: str) -> str:
     """Return why the imports do not suit both sides: a module that each side has in its own tree."""
-    real_folder = functools.cache(os.path.realpath)  # most modules share theirs with others
+    real_path = functools.cache(os.path.realpath)  # most modules share theirs with others
     for name, module in list(sys.modules.items()):
-        folder, file = os.path.split(getattr(module, "__file__", None) or os.sep)
-        place = os.path.join(real_folder(folder), file)  # noqa: PTH118
+        path = getattr(module, "__file__", None) or os.sep
+        folder, file = os.path.split(path)
+        place = real_path(path) if Path(path).is_symlink() else os.path.join(real_path(folder), file)  # noqa: PTH118
         if name == "__main__":
             # This program, which the checkout of this package holds; a fork runs another one.
             continue

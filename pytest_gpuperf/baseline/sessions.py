@@ -114,7 +114,8 @@ def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any
     if timing.autotuned:
         session["autotuned"] = list(timing.autotuned)
     model = timing.clock_model
-    if model is None:
+    if model is None or timing.clock_model_stored:
+        # A stored model is that of another session, and would count twice.
         return session
     session["clock_model"] = _as_json(model)
     if clock:

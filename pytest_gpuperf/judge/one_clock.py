@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.statistics.clock_model import (
-    LEAST_SHARE_ERROR,
+    alike_shares,
     normalisation_error,
     normalise,
     normalise_blocks,
@@ -16,10 +15,6 @@ from pytest_gpuperf.statistics.clock_model import (
 if TYPE_CHECKING:
     from pytest_gpuperf.records import ClockModel, Timing
     from pytest_gpuperf.records.baseline import Session, Times
-
-UNLIKE = 3.0
-"""Number of standard errors by which the share of a new time differs if its code depends on the clock in
-another way than that of the baseline."""
 
 
 class OneClock:
@@ -76,6 +71,4 @@ class OneClock:
         own, shared = timing.clock_model, self._model
         if own is None:
             return shared
-        differs = abs(pool_models([own], self.at_mhz).sm_clock_share - shared.sm_clock_share)
-        error = math.hypot(own.share_error, shared.share_error, LEAST_SHARE_ERROR)
-        return own if differs > UNLIKE * error else shared
+        return shared if alike_shares(own, shared) else own

@@ -164,8 +164,8 @@ class Timing(Record, frozen=True, kw_only=True):
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
     looks_sd_pct: Spread = 0.0
-    """Standard deviation of the `LOOKS` times of which this is the median, in %, at one clock if all have a
-    model; 0 if the first time was in no doubt."""
+    """Standard deviation of the `LOOKS` times of which this is the median, without the first, in %, at one
+    clock if they have models; 0 if the first time was in no doubt."""
     l2_flushed: bool = False
     not_captured: str = ""
     """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.against.candidate import WHOLE_TEST
 from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         Conditions,
         Environment,
         GpuInfo,
+        LaunchedCode,
         Timing,
         TimingMode,
         TimingSource,
@@ -362,15 +364,27 @@ class LiveRunner(KeepingRunner):
                     )
         return ""
 
-    def _known_model(self, call: Call, mode: TimingMode, source: TimingSource) -> ClockModel | None:
-        """Return the newest clock model that the baseline has for times of a mode and source."""
+    def _known_model(
+        self, call: Call, code: LaunchedCode | None, mode: TimingMode, source: TimingSource
+    ) -> ClockModel | None:
+        """Return the newest clock model in the baseline, at its clock; none for other code, which may differ.
+
+        Args:
+            call: The call.
+            code: Its code.
+            mode: Mode of the time.
+            source: Source of the time.
+        """
         with self.guarded("baseline"):
             baseline = self.expected.of(call.nodeid)
             known = baseline.measurements.get(call.label) if baseline is not None else None
             time = known.time if known is not None else None
+            if known is None or not compare_code(code, known.code).same:
+                return None
             if time is not None and (time.mode, time.source) == (mode, source):
                 models = (session.clock_model for session in reversed(time.sessions))
-                return next(filter(None, models), None)
+                if (model := next(filter(None, models), None)) is not None:
+                    return replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
         return None
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:

@@ -7,7 +7,7 @@ cycles, one bound by memory a fixed time. One line fits both, and kernels in bet
 
 from __future__ import annotations
 
-from math import sqrt
+from math import hypot, sqrt
 from operator import mul
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ LEAST_BURSTS = 2
 """Number of bursts that blocks certainly come from: more bursts look like a drift."""
 LEAST_SHARE_ERROR = 0.02
 """Minimum error of a share in a pool: kernels of one code differ by that much between processes."""
+UNLIKE = 3.0
+"""Number of standard errors from which on shares are not alike."""
 MOST_SHARE_ERROR = 0.15
 """Maximum error of the share: beyond it, a clock that differs by 10 % leaves over 1.5 % of a time uncertain,
 more than the changes to be detected."""
@@ -128,6 +130,18 @@ def pool_models(models: Sequence[ClockModel], reference_mhz: float) -> ClockMode
     return ClockModel(
         cycles=share * reference_mhz, fixed_us=1 - share, reference_mhz=reference_mhz, share_error=error
     )
+
+
+def alike_shares(own: ClockModel, pooled: ClockModel) -> bool:
+    """Return False if the code of `own` depends on the clock in another way than that of a pool."""
+    differs = abs(pool_models([own], pooled.reference_mhz).sm_clock_share - pooled.sm_clock_share)
+    return differs <= UNLIKE * hypot(own.share_error, pooled.share_error, LEAST_SHARE_ERROR)
+
+
+def scaled(model: ClockModel, time_us: float, mhz: float) -> ClockModel:
+    """Return a model with the same share, and with a time in microseconds at an SM clock in MHz."""
+    factor = time_us / model.time_us(mhz)
+    return msgspec.structs.replace(model, cycles=model.cycles * factor, fixed_us=model.fixed_us * factor)
 
 
 def normalise(time_us: float, mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:

@@ -157,6 +157,20 @@ def test_the_program_of_the_server_may_be_in_the_checkout(monkeypatch: pytest.Mo
     assert fork_server.of_one_side(str(root), str(root)) == "other is a module of the checkout"
 
 
+def test_module_that_is_a_link_into_the_checkout_is_of_one_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "checkout" / "linked.py").touch()
+    (tmp_path / "site" / "linked.py").symlink_to(tmp_path / "checkout" / "linked.py")
+    linked = ModuleType("linked")
+    linked.__file__ = str(tmp_path / "site" / "linked.py")
+    monkeypatch.setitem(sys.modules, "linked", linked)
+    checkout = str(tmp_path / "checkout")
+    assert fork_server.of_one_side(checkout, checkout) == "linked is a module of the checkout"
+
+
 def test_forks_do_not_keep_the_name_of_the_servers_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing `multiprocessing` adds it; this repository holds the program."""
     monkeypatch.setitem(sys.modules, "__mp_main__", sys.modules["__main__"])

@@ -76,6 +76,20 @@ def test_times_are_brought_to_one_clock(tmp_path: Path) -> None:
     assert [point.sd > 0 for point in found.points] == [False, True, False]
 
 
+def test_code_that_depends_otherwise_on_the_clock_keeps_its_own_model(tmp_path: Path) -> None:
+    def at(number: int, mhz: float, share: float) -> HistoryLine:
+        model = ClockModel(
+            cycles=share * 5 * 1800, fixed_us=5 * (1 - share), reference_mhz=1800.0, share_error=0.02
+        )
+        return line(
+            number, model.time_us(mhz), sm_clock_mhz=mhz, normalised_us=model.time_us(1800), clock_model=model
+        )
+
+    lines = [at(0, 1800.0, 0.9), at(1, 1500.0, 0.9), at(2, 1800.0, 0.1), at(3, 1500.0, 0.1)]
+    [found] = series(lines, tmp_path)
+    assert [point.time_us for point in found.points] == pytest.approx([5.0] * 4)
+
+
 def test_run_without_clock_is_left_out_of_one_clock(tmp_path: Path) -> None:
     model = ClockModel(cycles=9000.0, fixed_us=0.0, reference_mhz=1800.0)
     clocked = [line(at, 5.0, sm_clock_mhz=1800.0, normalised_us=5.0, clock_model=model) for at in range(2)]

@@ -12,14 +12,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.warm_up import until_steady
-from pytest_gpuperf.records import ClockModel, Conditions, Timing
+from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing
+from pytest_gpuperf.records.consistency import in_tests
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
+from run_builders import record
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.warm_up import Warmed
 
@@ -244,8 +250,56 @@ def test_known_model_near_its_clock_spares_the_burn(
     known = {("hot", "events"): model}
     found = timer_.time(lambda: None, mode="hot", known=lambda *asked: known.get(asked))
     assert (found.clock_model_stored, bench.burn.burns) == (stored, not stored)
-    assert (found.clock_model == model) is stored
+    assert found.clock_model is not None
+    assert (found.clock_model.sm_clock_share == pytest.approx(0.7)) is stored
     assert found.normalised_us == pytest.approx(100, rel=0.02)
+
+
+def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None:
+    """Else the run could not be read again: its model would not make its time."""
+    model = ClockModel(cycles=700 * 2000.0, fixed_us=300.0, reference_mhz=2000.0)
+    found = bench.time(with_clock(bench, 1400.0), budget_s=1, known=lambda *_: model)
+    assert found.clock_model is not None
+    assert found.clock_model.time_us(2000) == pytest.approx(100)
+    assert list(in_tests([record("t", main=Measurement(timing=found))])) == []
+
+
+def short(bench: Bench, elsewhere: Callable[[], Callable[[], None]], *elsewhere_us: float) -> Timing:
+    """Return the time of a call of 4.5 µs that may be called elsewhere."""
+    batch = Blocks(lambda _: 5.0, recorded_us=4.5, elsewhere_us=elsewhere_us)
+    short_timer = bench.timer(batch, "hot", 1e-9)
+    prepared = Prepared(batch, "hot", fn=lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timer, "prepare", lambda *_, **__: prepared)
+        patch.setattr(timer, "with_single_calls", lambda _, found: (found, ""))
+        patch.setattr(kept, "synchronize", lambda: None)
+        return short_timer.time(lambda: None, mode="hot", elsewhere=elsewhere)
+
+
+def fails_later(error: Exception) -> Callable[[], None]:
+    """Return a call that works once."""
+    errors: list[Exception | None] = [None, error]
+
+    def call() -> None:
+        if found := errors.pop(0):
+            raise found
+
+    return call
+
+
+@pytest.mark.parametrize("why", ["other kernels", "no memory"])
+def test_call_that_differs_elsewhere_is_timed_at_its_own_place(bench: Bench, why: str) -> None:
+    def elsewhere() -> Callable[[], None]:
+        return fails_later(CuptiError(why) if why == "other kernels" else RuntimeError(why))
+
+    found = short(bench, elsewhere)
+    assert (found.source, found.time_us, found.not_recorded) == ("cupti", 4.5, "")
+
+
+def test_places_that_differ_are_no_restless_blocks(bench: Bench) -> None:
+    found = short(bench, lambda: lambda: None, 4.6, 4.7, 4.8, 4.9)
+    assert found.time_us == pytest.approx(4.7)
+    assert found.spread_pct == pytest.approx(0, abs=1e-6)
 
 
 def test_model_of_another_source_is_not_taken(bench: Bench) -> None:

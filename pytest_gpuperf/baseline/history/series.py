@@ -8,8 +8,15 @@ from functools import cached_property
 from statistics import median_low
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
-from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise, pool_models
+from pytest_gpuperf.statistics.clock_model import (
+    alike_shares,
+    normalisation_error,
+    normalise,
+    pool_models,
+)
 from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
@@ -117,11 +124,17 @@ def _series(lines: Sequence[HistoryLine]) -> Series:
 
 
 def _at_one_clock(lines: Sequence[HistoryLine], models: Sequence[ClockModel], at_mhz: float) -> list[Point]:
-    """Bring times to one clock by one model, which their own ones make together."""
+    """Bring times to one clock by one model, which their own ones make together.
+
+    A line keeps its own model if its share differs: its commit's code depends on the clock in another way.
+    """
     points = []
-    model = pool_models(models, at_mhz)
+    pooled = pool_models(models, at_mhz)
+    # The error of the mean is large if the code of some commits differs.
+    mean = msgspec.structs.replace(pooled, share_error=0.0)
     for line in lines:
         own, mhz, time_us = line.clock_model, line.sm_clock_mhz, line.time_us
+        model = pooled if own is None or alike_shares(own, mean) else own
         if not mhz or (own and not line.normalised_us):
             continue
         if own is not None:

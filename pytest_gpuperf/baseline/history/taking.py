@@ -98,7 +98,9 @@ def _name(nodeid: str, label: str) -> str:
 
 def _line(timing: Timing, line: HistoryLine) -> HistoryLine:
     """Add the values of a timing to a line."""
-    model, clock, blocks = timing.clock_model, timing.sm_clock_mhz, timing.blocks_us
+    # A stored model is that of another run, and would count twice.
+    model = None if timing.clock_model_stored else timing.clock_model
+    clock, blocks = timing.sm_clock_mhz, timing.blocks_us
     normalised = 0.0
     if model is not None:
         model = _rounded(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace as replace_fields
 from functools import cached_property
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from pytest_gpuperf.measure.timing.prepared import Prepared, prepare, prepare_ke
 from pytest_gpuperf.measure.timing.single_calls import with_single_calls
 from pytest_gpuperf.measure.timing.stamp import stamps
 from pytest_gpuperf.records import HELD_BACK, Timing
-from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks
+from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Timer:
         events_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
-        recorded, not_recorded = self._recorded_blocks(prepared, events_us)
+        recorded, places, not_recorded = self._recorded_blocks(prepared, events_us)
         source: TimingSource = "host" if prepared.mode == "host" else "events"
         blocks = steady
         if recorded and source == "events" and events_us < self._short_us:
@@ -212,7 +212,7 @@ class Timer:
         time_us = trimmed_mean(times)
         if prepared.mode == "cold" and source == "events":
             _refuse_noise(times)
-        model = self._near(known(prepared.mode, source), steady)
+        model = self._near(known(prepared.mode, source), steady, time_us)
         stored = model is not None
         if model is None:
             progress("measures at other clocks")
@@ -221,7 +221,7 @@ class Timer:
         timing = Timing(
             mode=prepared.mode,
             time_us=round(time_us, 6),
-            spread_pct=100 * interquartile_range(times) / time_us,
+            spread_pct=100 * interquartile_range(_at_one_place(times, places)) / time_us,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
             calls_per_block=min(prepared.batch.calls, MAX_RECORDED_CALLS if source == "cupti" else MAX_CALLS),
             source=source,
@@ -258,15 +258,15 @@ class Timer:
         progress("measures")
         blocks = self._steady_blocks(prepared, self._budget_s / 2, begun)
         conditions = self._conditions()
-        model = self._near(known("kernels", "cupti"), blocks)
+        times = [block.time_us for block in blocks]
+        time_us = trimmed_mean(times)
+        model = self._near(known("kernels", "cupti"), blocks, time_us)
         stored = model is not None
         if model is None:
             progress("measures at other clocks")
             model = self._clock_model(prepared, blocks, end, scale=1.0)
         progress("measures the host")
         host_us = prepared.batch.host_blocks_us()
-        times = [block.time_us for block in blocks]
-        time_us = trimmed_mean(times)
         work = mean_work([block.work for block in blocks if block.work is not None])
         timing = Timing(
             mode="kernels",
@@ -315,24 +315,34 @@ class Timer:
             blocks.append(prepared.block())
         return blocks
 
-    def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], str]:
-        """Run blocks under CUPTI if the time is short; else return the reason for none."""
+    def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], int, str]:
+        """Run blocks under CUPTI if the time is short.
+
+        Returns:
+            The blocks, the number of places that they take turns with, and the reason if there are none.
+        """
         if prepared.mode != "host" and events_us >= STILL_RECORDED * self._short_us:
-            return [], ""
+            return [], 1, ""
         held: list[Any] = []  # with each output that stays, the next one has another place
         others = _places(prepared, held) if events_us < self._short_us and prepared.mode != "host" else []
+        if others:
+            # Elsewhere a callable may launch other kernels, or have too little memory.
+            with suppress(Exception):
+                return prepared.batch.run_recorded(RECORDED_BLOCKS, others), 1 + len(others), ""
+            held.clear()
+            others.clear()
         try:
-            return prepared.batch.run_recorded(RECORDED_BLOCKS, others), ""
+            return prepared.batch.run_recorded(RECORDED_BLOCKS), 1, ""
         except CuptiError as error:
-            return [], error.found
+            return [], 1, error.found
 
-    def _near(self, model: ClockModel | None, blocks: Sequence[Block]) -> ClockModel | None:
-        """Return a known model if the blocks ran near its clock, and not below the full one."""
+    def _near(self, model: ClockModel | None, blocks: Sequence[Block], time_us: float) -> ClockModel | None:
+        """Return a known model, made to fit a time, if the blocks ran near its clock and at the full one."""
         if model is None or not all(block.sm_clock_mhz for block in blocks):
             return None
         mhz = median(block.sm_clock_mhz for block in blocks)
         near = abs(mhz / model.reference_mhz - 1) < NEAR
-        return model if near and mhz >= HELD_BACK * self._max_sm_clock_mhz else None
+        return scaled(model, time_us, mhz) if near and mhz >= HELD_BACK * self._max_sm_clock_mhz else None
 
     def _clock_model(
         self, prepared: Prepared, steady: Sequence[Block], end: float, *, scale: float
@@ -396,6 +406,14 @@ def _places(prepared: Prepared, held: list[Any]) -> list[Callable[[], Any]]:
             kept.synchronize()
             places.append(fn)
     return places
+
+
+def _at_one_place(times_us: Sequence[float], places: int) -> list[float]:
+    """Return times of blocks that took turns at some places, without the differences between those."""
+    if len(times_us) < 2 * places:
+        return [*times_us]
+    means = [fmean(times_us[at::places]) for at in range(places)]
+    return [time_us - means[at % places] + means[0] for at, time_us in enumerate(times_us)]
 
 
 def _precise(blocks: Sequence[Block]) -> bool:

@@ -159,6 +159,7 @@ def is_expanded(tensor: torch.Tensor) -> bool:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_WITHOUT_TENSORS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
 
 
 def copies(tree: Any, made: dict[int, torch.UntypedStorage] | None = None) -> Any:
@@ -179,19 +180,38 @@ def copies(tree: Any, made: dict[int, torch.UntypedStorage] | None = None) -> An
     if storage.data_ptr() not in made:
         made[storage.data_ptr()] = bytes_of(storage).clone().untyped_storage()
     other = alias(tree, made[storage.data_ptr()])
+    if isinstance(tree, torch.nn.Parameter):
+        return torch.nn.Parameter(other, tree.requires_grad)
     return other.requires_grad_(tree.requires_grad) if tree.is_floating_point() else other
 
 
 def copied_call(call: Call) -> Call:
-    """Return a call with copies of its tensors at other addresses; itself if there is too little memory."""
+    """Return a call with copies of its tensors at other addresses.
+
+    Returns:
+        The call itself if there is too little memory, or if it might do other work on copies: an argument is
+        part of a graph of autograd, is a view that conjugates or negates, or may know the tensors.
+    """
+    if not all(map(_is_copied_whole, (call.args, dict(call.kwargs)))):
+        return call
+    storages = {one.untyped_storage() for one in tensors_of(call.args, call.kwargs).values()}
     try:
-        refuse_little_memory(
-            sum(one.untyped_storage().nbytes() for one in tensors_of(call.args, call.kwargs).values())
-        )
+        refuse_little_memory(sum({one.data_ptr(): one.nbytes() for one in storages}.values()))
     except GpuperfError:
         return call
     made: dict[int, torch.UntypedStorage] = {}
     return replace(call, args=copies(call.args, made), kwargs=copies(dict(call.kwargs), made))
+
+
+def _is_copied_whole(tree: Any) -> bool:
+    if type(tree) is dict:
+        return all(map(_is_copied_whole, tree.values()))
+    if type(tree) in (tuple, list):
+        return all(map(_is_copied_whole, tree))
+    if type(tree) not in _PLAIN:
+        return isinstance(tree, _WITHOUT_TENSORS)
+    alone = tree.is_leaf and tree.grad is None and not vars(tree)
+    return alone and tree.layout == torch.strided and not (tree.is_conj() or tree.is_neg())
 
 
 def fingerprint(tensor: torch.Tensor) -> tuple[int, ...]:

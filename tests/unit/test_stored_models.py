@@ -1,0 +1,100 @@
+"""Clock models that a time takes over from its baseline."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_gpuperf.baseline.history.taking import lines_of
+from pytest_gpuperf.baseline.sessions import merged_time
+from pytest_gpuperf.records import ClockModel, LaunchedCode, LaunchedKernel, Measurement
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.session.live import LiveRunner
+from pytest_gpuperf.session.live_source import LiveSource
+from run_builders import record, run, timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Timing
+
+MODEL = ClockModel(cycles=5 * 1980 * 0.9, fixed_us=0.5, reference_mhz=1980.0, share_error=0.01)
+CODE = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 16),))
+
+
+def timed(mhz: float, *, stored: bool) -> Timing:
+    return replace(
+        timing(5.0),
+        blocks_us=(5.0,) * 20,
+        blocks_mhz=(mhz,) * 20,
+        clock_model=MODEL,
+        clock_model_stored=stored,
+        normalised_us=5.0,
+    )
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_only_a_fitted_model_is_kept_in_baseline_and_history(*, stored: bool) -> None:
+    found = timed(1980.0, stored=stored)
+    of_run = run(record("t.py::t", main=Measurement(timing=found)))
+    (session,) = merged_time({}, [(of_run, found)], replace=False, dates={})["sessions"]
+    (line,) = lines_of(of_run, {}).lines
+    assert ("clock_model" in session, line.clock_model is not None) == (not stored, not stored)
+    assert session["sm_clock_mhz"] == line.sm_clock_mhz == 1980
+
+
+def known(code: LaunchedCode | None) -> ClockModel | None:
+    """Return the model that a live run knows for a call of some code."""
+    low = replace(MODEL, reference_mhz=1755.0)
+    sessions = (
+        Session(run="1", time_us=5.0, clock_model=MODEL),
+        Session(run="2", time_us=5.6, clock_model=low),
+    )
+    time = TimeBaseline(mode="hot", sessions=sessions, reference_mhz=1980.0)
+    baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=time, code=CODE)})
+    runner = SimpleNamespace(
+        guarded=lambda _: nullcontext(), expected=SimpleNamespace(of={"t": baseline}.get)
+    )
+    return LiveRunner._known_model(cast("Any", runner), Call("t", "main", max), code, "hot", "events")
+
+
+def test_known_model_is_the_newest_at_the_clock_of_the_baseline() -> None:
+    """Times are brought there, so only near that clock a new model can be spared."""
+    assert known(CODE) == MODEL
+
+
+def test_other_or_unknown_code_may_depend_on_the_clock_in_another_way() -> None:
+    other = replace(CODE, kernels=(replace(CODE.kernels[0], code="b" * 16),))
+    assert known(other) is known(None) is None
+
+
+def test_model_is_that_of_the_code_read_for_the_same_call() -> None:
+    asked: list[object] = []
+
+    class Timer:
+        def time(self, call: Call, *, known: Callable[..., object], **_: Any) -> Timing:
+            known("hot", "events")
+            return timing()
+
+    source = LiveSource(
+        counters=cast("Any", None),
+        tests={},
+        timer=cast("Any", Timer()),
+        doubt=lambda *_: "",
+        known=lambda call, code, *_: asked.append(code),
+        progress=lambda _: None,
+        traces=Path(),
+        alone=nullcontext,
+        codes=cast("Any", SimpleNamespace(read=lambda _: CODE)),
+    )
+    one, other = Call("t", "main", max), Call("t", "other", max)
+    source.code(one)
+    for call in (one, other):
+        source.time(call, mode="auto", bytes=0, flops=0)
+    assert asked == [CODE, None]
