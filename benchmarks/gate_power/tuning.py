@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.verdicts import Tally
     from pytest_gpuperf.statistics.decision import Thresholds
 
-STORED = (5,)
-"""Numbers of sessions of the baselines that tune."""
+STORED = (3, 5)
 DRAWS = 2
 """Baselines drawn for each new session, and orders for each series of restarts."""
 SESSION_GRID = {"session_sd_pct": (0.25, 0.18, 0.35), "replicated_share": (0.6, 1.0, 0.5)}
