@@ -56,7 +56,7 @@ class Blocks:
             other()
         if self._recorded_us is None:
             raise CuptiError("there is no GPU")
-        times_us = [self._recorded_us, *self._elsewhere_us]
+        times_us = [self._recorded_us, *self._elsewhere_us[: len(others)]]
         return [Block(times_us[block % len(times_us)]) for block in range(blocks)]
 
     def rerun(self) -> list[Rerun]:

@@ -296,9 +296,14 @@ def test_call_that_differs_elsewhere_is_timed_at_its_own_place(bench: Bench, why
     assert (found.source, found.time_us, found.not_recorded) == ("cupti", 4.5, "")
 
 
+def test_call_that_does_less_work_elsewhere_is_timed_at_its_own_place(bench: Bench) -> None:
+    found = short(bench, lambda: lambda: None, 4.0, 4.0, 4.0, 4.0)
+    assert found.time_us == 4.5
+
+
 def test_places_that_differ_are_no_restless_blocks(bench: Bench) -> None:
-    found = short(bench, lambda: lambda: None, 4.6, 4.7, 4.8, 4.9)
-    assert found.time_us == pytest.approx(4.7)
+    found = short(bench, lambda: lambda: None, 4.54, 4.58, 4.62, 4.66)
+    assert found.time_us == pytest.approx(4.58)
     assert found.spread_pct == pytest.approx(0, abs=1e-6)
 
 

@@ -61,6 +61,9 @@ RESTLESS_PCT = 1.0
 """Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
 STILL = 0.01
 """Relative change of the SM clock below which the clock is locked."""
+MOST_APART = 0.05
+"""Relative difference of a call's times at several places up to which it does the same work at all of them;
+only its outputs at its own place are verified."""
 NEAR = 0.02
 """Relative difference to the reference clock of a known model up to which the model is taken over: there an
 error of 0.1 in its share moves a time by 0.2 %."""
@@ -326,9 +329,11 @@ class Timer:
         held: list[Any] = []  # with each output that stays, the next one has another place
         others = _places(prepared, held) if events_us < self._short_us and prepared.mode != "host" else []
         if others:
-            # Elsewhere a callable may launch other kernels, or have too little memory.
+            # Elsewhere a callable may launch other kernels, do less work, or have too little memory.
             with suppress(Exception):
-                return prepared.batch.run_recorded(RECORDED_BLOCKS, others), 1 + len(others), ""
+                blocks = prepared.batch.run_recorded(RECORDED_BLOCKS, others)
+                if _alike([block.time_us for block in blocks], 1 + len(others)):
+                    return blocks, 1 + len(others), ""
             held.clear()
             others.clear()
         try:
@@ -406,6 +411,11 @@ def _places(prepared: Prepared, held: list[Any]) -> list[Callable[[], Any]]:
             kept.synchronize()
             places.append(fn)
     return places
+
+
+def _alike(times_us: Sequence[float], places: int) -> bool:
+    means = [fmean(times_us[at::places]) for at in range(places)]
+    return max(means) <= (1 + MOST_APART) * min(means)
 
 
 def _at_one_place(times_us: Sequence[float], places: int) -> list[float]:
