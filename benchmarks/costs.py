@@ -1,11 +1,12 @@
 """Measure what a run costs at two commits: cold, warm, with counters, and against older code.
 
-python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [--tests PATH ...]   # on a GPU
-python -m benchmarks.costs table FILE                                                            # anywhere
+python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [--parts PART ...]   # on a GPU
+python -m benchmarks.costs join FILE FILE --out FILE                                            # anywhere
+python -m benchmarks.costs table FILE                                                           # anywhere
 
 Each commit runs from a worktree with compile caches of its own. A part of both commits comes before the next
 part, and each time is in the file before the next one begins. Two processes of this program, each with one of
-two GPUs and one of the commits, take half as long.
+two GPUs and one of the commits, take half as long; `join` makes one file of theirs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from benchmarks import results_file
 from benchmarks.children import ROOT, end_in_order_when_told, say
 from benchmarks.markdown import provenance, table
@@ -32,8 +35,12 @@ from pytest_gpuperf.records.writing import write_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-Part = Literal["cold", "warm", "with counters", "counters kept", "against HEAD"]
+Part = Literal[
+    "all suites, cold", "all suites, warm", "cold", "warm", "with counters", "counters kept", "against HEAD"
+]
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
+    "all suites, cold": (),
+    "all suites, warm": (),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
     "with counters": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
@@ -42,6 +49,8 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
 }
 """Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "with
 counters" keeps counters."""
+ALL = "all suites"
+"""Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
 SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (
@@ -95,8 +104,9 @@ def measure(
     write: Callable[[Cost], None],
     run: Callable[[str, Part, float], Run],
     clock: Callable[[], float] = time.monotonic,
+    parts: Sequence[Part] = tuple(OPTIONS),
 ) -> None:
-    """Run all parts of all commits until the time is up.
+    """Run parts of all commits until the time is up.
 
     Args:
         commits: The commits to run.
@@ -104,9 +114,10 @@ def measure(
         write: Receives each cost as it comes.
         run: Runs a part of a commit for some seconds at most.
         clock: Returns seconds.
+        parts: The parts.
     """
     end = clock() + seconds
-    for part in OPTIONS:
+    for part in parts:
         for commit in commits:
             if (left := end - clock()) <= 0:
                 say(f"no time is left for {part} of {commit}")
@@ -124,6 +135,17 @@ def read(path: Path) -> Results:
 def source(results: Results) -> str:
     """Return the GPU, the versions and the date."""
     return f"{provenance(results.environment, results.date)}.\n"
+
+
+def joined(results: Sequence[Results]) -> Results:
+    """Return the costs of several runs as one; the first one's date and environment stay.
+
+    Raises:
+        SystemExit: They are of several models of GPU or several versions of torch.
+    """
+    if len({(one.environment.gpu.slug, one.environment.toolchain.torch) for one in results}) > 1:
+        raise SystemExit("costs: found several GPU models or versions of torch; expected one machine")
+    return msgspec.structs.replace(results[0], costs=tuple(cost for one in results for cost in one.costs))
 
 
 def report(results: Results) -> str:
@@ -156,10 +178,11 @@ def run_part(folder: Path, tests: Sequence[str], commit: str, part: Part, second
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": _entry(tree),
     }
+    paths = ["suites"] if part.startswith(ALL) else tests
     begin = time.monotonic()
     with (folder / "output").open("w+b") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "--gpuperf", *OPTIONS[part], *tests],
+            [sys.executable, "-m", "pytest", "-q", "--gpuperf", *OPTIONS[part], *paths],
             cwd=tree,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -205,9 +228,16 @@ def main() -> None:
     command.add_argument("--commits", nargs="+", required=True, metavar="COMMIT")
     command.add_argument("--minutes", type=float, default=MINUTES, help="wall-clock time in all")
     command.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
+    command.add_argument("--parts", nargs="+", default=tuple(OPTIONS), choices=tuple(OPTIONS))
+    command = commands.add_parser("join")
+    command.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    command.add_argument("--out", type=Path, required=True, help="NAME.json")
     command = commands.add_parser("table")
     command.add_argument("file", type=Path)
     given = parser.parse_args()
+    if given.command == "join":
+        write_files({given.out: results_file.encode(joined([read(path) for path in given.files]))})
+        return
     if given.command == "table":
         found = read(given.file)
         print(source(found) + report(found))
@@ -236,6 +266,7 @@ def main() -> None:
                 60 * given.minutes,
                 write,
                 lambda commit, part, seconds: run_part(folder, given.tests, commit, part, seconds),
+                parts=given.parts,
             )
         finally:
             for commit in given.commits:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import costs
-from benchmarks.costs import Cost, Results, ended_tests, measure, report, run_part
+from benchmarks.costs import Cost, Results, ended_tests, joined, measure, report, run_part
 from pytest_gpuperf.records import NO_GPU, Environment, Toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.costs import Part, Run
+
+
+HERE = Environment(gpu=NO_GPU, toolchain=Toolchain())
 
 
 def measured(seconds: float) -> list[Cost]:
@@ -26,7 +28,8 @@ def measured(seconds: float) -> list[Cost]:
         return 5 * (took == 10), took, took < 10
 
     found: list[Cost] = []
-    measure(["old", "new"], seconds, found.append, run, clock=lambda: now[0])
+    parts: list[Part] = ["cold", "warm", "against HEAD"]
+    measure(["old", "new"], seconds, found.append, run, clock=lambda: now[0], parts=parts)
     return found
 
 
@@ -37,7 +40,31 @@ def test_both_commits_run_a_part_before_the_next() -> None:
         ("cold", "new"),
         ("warm", "old"),
     ]
-    assert len(found) == 2 * len(costs.OPTIONS)
+    assert len(found) == 2 * 3
+
+
+def test_files_of_two_gpus_make_one_table() -> None:
+    found = measured(1000)
+    one, other = (
+        Results(
+            schema=1, date="", environment=HERE, costs=tuple(each for each in found if each.commit == commit)
+        )
+        for commit in ("old", "new")
+    )
+    assert report(joined([one, other])).splitlines()[0] == "|part|old|new|"
+
+
+def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
+    tree = tmp_path / "old"
+    (tree / "suites").mkdir(parents=True)
+    (tree / "pytest_gpuperf").mkdir()
+    (tree / "pytest_gpuperf" / "__init__.py").touch()
+    (tree / "pytest_gpuperf" / "plugin.py").write_text(
+        "def pytest_addoption(parser): parser.addoption('--gpuperf', action='store_true')\n"
+    )
+    (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin"\n')
+    (tree / "suites" / "test_two.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
+    assert run_part(tmp_path, ["nothing"], "old", "all suites, cold", 60)[0] == 2
 
 
 def test_last_run_is_cut_off_when_the_time_is_up() -> None:
@@ -49,7 +76,7 @@ def test_table_marks_runs_that_were_cut_off() -> None:
     results = Results(
         schema=1,
         date="",
-        environment=Environment(gpu=NO_GPU, toolchain=Toolchain()),
+        environment=HERE,
         costs=tuple(measured(34)),
     )
     lines = report(results).splitlines()
