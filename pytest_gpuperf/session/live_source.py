@@ -137,7 +137,7 @@ class LiveSource:
 
         The further ones have copies of the arguments, at other places in memory: a time may depend on those.
         """
-        from pytest_gpuperf.measure.verification.values import copied_call
+        from pytest_gpuperf.measure.verification.values import CallElsewhere, copied_call
         from pytest_gpuperf.measure.verification.verify import Verifier
 
         nodeid, label, code = self._code_of
@@ -156,7 +156,7 @@ class LiveSource:
                 progress=progress,
                 verify=verifier,
                 known=known,
-                elsewhere=partial(copied_call, call),
+                elsewhere=partial(CallElsewhere, call),
             )
             return replace(timing, verification=verifier.of(timing))
 

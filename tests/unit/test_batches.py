@@ -145,7 +145,7 @@ def test_blocks_of_the_same_call_elsewhere_take_turns(
     gpu: SimulatedGpu, make: Callable[..., HotBatch]
 ) -> None:
     batch = make(gpu.kernel(3), 10)
-    others = [gpu.kernel(4), gpu.kernel(5)]
+    others: Any = [gpu.kernel(4), gpu.kernel(5)]
     assert [one.time_us for one in batch.run_recorded(5, others)] == [3, 4, 5, 3, 4]
 
 
@@ -263,7 +263,7 @@ def test_l2_is_emptied_when_the_work_before_has_ended(monkeypatch: pytest.Monkey
 
 def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "event", lambda: None)
-    queued = SimpleNamespace(_fn=list, _block_us=800.0, calls=4)
+    queued = SimpleNamespace(_fn=list, _block_us=800.0, calls=4, _others=())
     calls = QueuedBatch.rerun(queued)  # type: ignore[arg-type]
     assert len(calls) == rerun.RERUN_CALLS
     assert vars(calls[0])["_block_us"] == 200

@@ -144,10 +144,11 @@ def test_sample_has_the_last_call_and_one_of_each_kind(
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
     graph: Any = SimpleNamespace(pool=lambda: (0, 1))
-    found = rerun.of_graph(calls, graph, lambda: None)
-    assert len(found) == rerun.RERUN_CALLS + rerun.PLAIN_CALLS
-    assert [one.live for one in found] == [False] * rerun.RERUN_CALLS + [True] * rerun.PLAIN_CALLS
-    for one in found[:2]:
+    elsewhere: Any = [lambda: None] * 2
+    found = rerun.of_graph(calls, graph, lambda: None, elsewhere)
+    in_graph = [not one.live for one in found]
+    assert in_graph == [True, False, False, *[True] * (rerun.RERUN_CALLS - 1), *[False] * rerun.PLAIN_CALLS]
+    for one in (found[0], found[3]):
         one._call.launch()  # type: ignore[attr-defined]
     assert driver.launched == [["idle!"], ["work"]]
 
@@ -159,7 +160,7 @@ def test_refusal_of_the_driver_does_not_end_the_capture(driver: Driver, function
     assert calls.unavailable == f"{function} returned 999"
     graph: Any = None
     with pytest.raises(GpuperfError, match=function):
-        rerun.of_graph(calls, graph, lambda: None)
+        rerun.of_graph(calls, graph, lambda: None, ())
 
 
 def test_former_value_is_gone_before_the_next_call(driver: Driver) -> None:

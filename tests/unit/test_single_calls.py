@@ -33,7 +33,10 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
     """Return a function that compares 50 µs with audits."""
 
     def compare(
-        *audits: Audit | CuptiError | None, fn: Callable[[], Any] | None = None, timed: Timing = TIMING
+        *audits: Audit | CuptiError | None,
+        fn: Callable[[], Any] | None = None,
+        timed: Timing = TIMING,
+        in_short_graph_us: float = 50.0,
     ) -> tuple[Any, str]:
         left = list(audits)
 
@@ -44,7 +47,8 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
             return found
 
         monkeypatch.setattr(Prepared, "audit", audit)
-        result = with_single_calls(Prepared(Blocks(lambda _: 50.0), "hot", fn=fn), timed)
+        monkeypatch.setattr(Prepared, "in_short_graph_us", lambda _: in_short_graph_us)
+        result = with_single_calls(Prepared(Blocks(lambda _: timed.events_us), "hot", fn=fn), timed)
         assert not left
         return result
 
@@ -64,6 +68,16 @@ def test_one_long_recording_is_no_proof(compared: Callable[..., tuple[Any, str]]
 def test_two_long_recordings_are_told(compared: Callable[..., tuple[Any, str]]) -> None:
     _, why = compared(HONEST._replace(busy_us=500.0), HONEST._replace(busy_us=400.0))
     assert "single calls keep the GPU busy for 400.00 us" in why
+
+
+@pytest.mark.parametrize(("in_short_graph_us", "told"), [(9.0, False), (90.0, True)])
+def test_gaps_of_a_long_graph_are_no_work(
+    compared: Callable[..., tuple[Any, str]], in_short_graph_us: float, told: bool
+) -> None:
+    timed = replace(timing(5.0), source="cupti", cupti_us=5.0, events_us=14.0)
+    audits = [HONEST._replace(busy_us=5.0)] * 2
+    _, why = compared(*audits, timed=timed, in_short_graph_us=in_short_graph_us)
+    assert bool(why) is told
 
 
 def test_other_process_leaves_a_difference_open(compared: Callable[..., tuple[Any, str]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -264,7 +264,7 @@ def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None
     assert list(in_tests([record("t", main=Measurement(timing=found))])) == []
 
 
-def short(bench: Bench, elsewhere: Callable[[], Callable[[], None]], *elsewhere_us: float) -> Timing:
+def short(bench: Bench, elsewhere: Callable[[], Any], *elsewhere_us: float) -> Timing:
     """Return the time of a call of 4.5 µs that may be called elsewhere."""
     batch = Blocks(lambda _: 5.0, recorded_us=4.5, elsewhere_us=elsewhere_us)
     short_timer = bench.timer(batch, "hot", 1e-9)

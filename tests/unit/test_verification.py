@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.timing import rerun
+from pytest_gpuperf.measure.timing.rerun import RerunElsewhere
 from pytest_gpuperf.measure.verification import values as values_module
 from pytest_gpuperf.measure.verification import verify as verify_module
+from pytest_gpuperf.measure.verification.values import CallElsewhere
 from pytest_gpuperf.measure.verification.verify import Verifier
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
@@ -42,6 +46,17 @@ class Calls:
         before()
         self.value = self._call()
         return self._time_us()
+
+
+class CallsElsewhere(Calls):
+    """Calls that take turns with calls on copies of the arguments."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.elsewhere = RerunElsewhere(CallElsewhere(call))
+
+    def rerun(self) -> list[Any]:
+        return [self, self.elsewhere]
 
 
 def verify(call: Call, calls: Calls) -> Verification:
@@ -89,6 +104,47 @@ def test_former_output_is_refused(expected: Any) -> None:
     fn(x)
     found = verified(fn, x, expected=expected)
     assert found.refused.startswith("the time is refused: timed calls did not compute their output")
+
+
+@pytest.fixture
+def _no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerun, "block_gpu", lambda _: None)
+    for name in ("event", "record", "synchronize", "elapsed_us"):
+        monkeypatch.setattr(kept, name, lambda *_: 10.0)
+
+
+@pytest.mark.usefixtures("_no_events")
+def test_call_that_does_no_work_elsewhere_is_refused() -> None:
+    x = data()
+    outputs: dict[int, torch.Tensor] = {}
+
+    def fn(argument: torch.Tensor) -> torch.Tensor:
+        if argument.data_ptr() == x.data_ptr():
+            return argument.square()
+        return outputs.setdefault(argument.data_ptr(), argument.square())
+
+    call = CheckedCall("t", "main", fn, (x,), reference=Reference(torch.square))
+    assert verify(call, Calls(call)).refused == ""
+    assert "timed calls did not compute their output" in verify(call, CallsElsewhere(call)).refused
+
+
+@pytest.mark.usefixtures("_no_events")
+@pytest.mark.parametrize("mutates", [(), (0,)])
+def test_right_calls_elsewhere_are_verified(mutates: tuple[int, ...]) -> None:
+    x = data()
+    former = x.clone()
+
+    def doubled(argument: torch.Tensor) -> torch.Tensor | None:
+        if not mutates:
+            return argument * 2
+        argument *= 2
+        return None
+
+    reference = Reference(lambda argument: argument * 2, mutates=mutates)
+    call = CheckedCall("t", "main", doubled, (x,), reference=reference)
+    found = verify(call, CallsElsewhere(call))
+    assert (found.refused, found.not_verified, found.other_values, found.calls) == ("", "", True, 2)
+    assert torch.equal(x, former)
 
 
 def test_random_output_is_not_accused() -> None:

@@ -19,6 +19,7 @@ from pytest_gpuperf.measure.timing.rerun import (
     HostRerun,
     QueuedRerun,
     Rerun,
+    RerunElsewhere,
     Rerunnable,
     of_graph,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.timing.rerun import Elsewhere
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.records import StreamWork
 
@@ -70,7 +72,7 @@ class Batch(Rerunnable, Protocol):
     def run(self) -> Block:
         """Run one block and wait for it."""
 
-    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
         """Run blocks and take the kernels' own durations from CUPTI's records.
 
         Args:
@@ -89,20 +91,22 @@ class HotBatch:
         self.calls = calls
         self._fn = fn
         self._stamps = stamps
+        self._others: Sequence[Elsewhere] = ()
         self._captured = CapturedCalls(fn)
         self._graph = capture(lambda: _stamped(self._captured, calls, stamps), self._captured.close)
 
     def rerun(self) -> list[Rerun]:
         """Return some calls of the graph, to be run one by one."""
-        return of_graph(self._captured, self._graph, self._fn)
+        return of_graph(self._captured, self._graph, self._fn, self._others)
 
     def run(self) -> Block:
         """Replay the graph once."""
         cost_us = self._stamps.cost_us if self._stamps is not None else 0.0
         return Block((replay_us(self._graph) - cost_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
         """Launch one by one under CUPTI: inside a graph, kernels of a microsecond read 0.1 µs more."""
+        self._others = others
         return _recorded((self._fn, *others), blocks, self.calls, self._stamps)
 
 
@@ -121,6 +125,7 @@ class ColdBatch:
         self._buffer_is = buffer.data_ptr(), buffer.nbytes
 
         self._fn = fn
+        self._others: Sequence[Elsewhere] = ()
         self._captured = CapturedCalls(fn)
 
         def captured_pair() -> None:
@@ -138,7 +143,7 @@ class ColdBatch:
 
     def rerun(self) -> list[Rerun]:
         """Return some calls of the graph, to be run one by one, each after a flush."""
-        return of_graph(self._captured, self._both, self._fn, lambda: kept.zero(self._buffer))
+        return of_graph(self._captured, self._both, self._fn, self._others, lambda: kept.zero(self._buffer))
 
     def run(self) -> Block:
         """Replay each graph once.
@@ -156,12 +161,13 @@ class ColdBatch:
         both_us = replay_us(self._both)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
         """Run the pairs under CUPTI, and leave the flushes out."""
 
         def flushed(fn: Callable[[], Any]) -> Callable[[], Any]:
             return lambda: (kept.zero(self._buffer), fn())
 
+        self._others = others
         pairs = [flushed(fn) for fn in (self._fn, *others)]
         return _recorded(pairs, blocks, self.calls, self._stamps, flushed=True)
 
@@ -179,13 +185,15 @@ class QueuedBatch:
         self.calls = calls
         self._fn = fn
         self._stamps = stamps
+        self._others: Sequence[Elsewhere] = ()
         # Twice the time the host needs to queue everything, at most 0.2 s.
         self._block_us = min(2 * enqueue_us * calls, 200_000)
         self._pairs = [(kept.event(), kept.event()) for _ in range(calls)]
 
     def rerun(self) -> list[Rerun]:
         """Return calls that are queued and timed like those of a block."""
-        return [QueuedRerun(self._fn, self._block_us / self.calls)] * RERUN_CALLS
+        queued = [QueuedRerun(self._fn, self._block_us / self.calls)] * RERUN_CALLS
+        return [queued[0], *map(RerunElsewhere, self._others), *queued[1:]]
 
     def run(self) -> Block:
         """Run the pairs once."""
@@ -204,8 +212,9 @@ class QueuedBatch:
         total_us = sum(kept.elapsed_us(start, end) for start, end in self._pairs)
         return Block(total_us / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
         """Calls under CUPTI."""
+        self._others = others
         return _recorded((self._fn, *others), blocks, self.calls, self._stamps)
 
 
@@ -230,7 +239,7 @@ class HostBatch:
         finish(value)
         return Block((kept.now() - begin) * 1e6 / self.calls)
 
-    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
         """Run the calls under CUPTI: the kernels alone."""
         return _recorded((self._fn, *others), blocks, self.calls, None)
 

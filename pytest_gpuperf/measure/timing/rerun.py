@@ -31,6 +31,19 @@ MOST_BLOCK_US = 20_000
 """Time of the GPU, and that for each node, that hides the host's launch of a graph."""
 
 
+class Elsewhere(Protocol):
+    """The call of a batch on copies of its tensors at other places in memory."""
+
+    def __call__(self) -> Any:
+        """Call it there."""
+
+    def take(self) -> None:
+        """Write the present values of the call's own tensors into the copies."""
+
+    def give(self) -> None:
+        """Write the values of the copies into the call's own tensors."""
+
+
 class Rerun(Protocol):
     """One call of a batch."""
 
@@ -119,6 +132,21 @@ class QueuedRerun:
         return kept.elapsed_us(start, end)
 
 
+class RerunElsewhere(QueuedRerun):
+    """A call elsewhere on the values of the call's own tensors, into which it writes what it changes."""
+
+    def __init__(self, elsewhere: Elsewhere) -> None:
+        super().__init__(elsewhere, _BLOCK_US)
+        self._elsewhere = elsewhere
+
+    def run(self, before: Callable[[], object]) -> float:
+        """Run one call."""
+        took_us = super().run(lambda: (before(), self._elsewhere.take()))
+        if self.value is None:
+            self._elsewhere.give()
+        return took_us
+
+
 class HostRerun:
     """A call and its end on the GPU, by the host's clock."""
 
@@ -144,11 +172,12 @@ def of_graph(
     calls: CapturedCalls,
     graph: torch.cuda.CUDAGraph,
     fn: Callable[[], Any],
+    others: Sequence[Elsewhere],
     flush: Callable[[], object] = lambda: None,
 ) -> list[Rerun]:
     """Return calls of a graph: the last, one of each kind that differs from it, and some by chance.
 
-    Two plain calls follow: short calls are timed by CUPTI outside of the graph.
+    Plain calls are among them, here and elsewhere: short calls are timed by CUPTI outside of the graph.
 
     Raises:
         GpuperfError: The driver refuses, or the outputs of the calls lie in different places.
@@ -171,4 +200,6 @@ def of_graph(
         GraphRerun(calls.only(call), calls.value_of(call), memory, flush)
         for call in list(dict.fromkeys(chosen))[:RERUN_CALLS]
     ]
-    return [*captured, *[QueuedRerun(fn, _BLOCK_US)] * PLAIN_CALLS]
+    plain = [QueuedRerun(fn, _BLOCK_US)] * PLAIN_CALLS
+    # A slow verification leaves the last ones out, and each place has only one.
+    return [captured[0], *map(RerunElsewhere, others), *captured[1:], *plain]

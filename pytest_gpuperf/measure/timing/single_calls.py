@@ -47,8 +47,8 @@ def with_single_calls(prepared: Prepared, timing: Timing) -> tuple[Timing, str]:
         refuse_elsewhere(silent=found.silent, late=found.late, calls=found.calls)
         timing = replace(timing, single_call_us=round(found.busy_us, 4))
         if at and graph_us:
-            # Another process may have disturbed the graph.
-            graph_us = min(graph_us, prepared.block().time_us)
+            # Another process may have disturbed the graph, or its streams wait long for each other.
+            graph_us = min(graph_us, prepared.block().time_us, prepared.in_short_graph_us())
         if not (why := found.unlike(timing.time_us, graph_us)):
             break
         state = timing.conditions

@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.rerun import Rerunnable
+    from pytest_gpuperf.measure.timing.rerun import Elsewhere, Rerunnable
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
-    Elsewhere: TypeAlias = Callable[[], Callable[[], Any]]
     KnownModel: TypeAlias = Callable[[TimingMode, TimingSource], ClockModel | None]
 
 LEAST_BLOCKS = 10
@@ -62,8 +61,7 @@ RESTLESS_PCT = 1.0
 STILL = 0.01
 """Relative change of the SM clock below which the clock is locked."""
 MOST_APART = 0.05
-"""Relative difference of a call's times at several places up to which it does the same work at all of them;
-only its outputs at its own place are verified."""
+"""Relative difference of a call's times up to which it does the same work at several places."""
 NEAR = 0.02
 """Relative difference to the reference clock of a known model up to which the model is taken over: there an
 error of 0.1 in its share moves a time by 0.2 %."""
@@ -124,7 +122,7 @@ class Timer:
         progress: Callable[[str], None] = lambda _: None,
         verify: Callable[[Rerunnable], object] = lambda _: None,
         known: KnownModel = lambda *_: None,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: Callable[[], Elsewhere] | None = None,
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
 
@@ -398,9 +396,9 @@ class Timer:
         return Burn()
 
 
-def _places(prepared: Prepared, held: list[Any]) -> list[Callable[[], Any]]:
+def _places(prepared: Prepared, held: list[Any]) -> list[Elsewhere]:
     """Return the call on tensors at other places: none if the callable does not work there."""
-    places: list[Callable[[], Any]] = []
+    places: list[Elsewhere] = []
     if prepared.elsewhere is None or prepared.fn is None:
         return places
     with suppress(Exception):  # of the callable, or for want of memory: the first place is enough

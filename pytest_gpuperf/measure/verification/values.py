@@ -203,6 +203,33 @@ def copied_call(call: Call) -> Call:
     return replace(call, args=copies(call.args, made), kwargs=copies(dict(call.kwargs), made))
 
 
+class CallElsewhere:
+    """A call on copies of its tensors at other places in memory; see `copied_call`."""
+
+    def __init__(self, call: Call) -> None:
+        self._copied = copied_call(call)
+        own, others = (tensors_of(one.args, one.kwargs) for one in (call, self._copied))
+        pairs = {
+            tensor.untyped_storage().data_ptr(): (tensor.untyped_storage(), others[name].untyped_storage())
+            for name, tensor in own.items()
+        }
+        self._pairs = [(bytes_of(one), bytes_of(other)) for one, other in pairs.values()]
+
+    def __call__(self) -> Any:
+        """Call it there."""
+        return self._copied()
+
+    def take(self) -> None:
+        """Write the present values of the call's own tensors into the copies."""
+        for own, other in self._pairs:
+            other.copy_(own)
+
+    def give(self) -> None:
+        """Write the values of the copies into the call's own tensors."""
+        for own, other in self._pairs:
+            own.copy_(other)
+
+
 def _is_copied_whole(tree: Any) -> bool:
     if type(tree) is dict:
         return all(map(_is_copied_whole, tree.values()))
