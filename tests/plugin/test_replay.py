@@ -382,3 +382,43 @@ def test_replay_keeps_the_comparison_with_old_code(
 def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_plain(): pass")
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "whole"), [([], False), (["-v"], True), (["--gpuperf-html=r.html"], True)]
+)
+def test_kernels_are_kept_only_for_reports_that_show_them(
+    pytester: pytest.Pytester, replay: None, options: list[str], whole: bool
+) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.makeconftest(
+        """
+        def pytest_unconfigure(config):
+            (result,) = config.pluginmanager.get_plugin("gpuperf-hooks").runner.results
+            print("kept", len(result.record.measurements["main"].profile.kernels), "kernels")
+        """
+    )
+    result = pytester.runpytest("--gpuperf", "-s", *options)
+    result.stdout.fnmatch_lines([f"kept {int(whole)} kernels"])
+
+
+def test_test_that_runs_again_is_judged_by_its_baseline(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(
+        run(record("test_k.py::test_k", main=measured(9.9))),
+        BaselineStore(pytester.path / "baselines"),
+        "all",
+        0.0,
+        environ={},
+    )
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            runtestprotocol(item, nextitem=nextitem, log=False)
+        """
+    )
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k*improved (replayed)"])
