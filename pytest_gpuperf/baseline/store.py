@@ -46,7 +46,6 @@ class BaselineStore:
         self._state = root.parent / STATE_FOLDER if state is None else state
         self._lock = filelock.FileLock(self._state / "baselines.lock", timeout=LOCK_TIMEOUT_S)
         self._read: dict[Path, Baseline | GpuperfError | None] = {}
-        self._parts: set[Path] = set()
 
     def path(self, slug: str, suite: str) -> Path:
         """Return the path of the baseline of a suite on a GPU; the file may not exist."""
@@ -71,8 +70,7 @@ class BaselineStore:
             GpuperfError: The file is broken, of a newer schema, or for another GPU.
         """
         path = self.path(slug, suite)
-        if path not in self._read or path in self._parts:
-            self._parts.discard(path)
+        if path not in self._read:
             try:
                 found = self._load(path)
             except GpuperfError as error:
@@ -84,12 +82,9 @@ class BaselineStore:
             raise known
         return known
 
-    def forget(self, slug: str, suite: str, nodeid: str) -> None:
-        """Free the memory of a test's baseline, also in what `load` returned; `load` then reads it anew."""
-        path = self.path(slug, suite)
-        known = self._read.get(path)
-        if isinstance(known, Baseline) and known.tests.pop(nodeid, None) is not None:
-            self._parts.add(path)
+    def forget(self, slug: str, suite: str) -> None:
+        """Forget the baseline of a suite: `load` will read the file again."""
+        self._read.pop(self.path(slug, suite), None)
 
     def load_for_update(self, slug: str, suite: str) -> tuple[Baseline, dict[str, Any]] | None:
         """Read a baseline from the disk as a record and as the JSON object to change and write back.
