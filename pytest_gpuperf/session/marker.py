@@ -55,6 +55,8 @@ class Marker:
             GpuperfError: A marker has an unknown argument, a broken limit, a broken regex, an unknown
                 preset, or impossible launches.
         """
+        if item.get_closest_marker("gpuperf") is None:
+            return _NO_MARKER
         kernels: list[str] = []
         launches: list[Launches] = []
         limits: list[Limit] = []
@@ -102,6 +104,9 @@ class Marker:
             metrics=tuple(dict.fromkeys(metrics)),
             gpus=next(iter(gpus), 0),
         )
+
+
+_NO_MARKER = Marker()
 
 
 def _limits(value: Any, where: str) -> tuple[Limit, ...]:
