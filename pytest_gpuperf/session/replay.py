@@ -282,17 +282,24 @@ class ReplayRunner(Runner):
         """Keep a result; if no report needs more, only what all of them show, which is half of it."""
         if not self.keeps_whole:
             record = result.record
-            measured = {label: _shortened(found) for label, found in record.measurements.items()}
+            counters = self.settings.json is not None
+            measured = {
+                label: _shortened(found, counters=counters) for label, found in record.measurements.items()
+            }
             result = dataclasses.replace(result, record=replace(record, measurements=measured))
             self.expected.forget(record.nodeid)
         super().take(result)
 
 
-def _shortened(measurement: Measurement) -> Measurement:
-    """Return what the table, the verdicts and the notices show of a measurement."""
+def _shortened(measurement: Measurement, *, counters: bool) -> Measurement:
+    """Return what the table and the notices show of a measurement; with all counters, also the verdicts."""
+    from pytest_gpuperf.report.show import in_a_row
+
     profile = measurement.profile
     if profile is not None:
-        profile = replace(profile, kernels=())
+        whole = counters or measurement.is_static
+        combined = profile.combined if whole else in_a_row(profile.combined)
+        profile = replace(profile, kernels=(), combined=combined)
     return replace(measurement, profile=profile, code=None)
 
 
