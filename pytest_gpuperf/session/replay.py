@@ -307,12 +307,14 @@ _WORKER = re.compile(r"/ncu/\d+/")
 """Each of several processes has its own folder for ncu."""
 
 
+_NOT_COMPARED = Measurement()
+
+
 def _needed_of_all(test: TestRecord) -> TestRecord:
     """Return what a replay needs of every test before any of them runs."""
     compared = {
-        label: Measurement(against=measurement.against)
-        for label, measurement in test.measurements.items()
-        if measurement.against is not None
+        label: Measurement(against=measured.against) if measured.against is not None else _NOT_COMPARED
+        for label, measured in test.measurements.items()
     }
     return TestRecord(
         nodeid=test.nodeid,

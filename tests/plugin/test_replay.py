@@ -361,11 +361,15 @@ def test_the_hint_names_the_run_that_is_replayed(
     assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
 
 
-def test_replay_keeps_the_comparison_with_old_code(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+@pytest.mark.parametrize("newer", [False, True])
+def test_replay_keeps_the_comparison_with_old_code_of_the_newest_recording(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], newer: bool
 ) -> None:
     compared = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
     add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), against=compared))))
+    if newer:
+        not_compared = run(record("test_k.py::test_k", main=measured(5.3)), id="20261121-120000-aaaa")
+        add_recording(replace(not_compared, started_at="2026-11-21T12:00:00Z"))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     found: list[AgainstTiming | None] = []
 
@@ -376,7 +380,7 @@ def test_replay_keeps_the_comparison_with_old_code(
             found.extend(result.record.measurements["main"].against for result in results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
-    assert found == [compared]
+    assert found == [None if newer else compared]
 
 
 def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pytester) -> None:
