@@ -10,14 +10,16 @@ runs in a process of its own, whose CPU seconds and largest resident memory the 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
@@ -26,9 +28,12 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records.runs import RunStore, encode_run, newest_recordings, recording_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_gpuperf.records import Run, TestRecord
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 ROOT = Path(__file__).parent.parent
 TESTS = 10_000
@@ -81,6 +86,16 @@ class Used(NamedTuple):
         """Return a row of the table."""
         failed = "" if self.status == 0 else f"  exit status {self.status}"
         return f"{self.wall_s:7.1f} s {self.cpu_s:7.1f} CPU s {self.memory_mb:7.0f} MB{failed}"
+
+
+def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a process of its own.
+
+    The kernel counts the memory of this process as that of each child until the child has begun a program, so
+    this process must stay smaller than what it measures.
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(function, *args, **kwargs).result()
 
 
 def used_by(arguments: Sequence[str], folder: Path) -> Used:
@@ -160,7 +175,7 @@ def replayed(tests: int) -> Iterator[tuple[str, Used]]:
     """Yield the resources of a replay, and of the same tests without the plugin."""
     with tempfile.TemporaryDirectory() as folder:
         measured, plain = Path(folder) / "measured", Path(folder) / "plain"
-        make_project(measured, tests)
+        apart(make_project, measured, tests)
         make_project(plain, tests, plain=True)
         pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
         yield "pytest alone", used_by(pytest, plain)
@@ -183,16 +198,21 @@ def large_run(megabytes: int, name: str = "large", shift: int = 0) -> Run:
     return replace(run, id=name, tests=repeated(run.tests, nodeids_of(tests)))
 
 
+def write_runs(folder: Path, megabytes: int) -> str:
+    """Write two large runs, and return a line about the first."""
+    store = RunStore(folder / ".gpuperf")
+    run = large_run(megabytes)
+    size = store.write(run).stat().st_size
+    store.write(large_run(megabytes, "other", shift=1))
+    return f"a run file of {size / 1e6:.0f} MB, {len(run.tests):,} tests\n"
+
+
 def read(megabytes: int, only: Sequence[str] = ()) -> Iterator[tuple[str, Used]]:
     """Yield the resources of each command on a large run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        run = large_run(megabytes)
-        path = RunStore(folder / ".gpuperf").write(run)
-        sys.stdout.write(f"a run file of {path.stat().st_size / 1e6:.0f} MB, {len(run.tests):,} tests\n")
-        del run
-        RunStore(folder / ".gpuperf").write(large_run(megabytes, "other", shift=1))
+        sys.stdout.write(apart(write_runs, folder, megabytes))
         for title, arguments in COMMANDS.items():
             if only and title not in only:
                 continue

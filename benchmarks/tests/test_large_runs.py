@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.large_runs import TESTS_IN_FILE, large_run, make_project, used_by
+from benchmarks.large_runs import TESTS_IN_FILE, apart, large_run, make_project, used_by, write_runs
 from pytest_gpuperf.records.runs import encode_run
 
 if TYPE_CHECKING:
@@ -29,3 +30,9 @@ def test_generated_tests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
 
 def test_run_file_has_the_size_that_was_asked_for() -> None:
     assert len(encode_run(large_run(4))) == pytest.approx(4e6, rel=0.1)
+
+
+def test_files_are_made_in_another_process(tmp_path: Path) -> None:
+    assert apart(os.getpid) != os.getpid()
+    assert "a run file of 1 MB" in apart(write_runs, tmp_path, 1)
+    assert (tmp_path / ".gpuperf" / "runs" / "other" / "run.json").exists()

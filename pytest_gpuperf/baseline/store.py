@@ -82,6 +82,10 @@ class BaselineStore:
             raise known
         return known
 
+    def forget(self, slug: str, suite: str) -> None:
+        """Forget the baseline of a suite: `load` will read the file again."""
+        self._read.pop(self.path(slug, suite), None)
+
     def load_for_update(self, slug: str, suite: str) -> tuple[Baseline, dict[str, Any]] | None:
         """Read a baseline from the disk as a record and as the JSON object to change and write back.
 

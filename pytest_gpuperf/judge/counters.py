@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf import metrics as catalogue
@@ -70,10 +71,16 @@ class CounterComparison:
     findings: tuple[Finding, ...] = ()
     """Findings for a time that neither regressed nor improved; else the finding of the time shows the
     counters, and exact ones may have paid for a better time."""
-    details: tuple[str, ...] = ()
-    """A line for each change, worse exact counters first, and one for the kernels."""
-    explanation: str = ""
-    """The counter that explains a slower time best; empty if no such counter got worse."""
+
+    @cached_property
+    def details(self) -> tuple[str, ...]:
+        """A line for each change, worse exact counters first, and one for the kernels."""
+        return _detail_lines(self)
+
+    @cached_property
+    def explanation(self) -> str:
+        """The counter that explains a slower time best; empty if no such counter got worse."""
+        return _explanation(self.changes)
 
     @property
     def same_work(self) -> bool:
@@ -102,13 +109,10 @@ def compare_counters(
         accept: Command to type if a change is intended, for the findings.
     """
     compared = _compare(measurement, baseline)
-    details = _detail_lines(compared)
     return replace(
         compared,
         remarks=tuple(_remarks(compared, measurement, baseline, label)),
-        findings=tuple(_findings(compared, details, label, accept)),
-        details=details,
-        explanation=_explanation(compared.changes),
+        findings=tuple(_findings(compared, label, accept)),
     )
 
 
@@ -127,7 +131,7 @@ def _compare(measurement: Measurement, baseline: MeasurementBaseline) -> Counter
     read_otherwise = _read_otherwise(profile, baseline)
     for name, actual in profile.combined.items():
         expected = baseline.counters.get(name)
-        if expected is None or expected == actual or (read_otherwise and not is_exact(name)):
+        if expected is None or _same(expected, actual) or (read_otherwise and not is_exact(name)):
             continue
         found = _compare_counter(name, expected, actual, baseline)
         if found is None:
@@ -170,17 +174,17 @@ def _remarks(
         yield Finding(Status.PASS, f"{compared.read_otherwise}: only exact ones are judged", label)
 
 
-def _findings(
-    compared: CounterComparison, details: tuple[str, ...], label: str, accept: str
-) -> Iterator[Finding]:
+def _findings(compared: CounterComparison, label: str, accept: str) -> Iterator[Finding]:
     if compared.kernels:
-        yield Finding(Status.PASS, "other kernels run, so exact counters are not judged", label, details)
+        yield Finding(
+            Status.PASS, "other kernels run, so exact counters are not judged", label, compared.details
+        )
     if compared.worse_exact:
         first, *others = compared.worse_exact
         actual, expected = show_pair(first.actual, first.baseline)
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
-        yield Finding(Status.REGRESSED, line, label, (*details, accept))
+        yield Finding(Status.REGRESSED, line, label, (*compared.details, accept))
     more_work = [change for change in compared.work if change.worse]
     if more_work:
         yield Finding(Status.PASS, f"{more_work[0]} at the same time: an early warning", label)
@@ -268,6 +272,13 @@ def _negligible(change: Change) -> bool:
     return change.change_pct is not None and abs(change.change_pct) < NEAR_EXACT_PCT
 
 
+def _same(expected: MetricValue, actual: MetricValue) -> bool:
+    """Return True for values that differ by no more than rounding, which no tier minds."""
+    if isinstance(expected, str) or isinstance(actual, str):
+        return expected == actual
+    return abs(actual - expected) <= _EXACT_RELATIVE * abs(expected)
+
+
 def _compare_counter(
     name: str, expected: MetricValue, actual: MetricValue, baseline: MeasurementBaseline
 ) -> tuple[float, Change, bool] | None:
@@ -279,15 +290,12 @@ def _compare_counter(
     difference = actual - expected
     relative = 100 * difference / abs(expected) if expected else None
     movement = math.inf if relative is None else abs(relative)
-    if exact:
-        if abs(difference) <= _EXACT_RELATIVE * abs(expected):
-            return None
-    elif tier is Tier.NEAR_EXACT:
+    if tier is Tier.NEAR_EXACT:
         # From 0 to more is a change of kind: a kernel that spills now.
         exact = not expected and name not in baseline.counters_range
         if abs(difference) <= _near_exact_tolerance(name, abs(expected), baseline):
             return None
-    else:
+    elif not exact:
         if movement <= STATE_PCT:
             return None
         if metric is not None and metric.unit == "%":

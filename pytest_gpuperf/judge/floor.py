@@ -23,7 +23,7 @@ from pytest_gpuperf.metrics.peaks import OF_TYPE, peaks_of
 from pytest_gpuperf.records.change import show_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_gpuperf.metrics.peaks import Peaks
     from pytest_gpuperf.records import GpuInfo, Measurement, Profile, Timing
@@ -45,10 +45,15 @@ class Floor:
     """Shortest possible time of a call."""
 
     time_us: float
-    arithmetic: str
-    """`524 MB declared - 63 MB in L2 = 461 MB / 4.92 TB/s of DRAM`."""
+    show: Callable[[], str]
+    """Returns `arithmetic`, which hardly any floor is asked for."""
     declared: str = ""
     """Argument that the claim rests on: `bytes=` or `flops=`; empty if it rests on none."""
+
+    @property
+    def arithmetic(self) -> str:
+        """`524 MB declared - 63 MB in L2 = 461 MB / 4.92 TB/s of DRAM`."""
+        return self.show()
 
 
 def floor_of(measurement: Measurement, gpu: GpuInfo) -> Floor | None:
@@ -108,34 +113,39 @@ def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Pe
     if correctness is not None and own and correctness.argument_bytes == own:
         own, written = own + correctness.output_bytes, correctness.written_bytes
     if not own:
-        yield from _through_l2(timing.bytes, f"{_bytes(timing.bytes)} of bytes=", "bytes=", peaks)
+        yield from _through_l2(timing.bytes, "of bytes=", "bytes=", peaks)
     declared = min(timing.bytes, own)
-    what = f"{_bytes(declared)} of bytes="
-    if declared < timing.bytes:
-        what = f"{_bytes(declared)} of arguments and outputs (bytes= is more)"
+    what = "of bytes=" if declared == timing.bytes else "of arguments and outputs (bytes= is more)"
     yield from _moved(declared, what, "bytes=", gpu, peaks)
-    yield from _moved(written, f"{_bytes(written)} of new outputs", "", gpu, peaks)
+    yield from _moved(written, "of new outputs", "", gpu, peaks)
 
 
 def _moved(moved: int, what: str, declared: str, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:
     yield from _through_l2(moved, what, declared, peaks)
     if peaks.dram_gb_per_s and gpu.l2_bytes and moved > gpu.l2_bytes:
-        time_us = (moved - gpu.l2_bytes) / peaks.dram_gb_per_s / 1e3
-        rest = f"({what} - {_bytes(gpu.l2_bytes)} that L2 can hold)"
-        yield Floor(time_us, f"{rest} / {_rate(peaks.dram_gb_per_s)} of DRAM", declared)
+
+        def show() -> str:
+            rest = f"({_bytes(moved)} {what} - {_bytes(gpu.l2_bytes)} that L2 can hold)"
+            return f"{rest} / {_rate(peaks.dram_gb_per_s)} of DRAM"
+
+        yield Floor((moved - gpu.l2_bytes) / peaks.dram_gb_per_s / 1e3, show, declared)
 
 
 def _through_l2(moved: int, what: str, declared: str, peaks: Peaks) -> Iterator[Floor]:
     if peaks.l2_gb_per_s:
         time_us = moved / peaks.l2_gb_per_s / 1e3
-        yield Floor(time_us, f"{what} / {_rate(peaks.l2_gb_per_s)} of L2", declared)
+        yield Floor(time_us, lambda: f"{_bytes(moved)} {what} / {_rate(peaks.l2_gb_per_s)} of L2", declared)
 
 
 def _of_operations(timing: Timing, peaks: Peaks) -> Iterator[Floor]:
     if timing.flops and peaks.tflop_per_s:
         time_us = timing.flops / peaks.tflop_per_s / 1e6
-        fastest = f"{peaks.tflop_per_s:,.0f} TFLOP/s in the fastest type of the GPU"
-        yield Floor(time_us, f"{timing.flops:.3g} operations of flops= / {fastest}", "flops=")
+
+        def show() -> str:
+            fastest = f"{peaks.tflop_per_s:,.0f} TFLOP/s in the fastest type of the GPU"
+            return f"{timing.flops:.3g} operations of flops= / {fastest}"
+
+        yield Floor(time_us, show, "flops=")
 
 
 def _of_counters(profile: Profile, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:
@@ -144,13 +154,21 @@ def _of_counters(profile: Profile, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor
     if peaks.dram_gb_per_s and gpu.l2_bytes:
         beyond = sum(max(0.0, _number(row.get("dram_bytes")) - gpu.l2_bytes) for row in counted)
         time_us = COUNTED * beyond / peaks.dram_gb_per_s / 1e3
-        what = f"half of {_bytes(beyond)} that ncu counted beyond L2"
-        yield Floor(time_us, f"{what} / {_rate(peaks.dram_gb_per_s)} of DRAM")
+
+        def show_bytes() -> str:
+            what = f"half of {_bytes(beyond)} that ncu counted beyond L2"
+            return f"{what} / {_rate(peaks.dram_gb_per_s)} of DRAM"
+
+        yield Floor(time_us, show_bytes)
     if peaks.float16_tflop_per_s:
         as_float16 = sum(_number(row.get(name)) / rate for row in counted for name, rate in OF_TYPE.items())
         time_us = COUNTED * as_float16 / peaks.float16_tflop_per_s / 1e6
-        what = f"half of the operations that ncu counted, {as_float16:.3g} in float16"
-        yield Floor(time_us, f"{what} / {peaks.float16_tflop_per_s:,.0f} TFLOP/s")
+
+        def show_operations() -> str:
+            what = f"half of the operations that ncu counted, {as_float16:.3g} in float16"
+            return f"{what} / {peaks.float16_tflop_per_s:,.0f} TFLOP/s"
+
+        yield Floor(time_us, show_operations)
 
 
 def _number(value: object) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 from pytest_gpuperf.judge.one_clock import OneClock
 from pytest_gpuperf.records.baseline import card_of
@@ -31,8 +32,7 @@ ENOUGH_BLOCKS = 10
 """Minimum number of blocks for a standard error."""
 
 
-@dataclass(frozen=True)
-class TimeComparison:
+class TimeComparison(msgspec.Struct, frozen=True, gc=False):
     """Time compared with its baseline."""
 
     decision: Decision

@@ -28,6 +28,9 @@ class OneClock:
     def __init__(self, model: ClockModel, at_mhz: float) -> None:
         self._model = model
         self.at_mhz = at_mhz
+        # One model is asked for twice.
+        self._compared: ClockModel | None = None
+        self._alike = True
 
     @classmethod
     def of(cls, times: Times, timing: Timing | None = None) -> OneClock | None:
@@ -71,4 +74,6 @@ class OneClock:
         own, shared = timing.clock_model, self._model
         if own is None:
             return shared
-        return shared if alike_shares(own, shared) else own
+        if own is not self._compared:
+            self._compared, self._alike = own, alike_shares(own, shared)
+        return shared if self._alike else own

@@ -182,10 +182,11 @@ def _time_findings(
     hints: Hints,
     code: CodeComparison,
 ) -> Iterator[Finding]:
-    details = (*comparison.counters.details, hints.accept)
     if comparison.fell_back:
+        details = (*comparison.counters.details, hints.accept)
         yield Finding(Status.REGRESSED, comparison.not_compared, label, details)
     elif comparison.other_source:
+        details = (*comparison.counters.details, hints.accept)
         yield Finding(Status.INCONCLUSIVE, comparison.not_compared, label, details)
     elif comparison.not_compared:
         yield Finding(Status.NEW, f"{comparison.not_compared}; {hints.no_baseline}", label)
@@ -207,6 +208,8 @@ def _of_time(
     hints: Hints,
     code: CodeComparison,
 ) -> Iterator[Finding]:
+    if time.decision.outcome is Outcome.PASS:
+        return
     details, line = (*counters.details, *code.differences), time_line(time, mode)
     if code.same and not time.in_turn:
         details = (*details, f"{code.line}{LOOK_AT_MACHINE}")

@@ -75,6 +75,12 @@ def _succeeded_unexpectedly(item: pytest.Item, raised: BaseException) -> bool:
     return marked and isinstance(raised, pytest.fail.Exception) and "Unexpected success" in str(raised.msg)
 
 
+def _keeps_whole(config: pytest.Config, settings: Settings) -> bool:
+    """Return True if a report shows each kernel of a test: that with `-v`, the page, or one of a fleet."""
+    in_fleet = config.pluginmanager.has_plugin("gpuperf-fleet-group")
+    return in_fleet or settings.html is not None or getattr(config.option, "verbose", 0) >= 1
+
+
 def _warn(item: pytest.Item, text: str) -> None:
     try:
         item.warn(pytest.PytestWarning(f"gpuperf: {text}"))
@@ -221,6 +227,7 @@ class Hooks:
             reporter = RemoteTerminal(self._link)
         if self._runner.judges:
             self._runner.narrowed = self._narrowed or is_narrowed(config)
+            self._runner.keeps_whole = _keeps_whole(config, self._settings)
             with self._runner.guarded("baseline"):
                 self._runner.problems += orphans(config, self._runner, self._seen)
         typed, settings = config.invocation_params, self._settings
@@ -246,6 +253,12 @@ class Hooks:
             _drop_properties(item)
             if self._runner is not None:
                 self._runner.enter(name_of(item))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Forget the measurements after the last fixture has ended: pytest keeps all tests until its end."""
+        if STATE in item.stash:
+            item.stash[STATE] = item.stash[STATE].fresh()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -245,8 +245,8 @@ def _profile(profile: Profile, place: Place) -> Found:
 
 def _counters(values: Mapping[str, MetricValue], place: Place) -> Found:
     for name, value in values.items():
-        low, high = simple_bounds(name)
-        if not isinstance(value, str) and low <= value <= high:
+        low, high, whole = simple_bounds(name)
+        if not isinstance(value, str) and low <= value <= high and not (whole and value % 1):
             continue
         if expected := impossible(name, value):
             yield Misfit(value, (*place, name), expected)

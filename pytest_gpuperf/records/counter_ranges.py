@@ -54,15 +54,15 @@ def counter_range(name: str) -> Range:
 
 
 @lru_cache(maxsize=4096)
-def simple_bounds(name: str) -> tuple[float, float]:
-    """Return the smallest and largest value of a counter for which every number in between is possible.
+def simple_bounds(name: str) -> tuple[float, float, bool]:
+    """Return the smallest and largest value of a counter that need no more checks, and if it is whole.
 
     If more has to be checked, these are bounds that no number is in: large runs have millions of counters.
     """
     known = counter_range(name)
-    if name in WORDS or known.whole or known.or_zero:
-        return math.inf, -math.inf
-    return known.low, known.high
+    if name in WORDS:
+        return math.inf, -math.inf, False
+    return known.low, known.high, known.whole
 
 
 def impossible(name: str, value: MetricValue) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,7 @@ def unpacked(path: Path, expected: str) -> Iterator[bytes]:
     """
     try:
         with path.open("rb") as file:
-            is_packed = file.read(len(_MAGIC)) == _MAGIC
-            file.seek(0)
-            if not is_packed:
+            if not is_packed(file.fileno()):
                 yield from iter(lambda: file.read(_CHUNK), b"")
                 return
             left = limit = limit_bytes(path.stat().st_size)
@@ -68,6 +67,11 @@ def unpacked(path: Path, expected: str) -> Iterator[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise GpuperfError(f"{show_path(path)} cannot be read: {reason}", expected=expected) from None
+
+
+def is_packed(file: int) -> bool:
+    """Return True if the open file with this descriptor is gzipped."""
+    return os.pread(file, len(_MAGIC), 0) == _MAGIC
 
 
 def limit_bytes(packed_bytes: int) -> int:

@@ -45,7 +45,20 @@ def _spelled(value: Any) -> Any:
     return value
 
 
-def read_lines(chunks: Iterable[bytes], shorten: Callable[[TestRecord], TestRecord]) -> Run | None:
+def decode_test(line: bytes) -> TestRecord:
+    """Read the line of a test, without its end.
+
+    Raises:
+        msgspec.MsgspecError: It is not a test.
+    """
+    return _TEST_DECODER.decode(line)
+
+
+def read_lines(
+    chunks: Iterable[bytes],
+    shorten: Callable[[TestRecord], TestRecord],
+    places: dict[str, tuple[int, int]] | None = None,
+) -> Run | None:
     """Read a run file as this package has written it, with little more memory than its records need.
 
     A line that is the encoding of its record is valid, and has each key once.
@@ -53,6 +66,7 @@ def read_lines(chunks: Iterable[bytes], shorten: Callable[[TestRecord], TestReco
     Args:
         chunks: The content, in pieces.
         shorten: Takes from each test, once it is checked, what the caller does not need.
+        places: Gets the begin and the end of each test's line, by node id, before the test is shortened.
 
     Returns:
         None for every other file, also for a broken one and for impossible tests: it has to be read as a
@@ -65,7 +79,8 @@ def read_lines(chunks: Iterable[bytes], shorten: Callable[[TestRecord], TestReco
         if run.schema > RUN_SCHEMA or encode_head(run) != head:
             return None
         tests: list[TestRecord] = []
-        if next(in_tests(_tests(lines, tests, shorten)), None) is not None or next(lines, b"") != b"":
+        found = _tests(lines, tests, shorten, {} if places is None else places, len(head))
+        if next(in_tests(found), None) is not None or next(lines, b"") != b"":
             return None
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
@@ -73,7 +88,11 @@ def read_lines(chunks: Iterable[bytes], shorten: Callable[[TestRecord], TestReco
 
 
 def _tests(
-    lines: Iterator[bytes], kept: list[TestRecord], shorten: Callable[[TestRecord], TestRecord]
+    lines: Iterator[bytes],
+    kept: list[TestRecord],
+    shorten: Callable[[TestRecord], TestRecord],
+    places: dict[str, tuple[int, int]],
+    begin: int,
 ) -> Iterator[TestRecord]:
     """Yield each test of a file, and keep what is needed of it.
 
@@ -87,10 +106,12 @@ def _tests(
             return
         end = b",\n" if line.endswith(b",\n") else b"\n"
         content = line[: -len(end)]
-        test = _TEST_DECODER.decode(content)
+        test = decode_test(content)
         if encode_test(test) != content:
             raise ValueError
         yield test
+        places[test.nodeid] = begin, begin + len(content)
+        begin += len(line)
         kept.append(shorten(test))
     raise ValueError
 

@@ -201,12 +201,18 @@ def whole_test(test: TestRecord) -> TestRecord:
     return test
 
 
-def load_run(path: Path, shorten: Callable[[TestRecord], TestRecord] = whole_test) -> Run:
+def load_run(
+    path: Path,
+    shorten: Callable[[TestRecord], TestRecord] = whole_test,
+    places: dict[str, tuple[int, int]] | None = None,
+) -> Run:
     """Read a run file, gzipped or not.
 
     Args:
         path: The file.
         shorten: Takes from each test what the caller does not need, so that a large run needs less memory.
+        places: Gets the place of each test's line in the unpacked file, by node id, before the test is
+            shortened; stays empty for a file that is not read line by line.
 
     Raises:
         GpuperfError: The file cannot be read, is not a run, was written by a newer version, or holds an
@@ -214,9 +220,11 @@ def load_run(path: Path, shorten: Callable[[TestRecord], TestRecord] = whole_tes
     """
     shown = show_path(path)
     next_step = f"measure again with `pytest --gpuperf`, or type `git restore {shown}` if it is committed"
-    run = read_lines(unpacked(path, EXPECTED), shorten)
+    run = read_lines(unpacked(path, EXPECTED), shorten, places)
     by_lines = run is not None
     if run is None:
+        if places is not None:
+            places.clear()
         run = _load_whole(path, shown, next_step)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
         if not SAFE_NAME.fullmatch(name):
@@ -277,5 +285,9 @@ def newest_recordings(baselines: Path) -> list[Run]:
     Raises:
         GpuperfError: One of them cannot be read.
     """
-    runs = [load_run(path) for path in recordings(baselines)]
-    return sorted(runs, key=lambda run: (run.started_at, run.id), reverse=True)
+    return sorted(map(load_run, recordings(baselines)), key=age, reverse=True)
+
+
+def age(run: Run) -> tuple[str, str]:
+    """Return a key by which runs sort, the oldest first."""
+    return run.started_at, run.id

@@ -55,6 +55,9 @@ class Marker:
             GpuperfError: A marker has an unknown argument, a broken limit, a broken regex, an unknown
                 preset, or impossible launches.
         """
+        marks = list(item.iter_markers("gpuperf"))
+        if not marks:
+            return _NO_MARKER
         kernels: list[str] = []
         launches: list[Launches] = []
         limits: list[Limit] = []
@@ -63,7 +66,7 @@ class Marker:
         metrics: list[str] = []
         gpus: list[int] = []
         where = f"in the gpuperf marker of {item.nodeid}"
-        for mark in item.iter_markers("gpuperf"):
+        for mark in marks:
             # Each is checked, also if a nearer one hides it.
             given = {
                 key: value for key, value in mark.kwargs.items() if value is not None or key == "metrics"
@@ -102,6 +105,9 @@ class Marker:
             metrics=tuple(dict.fromkeys(metrics)),
             gpus=next(iter(gpus), 0),
         )
+
+
+_NO_MARKER = Marker()
 
 
 def _limits(value: Any, where: str) -> tuple[Limit, ...]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
+import msgspec
+
 MAX_TOLERANCE_PCT = 1000
 """Largest slowdown that a tolerance may accept, in %."""
 
@@ -113,8 +115,7 @@ class Thresholds:
         )
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """Result of a comparison.
 
     Changes are of the time, new against old, in %; slower is positive.
@@ -143,8 +144,7 @@ class Decision:
     """True if a decision on restarts is based on the times as measured, not on those at one clock."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True, gc=False):
     """Estimated change with its error, as a t distribution."""
 
     log_ratio: float

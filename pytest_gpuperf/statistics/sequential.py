@@ -9,9 +9,10 @@ turn, and restarts are compared with those of the same order.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from pytest_gpuperf.statistics.decision import Decision, Estimate, Outcome, Thresholds, decide
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -128,9 +129,9 @@ def decide_restarts(
         slower = as_measured.change_pct > max(thresholds.loss_pct, tolerance_pct)
         half = at_one_clock.outcome is Outcome.PASS is not as_measured.outcome
         if not last and (slower or half):
-            return replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
+            return msgspec.structs.replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
     elif at_one_clock.outcome is not Outcome.REGRESSED:
-        return replace(as_measured, as_measured=True)
+        return msgspec.structs.replace(as_measured, as_measured=True)
     return at_one_clock
 
 
@@ -160,7 +161,7 @@ def _decide(
             tolerance_pct=tolerance_pct,
             last=False,
         )
-        return between if passing else replace(between, outcome=Outcome.INCONCLUSIVE)
+        return between if passing else msgspec.structs.replace(between, outcome=Outcome.INCONCLUSIVE)
     # A comparison that is cut short has the level of its last look.
     look = thresholds.looks[-1] if last else restarts
     level = spend(look, thresholds, thresholds.false_discovery_rate / comparisons)

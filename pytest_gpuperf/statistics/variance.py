@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -25,8 +26,7 @@ LEAST_RATIO = 1e-3
 can agree to the last one, which does not tell a standard deviation below some 3 % of the guess."""
 
 
-@dataclass(frozen=True)
-class LogTime:
+class LogTime(msgspec.Struct, frozen=True, gc=False):
     """Time of one test in one session, as a logarithm."""
 
     log_time: float
@@ -37,8 +37,7 @@ class LogTime:
     """Standard error of `log_time` from bringing it to another clock; 0 if it is as measured."""
 
 
-@dataclass(frozen=True)
-class Variance:
+class Variance(msgspec.Struct, frozen=True, gc=False):
     """Estimated variance of the logarithm of a time."""
 
     value: float

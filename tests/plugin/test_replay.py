@@ -361,11 +361,15 @@ def test_the_hint_names_the_run_that_is_replayed(
     assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
 
 
-def test_replay_keeps_the_comparison_with_old_code(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+@pytest.mark.parametrize("newer", [False, True])
+def test_replay_keeps_the_comparison_with_old_code_of_the_newest_recording(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], newer: bool
 ) -> None:
     compared = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
     add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), against=compared))))
+    if newer:
+        not_compared = run(record("test_k.py::test_k", main=measured(5.3)), id="20261121-120000-aaaa")
+        add_recording(replace(not_compared, started_at="2026-11-21T12:00:00Z"))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     found: list[AgainstTiming | None] = []
 
@@ -376,9 +380,64 @@ def test_replay_keeps_the_comparison_with_old_code(
             found.extend(result.record.measurements["main"].against for result in results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
-    assert found == [compared]
+    assert found == [None if newer else compared]
 
 
 def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_plain(): pass")
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "whole"), [([], False), (["-v"], True), (["--gpuperf-html=r.html"], True)]
+)
+def test_kernels_are_kept_only_for_reports_that_show_them(
+    pytester: pytest.Pytester, replay: None, options: list[str], whole: bool
+) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.makeconftest(
+        """
+        def pytest_unconfigure(config):
+            (result,) = config.pluginmanager.get_plugin("gpuperf-hooks").runner.results
+            print("kept", len(result.record.measurements["main"].profile.kernels), "kernels")
+        """
+    )
+    result = pytester.runpytest("--gpuperf", "-s", *options)
+    result.stdout.fnmatch_lines([f"kept {int(whole)} kernels"])
+
+
+def test_test_that_runs_again_is_judged_by_its_baseline(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(
+        run(record("test_k.py::test_k", main=measured(9.9))),
+        BaselineStore(pytester.path / "baselines"),
+        "all",
+        0.0,
+        environ={},
+    )
+    pytester.makepyfile(test_k=SQUARE)
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            runtestprotocol(item, nextitem=nextitem, log=False)
+        """
+    )
+    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k*improved (replayed)"])
+
+
+def test_table_of_many_tests_is_that_of_whole_records(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_k=SQUARE)
+    short = pytester.runpytest("--gpuperf").stdout.lines
+    monkeypatch.setattr("pytest_gpuperf.plugin.hooks._keeps_whole", lambda *_: True)
+    whole = pytester.runpytest("--gpuperf").stdout.lines
+    assert [line for line in short if "passed in" not in line] == [
+        line for line in whole if "passed in" not in line
+    ]
+    pytester.runpytest("--gpuperf", "--gpuperf-json=verdicts.json")
+    (test,) = json.loads((pytester.path / "verdicts.json").read_bytes())["tests"]
+    assert test["measurements"]["main"]["counters"]["memory_throughput"] == 77.0

@@ -236,7 +236,7 @@ def test_scale_holds_three_quarters_of_the_changes() -> None:
 
 
 def test_scale_holds_every_change_that_is_called() -> None:
-    called = dataclasses.replace(compared(4.2).decision, outcome=Outcome.REGRESSED)
+    called = replace(compared(4.2).decision, outcome=Outcome.REGRESSED)
     assert scale_of([*(compared(change).decision for change in (0.1, 0.2, 0.3)), called]) == 5
 
 

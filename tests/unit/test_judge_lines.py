@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from judging import HINTS, verdict
 from pytest_gpuperf.judge import times
@@ -148,8 +148,8 @@ def of_time(time: TimeComparison, **counters: Any) -> list[Finding]:
 def test_finding_of_a_time_has_the_commands_that_help(
     in_turn: bool, outcome: Outcome, hints: tuple[str, ...]
 ) -> None:
-    (finding,) = of_time(replace(decided(outcome=outcome), in_turn=in_turn), details=("a counter",))
-    assert finding.details == ("a counter", *hints)
+    (finding,) = of_time(replace(decided(outcome=outcome), in_turn=in_turn), kernels="now runs b")
+    assert finding.details == ("now runs b", *hints)
     assert finding.status.value == outcome.value
     assert finding.label == "main"
 
@@ -166,8 +166,8 @@ def test_slower_time_with_the_same_work_names_the_machine() -> None:
 
 
 def test_explanation_precedes_a_slower_time() -> None:
-    (finding,) = of_time(decided(outcome=Outcome.REGRESSED), explanation="more work")
-    assert finding.line.startswith("more work: time_us 5.43 is")
+    (finding,) = of_time(decided(outcome=Outcome.REGRESSED), changes=(MORE_WORK,))
+    assert finding.line.startswith(f"{MORE_WORK}: time_us 5.43 is")
 
 
 def test_error_of_a_test_comes_before_a_remark() -> None:

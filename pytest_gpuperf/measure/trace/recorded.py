@@ -39,10 +39,11 @@ def _classified(trace: Trace) -> Trace:
 
 def classify_again(run: Run) -> Run:
     """Return the run with the present kernel classes and fusion candidates in its traces."""
-    return replace(run, tests=tuple(map(_test, run.tests)))
+    return replace(run, tests=tuple(map(classify_test, run.tests)))
 
 
-def _test(test: TestRecord) -> TestRecord:
+def classify_test(test: TestRecord) -> TestRecord:
+    """Return the test with the present kernel classes and fusion candidates in its traces."""
     if all(measured.trace is None for measured in test.measurements.values()):
         return test
     measurements = {label: _measurement(measured) for label, measured in test.measurements.items()}
