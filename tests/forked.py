@@ -221,8 +221,12 @@ def _start(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
-    path = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
+    path = [*filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.path[:] = list(dict.fromkeys([*path, *_PATH]))
+    # A new Python would import it.
+    custom = next(filter(Path.is_file, (Path(part, "sitecustomize.py") for part in path)), None)
+    if custom:
+        runpy.run_path(str(custom))
     if sys.version_info < (3, 14):
         # multiprocessing would start a second server, though this one takes requests of its own processes.
         vars(forkserver._forkserver)["ensure_running"] = lambda: None
