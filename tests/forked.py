@@ -153,6 +153,13 @@ def fork_workers(*, forking: bool = True) -> None:
     vars(gateway_io)["Popen2IOMaster"].__init__ = start
 
 
+def parent_of_forks() -> int:
+    """Return the id of the server, which is the parent of all forks."""
+    forkserver.ensure_running()
+    own: int | None = vars(forkserver._forkserver)["_forkserver_pid"]
+    return own or os.getppid()  # a fork has no server of its own
+
+
 def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
     """Fork the Python programs that the package starts with `subprocess.Popen`.
 
