@@ -39,7 +39,6 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_run_names_the_commit_and_keeps_the_comparison(project: Project) -> None:
-    project.forks = False
     commit = project.git("rev-parse", "HEAD")
     done = project.session("--gpuperf-against=main")
     assert done.returncode == 1, done.stdout
