@@ -153,6 +153,13 @@ def fork_workers(*, forking: bool = True) -> None:
     vars(gateway_io)["Popen2IOMaster"].__init__ = start
 
 
+def parent_of_forks() -> int:
+    """Return the id of the server, which is the parent of all forks."""
+    forkserver.ensure_running()
+    own: int | None = vars(forkserver._forkserver)["_forkserver_pid"]
+    return own or os.getppid()  # a fork has no server of its own
+
+
 def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
     """Fork the Python programs that the package starts with `subprocess.Popen`.
 
@@ -221,8 +228,12 @@ def _start(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
-    path = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
+    path = [*filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.path[:] = list(dict.fromkeys([*path, *_PATH]))
+    # A new Python would import it.
+    custom = next(filter(Path.is_file, (Path(part, "sitecustomize.py") for part in path)), None)
+    if custom:
+        runpy.run_path(str(custom))
     if sys.version_info < (3, 14):
         # multiprocessing would start a second server, though this one takes requests of its own processes.
         vars(forkserver._forkserver)["ensure_running"] = lambda: None

@@ -1,16 +1,10 @@
-"""Runs the suites' matrix products in Triton's interpreter and prints their errors as JSON.
+"""Runs the suites' matrix products in a process with Triton's interpreter.
 
-It is a separate process because Triton chooses its interpreter when a kernel is defined. float16 replaces
-bfloat16, which the interpreter cannot multiply; nvfp4 is left out: it reads its scales as powers of two.
+float16 replaces bfloat16, which the interpreter cannot multiply; nvfp4 is left out: it reads its scales as
+powers of two.
 """
 
 from __future__ import annotations
-
-import json
-import os
-import sys
-
-os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
@@ -66,14 +60,15 @@ def of_bytes(form: Format, m: int, n: int, k: int) -> float:
     return difference(product, exact_block_scaled(a, b, a_scales, b_scales, form))
 
 
-if __name__ == "__main__":
+def all_errors() -> dict[str, float]:
+    """Return the difference of each product, by its name and shape."""
     torch.manual_seed(0)
     errors = {
         f"{name} {'x'.join(map(str, shape))}": error
-        for shape in ((64, 64, 64), (100, 72, 56), (33, 129, 200), (1, 1, 1))
+        for shape in ((64, 64, 64), (100, 72, 56), (33, 129, 88), (1, 1, 1))
         for name, error in of_halves(*shape).items()
     }
     for form in (MXFP8, MXFP4):
         for shape in ((64, 64, 128), (50, 71, 96)):
             errors[f"{form} {'x'.join(map(str, shape))}"] = of_bytes(form, *shape)
-    json.dump(errors, sys.stdout)
+    return errors

@@ -1,4 +1,7 @@
-"""Modules that a process can load only once: pytester unloads the imports of a run in its own process."""
+"""Modules that a process can load only once, or that each run would load again.
+
+pytester unloads the imports of a run in its own process.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,18 @@ MODULES = (
     "scipy.special",
     "scipy.stats",
     "torch",
+    "pytest_gpuperf.measure.cupti.module_callbacks",
+    "pytest_gpuperf.measure.identity.code_reader",
+    "pytest_gpuperf.measure.identity.kept_code",
+    "pytest_gpuperf.measure.identity.loaded_modules",
+    "pytest_gpuperf.measure.static.kept",
+    "pytest_gpuperf.measure.verification.verify",
+    "pytest_gpuperf.plugin.activation",
     "pytest_gpuperf.plugin.facade",
     "pytest_gpuperf.plugin.ranks",
     "pytest_gpuperf.report.html.file",
     "pytest_gpuperf.report.publish",
+    "pytest_gpuperf.report.verdicts",
     "pytest_gpuperf.session.live",
     "pytest_gpuperf.session.replay",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_project import ARGUMENTS, Project
+from forked import run_forked
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SIDE_ENV, Settings
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_run_names_the_commit_and_keeps_the_comparison(project: Project) -> None:
-    project.forks = False
     commit = project.git("rev-parse", "HEAD")
     done = project.session("--gpuperf-against=main")
     assert done.returncode == 1, done.stdout
@@ -80,8 +80,9 @@ def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
     ini = "[pytest]\ngpuperf = {}\ngpuperf_against = main\ngpuperf_mode = {}\ngpuperf_counters = off\n"
     project.commit({"pytest.ini": ini.format("false", "queued")})
     project.write({"pytest.ini": ini.format("true", "cold")})
-    command = [sys.executable, "-m", "pytest", "-p", "fake_gpu", "-p", "no:cacheprovider", "--strict-config"]
-    subprocess.run(command, cwd=project.root, env=project.environment(), check=True, capture_output=True)
+    arguments = ("-p", "fake_gpu", "-p", "no:cacheprovider", "--strict-config")
+    logs = (project.root.parent / "stdout", project.root.parent / "stderr")
+    assert run_forked(arguments, project.environment(), logs, 120, project.root) == 0
     assert project.compared()["test_k"].mode == "cold"
 
 

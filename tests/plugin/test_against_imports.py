@@ -42,7 +42,6 @@ def of_one_restart(root: Path) -> Project:
 @pytest.fixture
 def site(project: Project) -> Path:
     """Create a folder whose .pth files Python reads at the start of runs and their side processes."""
-    project.forks = False
     site = project.root.parent / "site"
     site.mkdir()
     custom = project.root.parent / "custom"
@@ -80,6 +79,7 @@ def test_each_side_imports_its_package_from_pythonpath(project: Project) -> None
 
 
 def test_editable_install_with_a_path_file(project: Project, site: Path) -> None:
+    project.forks = False
     two_versions(project, "src/pkg")
     (site / "pkg.pth").write_text(f"{project.root}/src\n")
     assert times(compared(project)) == (10.0, 8.0)
@@ -88,6 +88,7 @@ def test_editable_install_with_a_path_file(project: Project, site: Path) -> None
 @pytest.mark.parametrize("layout", ["pkg", "lib/python/pkg"])
 def test_editable_install_with_a_finder(project: Project, site: Path, layout: str) -> None:
     pytest.importorskip("setuptools")
+    project.forks = False
     pyproject = f"""
         [build-system]
         requires = ["setuptools"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from against_project import Project
+from forked import ForkedPython
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,14 +60,13 @@ def project(tmp_path: Path) -> Project:
 
 
 def diff_code(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "diff-code", *arguments],
-        cwd=project.root,
-        env=project.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    out, errors = (project.root.parent / name for name in ("stdout", "stderr"))
+    command = ["-c", "from pytest_gpuperf.cli import main; main()", "diff-code", *arguments]
+    with out.open("wb") as stdout, errors.open("wb") as stderr:
+        process = ForkedPython(
+            command, cwd=project.root, env=project.environment(), stdout=stdout, stderr=stderr
+        )
+    return subprocess.CompletedProcess(command, process.wait(120), out.read_text(), errors.read_text())
 
 
 def test_only_changed_kernels_are_changed(project: Project) -> None:

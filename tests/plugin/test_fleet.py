@@ -8,22 +8,28 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import dask
 import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks import fleet_kills
 from benchmarks.fleet_project import MODEL, git, local_cluster, make_project
+from forked import fork_children, parent_of_forks
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.fleet import running
+from pytest_gpuperf.processes import children
 from pytest_gpuperf.session.fleet import cluster as clusters
+from pytest_gpuperf.session.fleet import on_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from distributed import LocalCluster
 
 FILES, TESTS = 2, 2
+FORKED = {"distributed.worker.multiprocessing-method": "forkserver"}
+"""Workers in processes of their own need no imports either; their pytest is a new process."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +41,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def workers(folder: Path) -> Iterator[LocalCluster]:
-    with local_cluster(1, gpus=2, processes=False) as cluster:
+    with pytest.MonkeyPatch.context() as patch, local_cluster(1, gpus=2, processes=False) as cluster:
+        # Forks need no imports; they watch their own parent instead of the worker.
+        fork_children(patch.setattr)
+        parent = {on_worker.PARENT_ENV: str(parent_of_forks())}
+
+        def run_child(command: Sequence[str], *, env: dict[str, str], **given: Any) -> int:
+            return children.run_child(command, env={**env, **parent}, **given)
+
+        patch.setattr(on_worker, "run_child", run_child)
         yield cluster
 
 
@@ -148,6 +162,7 @@ def test_every_test_is_judged_once_though_workers_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(fleet_kills, "WORKERS", 2)
-    assert fleet_kills.main(["--runs", "1", "--seed", "7", "--files", "3", "--tests", "1"]) == 0
+    with dask.config.set(FORKED):
+        assert fleet_kills.main(["--runs", "1", "--seed", "7", "--files", "3", "--tests", "1"]) == 0
     os.chdir(tmp_path)
     assert "1 runs of 12 tests with 2 kills: in 0 a test" in capsys.readouterr().out

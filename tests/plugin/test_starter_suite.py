@@ -56,6 +56,7 @@ def test_suite_without_gpu_and_recording_names_the_next_step(
     assert "def test_square" not in result.stdout.str()
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     # The suite's conftest asks for the plugin by its name, which only autoload gives.
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")

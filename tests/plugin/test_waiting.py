@@ -39,6 +39,7 @@ def gpu(pytester: pytest.Pytester) -> Iterator[str]:
     GpuLock(name)._path().unlink(missing_ok=True)
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_run_holds_the_lock_to_its_end(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makepyfile(
         test_k=f"""
@@ -55,6 +56,7 @@ def test_run_holds_the_lock_to_its_end(pytester: pytest.Pytester, gpu: str) -> N
     assert GpuLock(gpu).holder() is None
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_lock_is_held_before_ncu_starts(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makeconftest(
         GPU.format(uuid=gpu)
@@ -129,6 +131,7 @@ def until_waiting(stream) -> list[str]:  # type: ignore[no-untyped-def]
     return lines
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_nested_run_does_not_wait_for_its_parent(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makepyfile(
         test_k=f"""
@@ -144,6 +147,7 @@ def test_nested_run_does_not_wait_for_its_parent(pytester: pytest.Pytester, gpu:
     pytester.runpytest_subprocess(*RUN, "test_k.py").assert_outcomes(passed=1)
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_run_without_lock_continues_with_a_notice(pytester: pytest.Pytester, gpu: str) -> None:
     path = GpuLock(gpu)._path()
     path.symlink_to(pytester.path / "elsewhere")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,15 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from forked import ForkedPython
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli import baseline_record, main
 from pytest_gpuperf.records.runs import RunStore, encode_run
 from pytest_gpuperf.session import live
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.records import Run
@@ -210,7 +212,15 @@ def test_number_of_sessions_is_limited_by_the_baseline(project: Path, number: st
     assert not (project / "calls.jsonl").exists()
 
 
-def test_real_pytest_does_not_replay(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_real_pytest_does_not_replay(
+    project: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(command: Sequence[str]) -> int:
+        """Run pytest in a fork, which spares it the import of torch."""
+        with os.fdopen(os.dup(1), "wb") as out:
+            return ForkedPython(command[1:], stdout=out).wait()
+
+    monkeypatch.setattr(baseline_record, "_wait", wait)
     (project / "pytest.py").unlink()
     (project / "test_k.py").write_text(
         "def test_k(gpuperf): pass\ndef test_time(gpuperf): gpuperf.time(print)\n", encoding="utf-8"
