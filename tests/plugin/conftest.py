@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 loaded_once.load()
-_PLUGINS = [one for one in metadata.distributions() if one.entry_points.select(group="pytest11")]
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +27,6 @@ def _only_this_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable other plugins in the runs of a test: their import takes half a second each time."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "pytest_gpuperf.plugin.entry")
-    # Each run in this process would read the metadata of all that is installed.
-    monkeypatch.setattr(metadata, "distributions", lambda: _PLUGINS)
 
 
 @pytest.fixture
