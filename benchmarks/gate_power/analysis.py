@@ -30,6 +30,10 @@ SCHEMA = 2
 STORED = (1, 3, 5, 8)
 """Numbers of sessions of a baseline."""
 AGAINST = "against"
+TODAY = 5
+"""Number of sessions of the baselines by which the newest sessions are judged."""
+SHORT_US = 5.0
+"""Time below which a dose is too small a part of a launch."""
 
 
 def baseline_name(stored: int) -> str:
@@ -107,6 +111,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     whatever_clock: Figures
     """The power-limited kernels in all sessions, with or without a clock model; by baselines, with the
     shipped thresholds."""
+    newest: dict[str, Rule] = {}
+    """Verdicts on the held-out sessions that timed all kernels, by GPU model; kernels from `SHORT_US` on.
+    Older sessions were measured in another way, which tells little of how much is found today."""
     failed: list[str]
 
 
@@ -149,6 +156,7 @@ def analyse(lines: Iterable[Line]) -> Summary:
         held_out_tuned=_figures(held_out, held_out_restarts, tuned_on_held_out),
         everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),
         whatever_clock=_whatever_clock(session_rule.Sessions(samples, at_known_clock=False), shipped),
+        newest=_newest(sessions, held_out, began, shipped),
         failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
     )
 
@@ -224,6 +232,33 @@ def _whatever_clock(sessions: session_rule.Sessions, thresholds: Thresholds) -> 
             if tally.verdicts(None, kernel).count
         )
     return Figures(processes=len(new), restarts=0, rules=rules)
+
+
+def _newest(
+    sessions: session_rule.Sessions, held_out: Sequence[int], began: Sequence[Began], thresholds: Thresholds
+) -> dict[str, Rule]:
+    models = {line.environment.gpu.uuid: line.environment.gpu.name for line in began}
+    newest = set(sessions.with_all_kernels())
+    kernels = [kernel for kernel in sessions.kernels if sessions.typical_us(kernel) >= SHORT_US]
+    by_model: dict[str, list[int]] = {}
+    for process in held_out:
+        if process in newest:
+            by_model.setdefault(models.get(sessions.card(process), ""), []).append(process)
+    judged = {
+        model: session_rule.judge(sessions, processes, TODAY, DRAWS, thresholds, kernels=kernels)
+        for model, processes in sorted(by_model.items())
+    }
+    seconds = [line.seconds for process in newest for line in sessions.lines[process].values()]
+    return {
+        model: Rule(
+            name=baseline_name(TODAY),
+            unchanged=tally.verdicts(None),
+            doses={str(dose): tally.verdicts(dose) for dose in tally.doses},
+            seconds=round(fmean(seconds), 4),
+        )
+        for model, tally in judged.items()
+        if tally.verdicts(None).count
+    }
 
 
 def _effects(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -> list[Effect]:

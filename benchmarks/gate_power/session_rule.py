@@ -76,7 +76,7 @@ class Sessions:
                 self.lines[process] = {key: line for key, line in found.items() if key[0] in whole}
         times = Counter(kernel for process in self.lines for kernel in self.of(process))
         several = sorted(kernel for kernel, count in times.items() if count > 1)
-        self.kernels = sorted(several, key=self._typical_us)
+        self.kernels = sorted(several, key=self.typical_us)
         """Kernels, short ones first."""
         self._baselines: dict[tuple[tuple[int, ...], int], Baseline] = {}
 
@@ -96,6 +96,15 @@ class Sessions:
             tuning += processes[::2]
             held_out += processes[1::2]
         return tuning, held_out
+
+    def with_all_kernels(self) -> list[int]:
+        """Return the processes on cards where all kernels were timed: those of the newest sampling code."""
+        kernels: dict[str, set[str]] = {}
+        for process in self.lines:
+            kernels.setdefault(self.card(process), set()).update(self.of(process))
+        # Those in steps count only at a known clock.
+        needed = {*self.kernels} - {*IN_STEPS}
+        return [each for each in self.lines if needed <= kernels[self.card(each)]]
 
     def others(self, process: int) -> list[int]:
         """Return all other processes on the card of a process."""
@@ -142,7 +151,8 @@ class Sessions:
             tests=tests,
         )
 
-    def _typical_us(self, kernel: str) -> float:
+    def typical_us(self, kernel: str) -> float:
+        """Return the median time of a kernel over all samples, in microseconds."""
         return median(line.timing.time_us for line in self.of_kernel(kernel))
 
     def _cards(self) -> dict[str, list[int]]:

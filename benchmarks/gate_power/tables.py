@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.gate_power.analysis import AGAINST, STORED, baseline_name
+from benchmarks.gate_power.analysis import AGAINST, SHORT_US, STORED, baseline_name
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, SLOWER
 from benchmarks.markdown import provenance, table, us
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 STORED_TARGETS = {"10": 0.9, "20": 0.99}
 AGAINST_TARGETS = {"5": 0.9, "10": 0.99}
 """Target share of slowdowns found, by the added work in ‰."""
-SHORT_US = 5.0
 LEAST_UNCHANGED = 1000
 
 
@@ -124,7 +123,9 @@ def summarised(summary: Summary) -> str:
             f"Unchanged code, {label}{names}: {alarms} false alarms in {verdicts} verdicts{few} "
             f"(95 % bounds: {bounds})."
         )
-    parts.extend(_against_targets(_ours(figures)))
+    parts.extend(_of_newest(summary))
+    against = [("", rule) for rule in _ours(figures)[1:]]
+    parts.extend(_missed_targets([*summary.newest.items(), *against]))
     parts.extend(_of_short(summary))
     parts.append(
         f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}; on this "
@@ -184,15 +185,25 @@ def _ours(figures: Figures) -> list[Rule]:
     return [*largest, *(found[name] for name in (AGAINST,) if name in found)]
 
 
-def _against_targets(rules: Sequence[Rule]) -> Iterator[str]:
-    for rule in rules:
+def _of_newest(summary: Summary) -> Iterator[str]:
+    for model, rule in summary.newest.items():
+        shares = [f"{_bounded(rule.doses[dose], SLOWER)} of {_pct(dose)}" for dose in STORED_TARGETS]
+        yield (
+            f"Measured as today, {model}: {rule.name} detects {' and '.join(shares)}, each of "
+            f"{rule.doses['10'].count}."
+        )
+
+
+def _missed_targets(rules: Sequence[tuple[str, Rule]]) -> Iterator[str]:
+    for model, rule in rules:
+        name = f"{model}, {rule.name}" if model else rule.name
         targets = AGAINST_TARGETS if rule.name == AGAINST else STORED_TARGETS
         for dose, share in targets.items():
             if dose in rule.doses:
                 verdicts = rule.doses[dose]
                 if verdicts.found(SLOWER) < share * verdicts.count:
                     yield (
-                        f"Target missed: {rule.name} detects {_percent(verdicts, SLOWER)} of slowdowns of "
+                        f"Target missed: {name} detects {_percent(verdicts, SLOWER)} of slowdowns of "
                         f"{_pct(dose)} instead of {100 * share:.0f} %."
                     )
 

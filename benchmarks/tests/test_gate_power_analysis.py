@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 
 from benchmarks.gate_power import restart_rule, rivals, session_rule, tuning
 from benchmarks.gate_power.analysis import AGAINST, Summary, analyse, baseline_name
+from benchmarks.gate_power.kernels import DOSES_PERMILLE
 from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read
 from benchmarks.gate_power.tuning import RESTART_GRID, SESSION_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
@@ -222,6 +223,13 @@ def test_sides_alternate_in_every_order() -> None:
     for order in orders:
         assert sorted(order) == list(range(10))
         assert len({restart % 2 for restart in order[::2]}) == 1
+
+
+def test_older_cards_with_fewer_kernels_are_not_of_today() -> None:
+    older = [a_session(100 + at, "long", dose, 480.0, "GPU-0") for at in range(12) for dose in DOSES_PERMILLE]
+    found = analyse([*samples(), *older])
+    assert found.newest == summary_of_samples().newest
+    assert found.held_out.processes == 12
 
 
 def test_same_samples_give_the_same_summary(summary: Summary) -> None:
