@@ -168,7 +168,8 @@ class ColdBatch:
             return lambda: (kept.zero(self._buffer), fn())
 
         self._others = others
-        pairs = [flushed(fn) for fn in (self._fn, *others)]
+        calls: list[Callable[[], Any]] = [self._fn, *others]
+        pairs = [flushed(fn) for fn in calls]
         return _recorded(pairs, blocks, self.calls, self._stamps, flushed=True)
 
 

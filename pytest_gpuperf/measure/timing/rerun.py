@@ -141,7 +141,12 @@ class RerunElsewhere(QueuedRerun):
 
     def run(self, before: Callable[[], object]) -> float:
         """Run one call."""
-        took_us = super().run(lambda: (before(), self._elsewhere.take()))
+
+        def write() -> None:
+            before()
+            self._elsewhere.take()
+
+        took_us = super().run(write)
         if self.value is None:
             self._elsewhere.give()
         return took_us
