@@ -30,7 +30,7 @@ from run_builders import run
 
 GITHUB = SourceLinks("https://github.com/o/r", "perf")
 HOSTILE = st.one_of(
-    st.text(min_size=1, max_size=20),
+    st.text(min_size=1, max_size=20).filter(lambda text: text[0] not in "\n:"),  # no row, or another test
     st.sampled_from(
         [
             "</script><script>alert(1)</script>",
