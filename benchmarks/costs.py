@@ -1,4 +1,4 @@
-"""Measure what a run costs at two commits: cold, warm, with counters, and against older code.
+"""Measure the cost of a run at two commits: cold, warm, with counters, and against older code.
 
 python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [--parts PART ...]   # on a GPU
 python -m benchmarks.costs join FILE FILE --out FILE                                            # anywhere
@@ -6,7 +6,7 @@ python -m benchmarks.costs table FILE                                           
 
 Each commit runs from a worktree with compile caches of its own. A part of both commits comes before the next
 part, and each time is in the file before the next one begins. Two processes of this program, each with one of
-two GPUs and one of the commits, take half as long; `join` makes one file of theirs.
+two GPUs and one of the commits, take half as long; `join` makes their files one.
 """
 
 from __future__ import annotations

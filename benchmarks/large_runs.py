@@ -92,7 +92,7 @@ def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function in a process of its own.
 
     The kernel counts the memory of this process as that of each child until the child has begun a program, so
-    this process must stay smaller than what it measures.
+    this process must stay smaller than those that it measures.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(function, *args, **kwargs).result()

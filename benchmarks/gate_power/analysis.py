@@ -30,10 +30,10 @@ SCHEMA = 2
 STORED = (1, 3, 5, 8)
 """Numbers of sessions of a baseline."""
 AGAINST = "against"
-TODAY = 5
+NEWEST_STORED = 5
 """Number of sessions of the baselines by which the newest sessions are judged."""
 SHORT_US = 5.0
-"""Time below which a dose is too small a part of a launch."""
+"""Time below which figures are stated apart."""
 
 
 def baseline_name(stored: int) -> str:
@@ -113,7 +113,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     shipped thresholds."""
     newest: dict[str, Rule] = {}
     """Verdicts on the held-out sessions that timed all kernels, by GPU model; kernels from `SHORT_US` on.
-    Older sessions were measured in another way, which tells little of how much is found today."""
+    Older sessions were measured in another way, which tells little of the slowdowns found today."""
     failed: list[str]
 
 
@@ -245,13 +245,13 @@ def _newest(
         if process in newest:
             by_model.setdefault(models.get(sessions.card(process), ""), []).append(process)
     judged = {
-        model: session_rule.judge(sessions, processes, TODAY, DRAWS, thresholds, kernels=kernels)
+        model: session_rule.judge(sessions, processes, NEWEST_STORED, DRAWS, thresholds, kernels=kernels)
         for model, processes in sorted(by_model.items())
     }
     seconds = [line.seconds for process in newest for line in sessions.lines[process].values()]
     return {
         model: Rule(
-            name=baseline_name(TODAY),
+            name=baseline_name(NEWEST_STORED),
             unchanged=tally.verdicts(None),
             doses={str(dose): tally.verdicts(dose) for dose in tally.doses},
             seconds=round(fmean(seconds), 4),

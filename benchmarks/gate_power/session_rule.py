@@ -98,7 +98,7 @@ class Sessions:
         return tuning, held_out
 
     def with_all_kernels(self) -> list[int]:
-        """Return the processes on cards where all kernels were timed: those of the newest sampling code."""
+        """Return the processes on cards that timed all kernels: those of the newest sampling code."""
         kernels: dict[str, set[str]] = {}
         for process in self.lines:
             kernels.setdefault(self.card(process), set()).update(self.of(process))

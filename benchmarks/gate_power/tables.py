@@ -119,7 +119,8 @@ def summarised(summary: Summary) -> str:
         names = f" ({' and '.join(rule.name for rule in ours)})" if of is figures else ""
         bounds = " and ".join(f"≤ {100 * rule.unchanged.bounds(SLOWER)[1]:.1f} %" for rule in ours)
         parts.append(
-            f"Unchanged code, {label}{names}: {alarms} false alarms in {verdicts} verdicts{few} "
+            f"Unchanged code, {label}{names}: {alarms} false alarm{'' if alarms == 1 else 's'} in "
+            f"{verdicts} verdicts{few} "
             f"(95 % bounds: {bounds})."
         )
     parts.extend(_of_newest(summary))
@@ -184,7 +185,7 @@ def _ours(figures: Figures) -> list[Rule]:
 def _of_newest(summary: Summary) -> Iterator[str]:
     for model, rule in summary.newest.items():
         shares = [_share_found(rule, dose, target) for dose, target in STORED_TARGETS.items()]
-        yield f"Measured as today, {model}, {rule.name}: {', '.join(shares)}."
+        yield f"Newest sessions, {model}, {rule.name}: {', '.join(shares)}."
 
 
 def _of_against(rules: Sequence[Rule]) -> Iterator[str]:

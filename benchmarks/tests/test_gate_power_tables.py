@@ -63,7 +63,7 @@ def test_summary_names_missed_targets(summary: Summary) -> None:
 
 def test_newest_sessions_state_what_is_found_today(summary: Summary) -> None:
     text = summarised(summary)
-    assert "Measured as today, NVIDIA H200, baseline of 5 sessions: " in text
+    assert "Newest sessions, NVIDIA H200, baseline of 5 sessions: " in text
     rule = summary.newest["NVIDIA H200"]
     few = msgspec.structs.replace(rule, doses={"10": Verdicts({PASS: 9, SLOWER: 1}), "20": rule.doses["20"]})
     missed = msgspec.structs.replace(summary, newest={"NVIDIA H200": few})
