@@ -29,7 +29,7 @@ class RunOnDisk:
 
     Args:
         path: The file.
-        shorten: Takes from each test what is not needed of all tests at once.
+        shorten: Takes from each test the parts that are not needed of all tests at once.
 
     Raises:
         GpuperfError: As `load_run`.

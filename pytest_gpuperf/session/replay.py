@@ -292,7 +292,7 @@ class ReplayRunner(Runner):
 
 
 def _shortened(measurement: Measurement, *, counters: bool) -> Measurement:
-    """Return what the table and the notices show of a measurement; with all counters, also the verdicts."""
+    """Return the parts that the table and the notices show; with all counters, also those of the verdicts."""
     from pytest_gpuperf.report.show import in_a_row
 
     profile = measurement.profile
@@ -311,7 +311,7 @@ _NOT_COMPARED = Measurement()
 
 
 def _needed_of_all(test: TestRecord) -> TestRecord:
-    """Return what a replay needs of every test before any of them runs."""
+    """Return the parts that a replay needs of every test before any of them runs."""
     compared = {
         label: Measurement(against=measured.against) if measured.against is not None else _NOT_COMPARED
         for label, measured in test.measurements.items()

@@ -41,6 +41,7 @@ COLD_CALLS = 20
 QUEUED_CALLS = 50
 """Pairs queued at once; the GPU is blocked while the host queues them."""
 FEW_CALLS = 10
+"""Calls of a graph that is too short for the gaps of a long one."""
 WARM_UP_CAP_S = 3.0
 MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 
@@ -86,8 +87,8 @@ class Prepared:
     def in_short_graph_us(self) -> float:
         """Return the microseconds of a call in a graph of a few.
 
-        In a long graph, gaps between streams that wait for each other grow: from 1 us a call in one of 10 to
-        8 us in one of 1,000, on an H100.
+        In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to
+        8 µs in one of 1,000, on an H100.
         """
         assert self.fn is not None
         batch = HotBatch(self.fn, FEW_CALLS)

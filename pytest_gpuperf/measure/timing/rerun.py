@@ -133,7 +133,7 @@ class QueuedRerun:
 
 
 class RerunElsewhere(QueuedRerun):
-    """A call elsewhere on the values of the call's own tensors, into which it writes what it changes."""
+    """A call elsewhere on the values of the call's own tensors; changes are written back into these."""
 
     def __init__(self, elsewhere: Elsewhere) -> None:
         super().__init__(elsewhere, _BLOCK_US)
