@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -163,6 +164,7 @@ def test_every_test_is_judged_once_though_workers_are_killed(
 ) -> None:
     monkeypatch.setattr(fleet_kills, "WORKERS", 2)
     with dask.config.set(FORKED):
-        assert fleet_kills.main(["--runs", "1", "--seed", "7", "--files", "3", "--tests", "1"]) == 0
+        # Seed 16 kills after 0.28 and 0.47 of the time without kills; a faster run can end before the second.
+        assert fleet_kills.main(["--runs", "1", "--seed", "16", "--files", "3", "--tests", "1"]) == 0
     os.chdir(tmp_path)
-    assert "1 runs of 12 tests with 2 kills: in 0 a test" in capsys.readouterr().out
+    assert re.search("1 runs of 12 tests with [12] kills: in 0 a test", capsys.readouterr().out)
