@@ -10,6 +10,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 from io import TextIOWrapper
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -228,6 +229,7 @@ def _start(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
+    tempfile.tempdir = None  # the server's own, not the one of TMPDIR
     path = [*filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.path[:] = list(dict.fromkeys([*path, *_PATH]))
     # A new Python would import it.
