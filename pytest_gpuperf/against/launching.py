@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +24,6 @@ from pytest_gpuperf.processes.children import end_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from multiprocessing.connection import Connection
-    from pathlib import Path
     from typing import Any, BinaryIO
 
     from pytest_gpuperf.against.sides import Sides
@@ -230,6 +230,8 @@ class ForkServer:
         return json.loads(message)
 
     def _gone(self) -> ServerLostError:
+        if self._log.closed:
+            return ServerLostError("it was ended")
         self._log.seek(0)
         said = self._log.read().decode(errors="replace").strip().splitlines()
         return ServerLostError(": ".join(["it has ended", *said[-1:]]))
@@ -273,8 +275,9 @@ def _environment() -> dict[str, str]:
 
 
 def _runs(pid: int) -> bool:
+    """Return False also for a process that has ended but whose new parent has not asked for its status."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -134,6 +137,17 @@ if not others:
     assert len(found(paired).record.log_ratios) == 2
     assert imports(witness) == 3
     assert "it has ended" in paired.notices[0]
+
+
+def test_a_fork_that_nobody_asks_for_its_status_has_ended() -> None:
+    """In a container, the process that inherits the forks of a lost server may never ask."""
+    server = launching.ForkServer()
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    fork = launching._Forked(server, child.pid)
+    server.close()
+    assert fork.wait(timeout=5) == -signal.SIGKILL
+    child.wait()
 
 
 def test_modules_of_the_checkout_are_not_shared(project: Project, witness: Path) -> None:
