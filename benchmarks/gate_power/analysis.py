@@ -122,8 +122,13 @@ def read(path: Path) -> Summary:
     return results_file.read(path, Summary, schema=SCHEMA)
 
 
-def analyse(lines: Iterable[Line]) -> Summary:
-    """Summarise samples; the same samples give the same summary."""
+def analyse(lines: Iterable[Line], choices: Iterable[Mapping[str, float]] = tuning.CHOICES) -> Summary:
+    """Summarise samples; the same samples give the same summary.
+
+    Args:
+        lines: The samples.
+        choices: Thresholds to try; see `tuning.tried`.
+    """
     lines = list(lines)
     samples = [line for line in lines if isinstance(line, SessionSample)]
     began = [line for line in lines if isinstance(line, Began)]
@@ -132,8 +137,8 @@ def analyse(lines: Iterable[Line]) -> Summary:
     shipped = Thresholds()
     tuning_sessions, held_out = sessions.halves()
     tuning_restarts, held_out_restarts = restarts.halves()
-    choices = tuning.tried(sessions, restarts, shipped)
-    tuned = tuning.best(choices, lambda each: each.tuning)
+    tried = tuning.tried(sessions, restarts, shipped, choices)
+    tuned = tuning.best(tried, lambda each: each.tuning)
     on_tuning = _judged(sessions, tuning_sessions, restarts, tuning_restarts, shipped)
     on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, shipped)
     with_tuned = tuning.changed(shipped, tuned)
@@ -150,8 +155,8 @@ def analyse(lines: Iterable[Line]) -> Summary:
         effects=_effects(sessions, restarts),
         shipped={name: asdict(shipped)[name] for name in tuned},
         tuned=tuned,
-        tuned_swapped=tuning.best(choices, lambda each: each.held_out),
-        tried=choices,
+        tuned_swapped=tuning.best(tried, lambda each: each.held_out),
+        tried=tried,
         held_out=_figures(held_out, held_out_restarts, on_held_out, by_kernel=True),
         held_out_tuned=_figures(held_out, held_out_restarts, tuned_on_held_out),
         everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),

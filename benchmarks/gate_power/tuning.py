@@ -13,7 +13,7 @@ from benchmarks.gate_power import restart_rule, session_rule
 from benchmarks.gate_power.verdicts import SLOWER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from benchmarks.gate_power.verdicts import Tally
     from pytest_gpuperf.statistics.decision import Thresholds
@@ -24,6 +24,11 @@ DRAWS = 2
 SESSION_GRID = {"session_sd_pct": (0.25, 0.18, 0.35), "replicated_share": (0.6, 1.0, 0.5)}
 """Values to try for sessions; the shipped thresholds come first and win a tie."""
 RESTART_GRID = {"restart_sd_pct": (0.2, 0.3, 0.1), "restart_df": (2, 4, 1)}
+CHOICES = tuple(
+    dict(zip(grid, values, strict=True))
+    for grid in (SESSION_GRID, RESTART_GRID)
+    for values in product(*grid.values())
+)
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,14 +49,18 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tried(
-    sessions: session_rule.Sessions, restarts: restart_rule.Restarts, shipped: Thresholds
+    sessions: session_rule.Sessions,
+    restarts: restart_rule.Restarts,
+    shipped: Thresholds,
+    choices: Iterable[Mapping[str, float]] = CHOICES,
 ) -> list[Tried]:
-    """Try every choice of the grids, those for sessions first.
+    """Try choices of thresholds on both halves.
 
     Args:
         sessions: All sessions.
         restarts: All restarts.
         shipped: Values of all other thresholds.
+        choices: Thresholds for sessions first, then those for restarts.
     """
 
     def by_sessions(new: Sequence[int], thresholds: Thresholds) -> Score:
@@ -60,10 +69,14 @@ def tried(
     def by_restarts(chosen: Sequence[int], thresholds: Thresholds) -> Score:
         return _score([restart_rule.judge(restarts, chosen, DRAWS, thresholds)[0]])
 
-    return [
-        *_each(SESSION_GRID, by_sessions, sessions.halves(), shipped),
-        *_each(RESTART_GRID, by_restarts, restarts.halves(), shipped),
-    ]
+    found = []
+    for choice in choices:
+        is_for_sessions = choice.keys() == SESSION_GRID.keys()
+        score = by_sessions if is_for_sessions else by_restarts
+        halves = sessions.halves() if is_for_sessions else restarts.halves()
+        on_tuning, on_held_out = (score(half, changed(shipped, choice)) for half in halves)
+        found.append(Tried(thresholds=dict(choice), tuning=on_tuning, held_out=on_held_out))
+    return found
 
 
 def best(choices: Iterable[Tried], on: Callable[[Tried], Score]) -> dict[str, float]:
@@ -77,18 +90,6 @@ def best(choices: Iterable[Tried], on: Callable[[Tried], Score]) -> dict[str, fl
 def changed(thresholds: Thresholds, changes: Mapping[str, float]) -> Thresholds:
     """Replace some thresholds."""
     return replace(thresholds, **changes)  # type: ignore[arg-type]  # none of them is `looks`
-
-
-def _each(
-    grid: Mapping[str, Sequence[float]],
-    score: Callable[[Sequence[int], Thresholds], Score],
-    halves: tuple[Sequence[int], Sequence[int]],
-    shipped: Thresholds,
-) -> Iterator[Tried]:
-    for values in product(*grid.values()):
-        choice = dict(zip(grid, values, strict=True))
-        on_tuning, on_held_out = (score(half, changed(shipped, choice)) for half in halves)
-        yield Tried(thresholds=choice, tuning=on_tuning, held_out=on_held_out)
 
 
 def _score(tallies: Sequence[Tally]) -> Score:
