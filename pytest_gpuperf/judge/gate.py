@@ -141,14 +141,17 @@ class Gate:
         found = timing.by(times.source)
         if found is None or found.mode != times.mode or timing.only_host:
             return None
-        timing, blocks, stored = found, found.blocks_us, self._brought(key, times, found)
+        timing, stored = found, self._brought(key, times, found)
+        blocks, time_us = timing.blocks_us, timing.time_us
         if stored.clock is not None:
-            blocks = stored.clock.blocks_us(timing)
-            if trimmed_mean(blocks) <= 0:
+            brought = stored.clock.blocks_us(timing)
+            if (brought_us := trimmed_mean(brought)) > 0:
+                blocks, time_us = brought, brought_us
+            else:
                 # Cold blocks below 0 may outweigh the others by the model of another session.
-                blocks, stored = timing.blocks_us, self._stored(times, None)
+                stored = self._stored(times, None)
         clock, sessions = stored.clock, stored.sessions
-        new = _new(timing, blocks, clock, self._own_cards.get(key[0], self._card))
+        new = _new(timing, blocks, time_us, clock, self._own_cards.get(key[0], self._card))
         if clock is None:
             error = math.hypot(new.standard_error, _clock_error(timing, sessions))
             new = LogTime(new.log_time, new.card, error)
@@ -222,11 +225,10 @@ class Gate:
         return found
 
 
-def _new(timing: Timing, blocks: Sequence[float], clock: OneClock | None, card: str) -> LogTime:
-    time_us, error = timing.time_us, 0.0
-    if clock is not None:
-        time_us = trimmed_mean(blocks)
-        error = clock.error(timing.sm_clock_mhz, timing)
+def _new(
+    timing: Timing, blocks: Sequence[float], time_us: float, clock: OneClock | None, card: str
+) -> LogTime:
+    error = clock.error(timing.sm_clock_mhz, timing) if clock is not None else 0.0
     if len(blocks) >= ENOUGH_BLOCKS:
         error = math.hypot(error, standard_error(blocks) / time_us)
     # A time that depends on the place of its tensors in memory is no more certain than those are alike.
