@@ -17,6 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from _pytest import unraisableexception
+
 import loaded_once
 from pytest_gpuperf.against import launching
 from pytest_gpuperf.measure.ranks import team
@@ -103,6 +106,7 @@ class ForkedPython:
             start_new_session,
             forking,
         )
+        _ensure_server()
         self._process = _SERVER.Process(target=_start, args=given_to_process)
         self._process.start()
         self.pid = self._process.pid or 0
@@ -156,9 +160,16 @@ def fork_workers(*, forking: bool = True) -> None:
 
 def parent_of_forks() -> int:
     """Return the id of the server, which is the parent of all forks."""
-    forkserver.ensure_running()
+    _ensure_server()
     own: int | None = vars(forkserver._forkserver)["_forkserver_pid"]
     return own or os.getppid()  # a fork has no server of its own
+
+
+def _ensure_server() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        # Python 3.11 imports the modules before it sets the path.
+        patch.setenv("PYTHONPATH", os.pathsep.join(_PATH))
+        forkserver._forkserver.ensure_running()
 
 
 def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
@@ -242,7 +253,9 @@ def _start(
     if forking:
         fork_children(setattr)
         fork_workers()
-    gc.freeze()  # pytest collects garbage at the end of each run, which takes long with torch's objects
+    # pytest collects garbage at the end of each run, which takes long: five times, and with torch's objects.
+    gc.freeze()
+    vars(unraisableexception)["gc_collect_harder"] = lambda *_: None
     run_python(command)
 
 
