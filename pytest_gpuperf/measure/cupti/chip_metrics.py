@@ -55,9 +55,7 @@ def passes_each(chip: str, sets: Sequence[Sequence[str]]) -> list[int | None]:
     Raises:
         NoHostLibraryError: No library here knows the chip.
     """
-    known = {name.partition("__")[0] for name in supported_metrics(chip)}
-    counted = tuple(tuple(name for name in names if is_counted(name, known)) for names in sets)
-    return _ask(chip, counted).passes
+    return _ask(chip, tuple(map(tuple, sets))).passes
 
 
 def is_counted(name: str, units: Iterable[str]) -> bool:
@@ -81,7 +79,7 @@ class _Question(msgspec.Struct, frozen=True):
     chip: str
     """Name in CUPTI's spelling: `GH100`."""
     sets: list[list[str]]
-    """Raw metric names with their suffixes, a list for each set."""
+    """Raw metric names with their suffixes, a list for each set; those that ncu makes take no pass."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -126,10 +124,14 @@ def _answer(data: bytes) -> bytes:
     answer = _Answer(chips=known)
     if question.chip in known:
         host = Host(cupti, question.chip)
+        base = host.base_metrics()
+        units = {name.partition("__")[0] for name in base}
         answer = _Answer(
             chips=known,
-            base=host.base_metrics(),
-            passes=[_passes(host, names) for names in question.sets],
+            base=base,
+            passes=[
+                _passes(host, [name for name in names if is_counted(name, units)]) for names in question.sets
+            ],
         )
     return msgspec.json.encode(answer)
 
