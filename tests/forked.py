@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from io import TextIOWrapper
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -50,6 +51,7 @@ if multiprocessing.current_process().name == "MainProcess":  # a process that it
     # Here, not in the long TMPDIR of a test: the server's socket lies there.
     multiprocessing.util.get_temp_dir()
 _SERVER = multiprocessing.get_context("forkserver")
+_STARTING = threading.Lock()
 # A process has one server, so this list counts for all that the tests fork, whatever forks it.
 _SERVER.set_forkserver_preload(
     [
@@ -166,10 +168,12 @@ def parent_of_forks() -> int:
 
 
 def _ensure_server() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        # Python 3.11 imports the modules before it sets the path.
-        patch.setenv("PYTHONPATH", os.pathsep.join(_PATH))
-        forkserver._forkserver.ensure_running()
+    server = forkserver._forkserver
+    with _STARTING, pytest.MonkeyPatch.context() as patch:
+        if vars(server)["_forkserver_pid"] is None:
+            # The server of Python 3.11 has a path of its own, and skips modules that it does not find.
+            patch.setenv("PYTHONPATH", os.pathsep.join(_PATH))
+        server.ensure_running()
 
 
 def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
@@ -240,7 +244,7 @@ def _start(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
-    tempfile.tempdir = None  # the server's own, not the one of TMPDIR
+    tempfile.tempdir = None  # the server has kept its own; TMPDIR may be another
     path = [*filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.path[:] = list(dict.fromkeys([*path, *_PATH]))
     # A new Python would import it.
@@ -249,11 +253,11 @@ def _start(
         runpy.run_path(str(custom))
     if sys.version_info < (3, 14):
         # multiprocessing would start a second server, though this one takes requests of its own processes.
-        vars(forkserver._forkserver)["ensure_running"] = lambda: None
+        vars(forkserver._forkserver).update(ensure_running=lambda: None, _forkserver_pid=os.getppid())
     if forking:
         fork_children(setattr)
         fork_workers()
-    # pytest collects garbage at the end of each run, which takes long: five times, and with torch's objects.
+    # pytest collects garbage at the end of each run, which takes long with torch's objects.
     gc.freeze()
     vars(unraisableexception)["gc_collect_harder"] = lambda *_: None
     run_python(command)

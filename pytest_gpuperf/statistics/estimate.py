@@ -32,7 +32,7 @@ def standard_error(values: Sequence[float], share: float = SHARE) -> float:
     low, high = ordered[cut], ordered[count - cut - 1]
     winsorised = [low] * cut + ordered[cut : count - cut] + [high] * cut
     mean = sum(winsorised) / count
-    variance = sum([(value - mean) ** 2 for value in winsorised]) / (count - 1)
+    variance = sum((value - mean) ** 2 for value in winsorised) / (count - 1)
     return math.sqrt(variance / count) / (1 - 2 * share)
 
 

@@ -83,7 +83,7 @@ def test_page_has_no_serious_accessibility_fault(
     page.wait_for_selector(".details .part")
     assert faults(page) == []
     page.emulate_media(color_scheme="dark")
-    assert faults(page, "color-contrast") == []  # the colours alone are others
+    assert faults(page, "color-contrast", "link-in-text-block") == []  # only the colours differ
 
 
 def test_titles_sort_the_rows(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
