@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
+# Tests have the same environment in CI and outside it; pytest-xdist sets COLUMNS.
+for name in ("CI", "COLUMNS", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_SHA"):
+    os.environ.pop(name, None)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Fork the workers of pytest-xdist: they import the slow packages once for all of them."""
@@ -33,13 +38,6 @@ def pytest_collection_finish() -> None:
     """Leave tests and modules out of later garbage collections: each run in a process has several."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give tests the same environment in CI and outside it; pytest-xdist sets COLUMNS."""
-    for name in ("CI", "COLUMNS", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_SHA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)
