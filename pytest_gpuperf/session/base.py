@@ -256,7 +256,7 @@ class Runner:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Why tests were skipped that nothing was recorded for, by node id."""
+        """Reasons why tests without a recording were skipped, by node id."""
         return {}
 
     def tell_facts(self) -> None:

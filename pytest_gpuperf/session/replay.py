@@ -226,7 +226,7 @@ class ReplayRunner(Runner):
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Why tests were skipped that nothing was recorded for, by node id."""
+        """Reasons why tests without a recording were skipped, by node id."""
         return self._recorded.skipped
 
     def check_problems(self) -> None:
