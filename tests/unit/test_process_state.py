@@ -49,6 +49,14 @@ def test_change_is_named_and_put_back(state: ProcessState, change: Callable[[], 
     assert state.change() == ""
 
 
+def test_tf32_may_be_used_and_put_back(state: ProcessState) -> None:
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = True
+    matmul.allow_tf32 = before
+    assert state.change() == ""
+
+
 def test_active_mode_is_named(state: ProcessState) -> None:
     with torch.device("meta"):
         assert state.change() == "the number of active torch function modes from 0 to 1"

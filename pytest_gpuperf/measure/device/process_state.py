@@ -31,6 +31,9 @@ _ATTRIBUTES: dict[str, tuple[Any, str]] = {
     "torch.backends.cudnn": (torch.backends.cudnn, "allow_tf32 fp32_precision"),
 }
 """`allow_tf32` sets `fp32_precision`, too, so that comes after it."""
+_FULL_PRECISION = {"none", "ieee"}
+"""Values of `fp32_precision` that mean the same if `allow_tf32` is: torch sets the second to end what began
+with the first."""
 _FUNCTIONS: dict[str, tuple[Callable[[], object], Callable[[Any], object] | None]] = {
     "torch.get_default_dtype()": (torch.get_default_dtype, torch.set_default_dtype),
     "torch.is_autocast_enabled('cuda')": (
@@ -68,7 +71,8 @@ class ProcessState:
         found: list[str] = []
         for (shown, name), value in self._attributes.items():
             owner = _ATTRIBUTES[shown][0]
-            if (new := _attribute(owner, name)) != value:
+            new = _attribute(owner, name)
+            if new != value and {new, value} != _FULL_PRECISION:
                 found.append(f"{shown}.{name} from {value} to {new}")
                 setattr(owner, name, value)
         for shown, value in self._values.items():
