@@ -1,11 +1,12 @@
 """Measure what a worker for each GPU gains, and what it costs in precision.
 
-python -m benchmarks.several_gpus measure --out FILE [--runs 5] [-- PYTEST ARGUMENTS]    # on several GPUs
-python -m benchmarks.several_gpus table FILE                                             # anywhere
+python -m benchmarks.several_gpus measure --out FILE [--runs 5] [--gpus 1 2] [-- PYTEST ARGUMENTS]    # on GPUs
+python -m benchmarks.several_gpus join FILE FILE --out FILE                                           # anywhere
+python -m benchmarks.several_gpus table FILE                                                          # anywhere
 
-The suites run on one GPU, then on all, in turn. The code stays the same, so that every verdict but `pass`,
-`new` and `inconclusive` is a false alarm. The spread of a test over the runs, next to idle and to busy
-neighbours, shows if these disturb its time.
+The suites run on one GPU, then on all, in turn; or with `--gpus` on these numbers of GPUs. The code stays the
+same, so that every verdict but `pass`, `new` and `inconclusive` is a false alarm. The spread of a test over the
+runs, next to idle and to busy neighbours, shows if these disturb its time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ import time
 from collections import Counter
 from pathlib import Path
 from statistics import fmean, median, stdev
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from benchmarks import results_file
 from benchmarks.children import ROOT, say
@@ -26,6 +30,9 @@ from benchmarks.markdown import provenance, table
 from pytest_gpuperf.records import Environment, Record
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.records.writing import write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SCHEMA = 1
 RUNS = 5
@@ -98,19 +105,34 @@ def _numbers(results: Results) -> list[int]:
     return sorted({session.gpus for session in results.sessions})
 
 
-def measure(out: Path, runs: int, arguments: list[str]) -> None:
-    """Run the suites on one GPU and on all, in turn; the file is written after each run."""
+def joined(results: Sequence[Results]) -> Results:
+    """Return the sessions of several runs as one; the first one's date and environment stay.
+
+    Raises:
+        SystemExit: They are of several models of GPU or several versions of torch.
+    """
+    if len({(one.environment.gpu.slug, one.environment.toolchain.torch) for one in results}) > 1:
+        raise SystemExit("several_gpus: found several GPU models or versions of torch; expected one machine")
+    return msgspec.structs.replace(
+        results[0], sessions=tuple(session for one in results for session in one.sessions)
+    )
+
+
+def measure(out: Path, runs: int, numbers: Sequence[int], arguments: list[str]) -> None:
+    """Run the suites on each number of GPUs, in turn; the file is written after each run."""
     from pytest_gpuperf.measure.device.environment import environment
     from pytest_gpuperf.measure.device.gpu import gpu_info
     from pytest_gpuperf.measure.device.visible import visible_gpus
 
-    most = len(visible_gpus())
-    if most < 2:
-        raise SystemExit("several_gpus: found fewer than 2 GPUs; expected at least 2")
+    visible = len(visible_gpus())
+    numbers = numbers or (1, visible)
+    most = max(2, *numbers) if len(numbers) > 1 else numbers[0]
+    if visible < most:
+        raise SystemExit(f"several_gpus: found {visible} GPUs; expected at least {most}")
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     sessions: list[Session] = []
     for number in range(runs):
-        for gpus in (1, most):
+        for gpus in numbers:
             sessions.append(_session(gpus, arguments))
             say(f"run {number + 1} of {runs} on {gpus}: {sessions[-1].wall_s:.0f} s {sessions[-1].verdicts}")
             where = environment(gpu_info(), ROOT, "")
@@ -162,12 +184,18 @@ def main() -> None:
     measuring = commands.add_parser("measure")
     measuring.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--runs", type=int, default=RUNS)
+    measuring.add_argument("--gpus", type=int, nargs="+", default=(), help="by default one and all")
     measuring.add_argument("arguments", nargs="*", help="pytest's, by default: suites")
+    joining = commands.add_parser("join")
+    joining.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    joining.add_argument("--out", type=Path, required=True)
     showing = commands.add_parser("table")
     showing.add_argument("file", type=Path)
     options = parser.parse_args()
     if options.command == "measure":
-        measure(options.out, options.runs, options.arguments)
+        measure(options.out, options.runs, options.gpus, options.arguments)
+    elif options.command == "join":
+        write_files({options.out: results_file.encode(joined([read(path) for path in options.files]))})
     else:
         results = read(options.file)
         print(f"{source(results)}\n{summary_table(results)}")

@@ -20,7 +20,7 @@ from pytest_gpuperf.statistics.decision import Thresholds
 from pytest_gpuperf.statistics.variance import within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.gate_power.samples import Line
@@ -30,6 +30,8 @@ SCHEMA = 2
 STORED = (1, 3, 5, 8)
 """Numbers of sessions of a baseline."""
 AGAINST = "against"
+TUNED = "2026-11-23"
+"""Date of the thresholds: cards that were sampled later have not tuned them."""
 NEWEST_STORED = 5
 """Number of sessions of the baselines by which the newest sessions are judged."""
 SHORT_US = 5.0
@@ -73,10 +75,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     session_sd_pct: float
     """Standard deviation between the processes of a card, without a dose; 0 if there is only one."""
     restart_sd_pct: float
-    """Standard deviation of the ratio between restarts of one order, at one clock, of unchanged code; 0 if
-    there are none."""
+    """Standard deviation of the ratio between restarts of one order on one card, at one clock, of unchanged
+    code; 0 if there are none."""
     raw_restart_sd_pct: float
-    """The same over all restarts, of times as measured."""
+    """The same over all restarts of a card, of times as measured."""
     doses_pct: dict[str, float]
     """Change of the time by the added work in ‰: mean over the restarts, or else the processes."""
 
@@ -114,6 +116,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     newest: dict[str, Rule] = {}
     """Verdicts on the held-out sessions that timed all kernels, by GPU model; kernels from `SHORT_US` on.
     Older sessions were measured in another way, which tells little of the slowdowns found today."""
+    newest_against: dict[str, Rule] = {}
+    """The same for restarts on cards that have tuned nothing."""
     failed: list[str]
 
 
@@ -133,7 +137,11 @@ def analyse(lines: Iterable[Line], choices: Iterable[Mapping[str, float]] = tuni
     samples = [line for line in lines if isinstance(line, SessionSample)]
     began = [line for line in lines if isinstance(line, Began)]
     sessions = session_rule.Sessions(samples)
-    restarts = restart_rule.Restarts(line for line in lines if isinstance(line, RestartSample))
+    older = {line.environment.gpu.uuid for line in began if line.date < TUNED}
+    restarts = restart_rule.Restarts(
+        (line for line in lines if isinstance(line, RestartSample)),
+        newer={line.environment.gpu.uuid for line in began} - older,
+    )
     shipped = Thresholds()
     tuning_sessions, held_out = sessions.halves()
     tuning_restarts, held_out_restarts = restarts.halves()
@@ -162,6 +170,7 @@ def analyse(lines: Iterable[Line], choices: Iterable[Mapping[str, float]] = tuni
         everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),
         whatever_clock=_whatever_clock(session_rule.Sessions(samples, at_known_clock=False), shipped),
         newest=_newest(sessions, held_out, began, shipped),
+        newest_against=_newest_against(sessions, restarts, older, began, shipped),
         failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
     )
 
@@ -255,15 +264,43 @@ def _newest(
     }
     seconds = [line.seconds for process in newest for line in sessions.lines[process].values()]
     return {
-        model: Rule(
-            name=baseline_name(NEWEST_STORED),
-            unchanged=tally.verdicts(None),
-            doses={str(dose): tally.verdicts(dose) for dose in tally.doses},
-            seconds=round(fmean(seconds), 4),
-        )
+        model: _rule(baseline_name(NEWEST_STORED), tally, seconds)
         for model, tally in judged.items()
         if tally.verdicts(None).count
     }
+
+
+def _newest_against(
+    sessions: session_rule.Sessions,
+    restarts: restart_rule.Restarts,
+    older: Container[str],
+    began: Sequence[Began],
+    thresholds: Thresholds,
+) -> dict[str, Rule]:
+    models = {line.environment.gpu.uuid: line.environment.gpu.name for line in began}
+    kernels = [kernel for kernel in restarts.kernels if sessions.typical_us(kernel) >= SHORT_US]
+    chosen: dict[str, list[int]] = {}
+    for card, numbers in restarts.cards.items():
+        if card not in older:
+            chosen.setdefault(models.get(card, ""), []).extend(numbers)
+    judged = {
+        model: restart_rule.judge(restarts, numbers, DRAWS, thresholds, kernels)
+        for model, numbers in sorted(chosen.items())
+    }
+    return {
+        model: _rule(AGAINST, tally, seconds)
+        for model, (tally, seconds) in judged.items()
+        if tally.verdicts(None).count
+    }
+
+
+def _rule(name: str, tally: Tally, seconds: Sequence[float]) -> Rule:
+    return Rule(
+        name=name,
+        unchanged=tally.verdicts(None),
+        doses={str(dose): tally.verdicts(dose) for dose in tally.doses},
+        seconds=round(fmean(seconds), 4),
+    )
 
 
 def _effects(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -> list[Effect]:
@@ -283,8 +320,13 @@ def _effects(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -
             ]
             if dose and ratios:
                 doses[str(dose)] = round(100 * math.expm1(fmean(ratios)), 3)
-        unchanged = sorted(restarts.lines.get((kernel, 0, 0), {}).items())
-        orders = [[line.log_ratio for at, line in unchanged if at % 2 == order] for order in range(2)]
+        unchanged = restarts.lines.get((kernel, 0, 0), {})
+        of_cards = [
+            [(at, unchanged[at]) for at in numbers if at in unchanged] for numbers in restarts.cards.values()
+        ]
+        orders = [
+            [line.log_ratio for at, line in card if at % 2 == order] for card in of_cards for order in range(2)
+        ]
         times = [lines[kernel, 0].timing.time_us for lines in sessions.lines.values() if (kernel, 0) in lines]
         effects.append(
             Effect(
@@ -292,7 +334,7 @@ def _effects(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -
                 time_us=round(median(times), 3),
                 session_sd_pct=_pct(sessions.spread(kernel)),
                 restart_sd_pct=_pct(within(orders)),
-                raw_restart_sd_pct=_pct(within([[line.raw_log_ratio for _, line in unchanged]])),
+                raw_restart_sd_pct=_pct(within([[line.raw_log_ratio for _, line in card] for card in of_cards])),
                 doses_pct=doses,
             )
         )

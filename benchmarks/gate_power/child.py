@@ -128,15 +128,22 @@ def _launches(call: Call) -> list[float]:
     return [elapsed_us(start, end) for start, end in pairs]
 
 
-def take_turns(parent: Parent) -> None:
+def take_turns(parent: Parent, doses: str) -> None:
     """Time a block of a kernel at each request, until the parent ends.
 
-    Requests are `["warm up", kernel, permille, seconds]` and `["block", kernel, permille]`. The answer is a
-    list with the block's microseconds a call and SM clock in MHz, or an error message.
+    A request is `[kernel, permille]`. The answer is a list with the block's microseconds a call and SM clock
+    in MHz, or an error message.
+
+    Args:
+        parent: The parent.
+        doses: The doses in ‰, as words.
     """
     parent.wait_for_turn()
     prepared: dict[Key, Prepared] = {}
+    wanted = set(map(int, doses.split()))
     for key, call in _begin(parent).items():
+        if key[1] not in wanted:
+            continue
         try:
             prepared[key] = _timers()[0].prepare(call, modes()[key[0]])
         except Exception as error:
@@ -144,24 +151,13 @@ def take_turns(parent: Parent) -> None:
     parent.tell([])
     with suppress(EOFError):
         while True:
-            message = parent.hear()
+            kernel, permille = parent.hear()
             try:
-                answer: list[float] | str = _answer(prepared, *message)
+                block = prepared[kernel, permille].block()
             except Exception as error:
-                answer = f"{type(error).__name__}: {error}"
-            parent.tell(answer)
-
-
-def _answer(prepared: dict[Key, Prepared], what: str, kernel: str, permille: int, *rest: Any) -> list[float]:
-    ready = prepared[kernel, permille]
-    if what == "warm up":
-        (seconds,) = rest
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            ready.block()
-        return []
-    block = ready.block()
-    return [block.time_us, block.sm_clock_mhz]
+                parent.tell(f"{type(error).__name__}: {error}")
+            else:
+                parent.tell([block.time_us, block.sm_clock_mhz])
 
 
 def _begin(parent: Parent) -> Calls:

@@ -12,7 +12,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts, next_look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from benchmarks.gate_power.samples import RestartSample
     from pytest_gpuperf.statistics.decision import Decision, Thresholds
@@ -24,36 +24,51 @@ if TYPE_CHECKING:
 class Restarts:
     """Sampled restarts by comparison: kernel, dose of the old code, dose of the new code.
 
-    Restarts on several cards count together, since both sides of one are on one card. An even number and the
-    next form a pair, in which each side goes first once. A restart without partner is left out.
+    An even number and the next form a couple, in which each side goes first once. A restart without partner
+    is left out.
+
+    Args:
+        lines: All restarts.
+        newer: Cards that were sampled after the thresholds were tuned: all of their restarts are held out.
     """
 
-    def __init__(self, lines: Iterable[RestartSample]) -> None:
+    def __init__(self, lines: Iterable[RestartSample], newer: Container[str] = ()) -> None:
         lines = list(lines)
         found = {line.restart for line in lines}
         self.numbers = sorted(restart for restart in found if _other(restart) in found)
         self.lines: dict[tuple[str, int, int], dict[int, RestartSample]] = defaultdict(dict)
-        for line in lines:
+        self.cards: dict[str, list[int]] = defaultdict(list)
+        """Restarts of each card."""
+        for line in sorted(lines, key=lambda line: line.restart):
             if _other(line.restart) in found:
                 self.lines[line.kernel, line.old, line.new][line.restart] = line
+                if line.restart not in self.cards[line.card]:
+                    self.cards[line.card].append(line.restart)
         self.kernels = sorted({kernel for kernel, *_ in self.lines})
+        self._newer = newer
 
     def halves(self) -> tuple[list[int], list[int]]:
-        """Return the restarts for tuning and those held out."""
-        numbers = self.numbers
-        return [*numbers[::4], *numbers[1::4]], [*numbers[2::4], *numbers[3::4]]
+        """Return the restarts for tuning and those held out: of older cards, every second one's."""
+        older = [card for card in self.cards if card not in self._newer]
+        tuning = [number for card in older[::2] for number in self.cards[card]]
+        return tuning, [number for number in self.numbers if number not in tuning]
 
 
 def judge(
-    restarts: Restarts, chosen: Sequence[int], most: int, thresholds: Thresholds
+    restarts: Restarts,
+    chosen: Sequence[int],
+    most: int,
+    thresholds: Thresholds,
+    kernels: Container[str] | None = None,
 ) -> tuple[Tally, list[float]]:
-    """Judge each comparison as in a run, which restarts until it can decide.
+    """Judge each comparison as in a run, which restarts on one card until it can decide.
 
     Args:
         restarts: All restarts.
         chosen: Restarts to use.
         most: Number of orders to draw for each series.
         thresholds: Thresholds of the rule.
+        kernels: Kernels to judge; all by default.
 
     Returns:
         The verdicts, and the seconds of each.
@@ -62,16 +77,19 @@ def judge(
     seconds = []
     wanted = set(chosen)
     for (kernel, old, new), lines in restarts.lines.items():
-        usable = [
-            (line, lines[restart + 1])
-            for restart, line in sorted(lines.items())
-            if not restart % 2 and {restart, restart + 1} <= wanted & lines.keys()
-        ]
         rng = Random(f"{kernel} {old} {new}")
         dose = None if old == new else new
-        if dose and kernel in IN_STEPS:
+        if (dose and kernel in IN_STEPS) or (kernels is not None and kernel not in kernels):
             continue
-        for series in _apart(usable, thresholds.looks, rng):
+        usable = [
+            [
+                (lines[at], lines[at + 1])
+                for at in numbers
+                if not at % 2 and {at, at + 1} <= wanted & lines.keys()
+            ]
+            for numbers in restarts.cards.values()
+        ]
+        for series in [each for couples in usable for each in _apart(couples, thresholds.looks[-1], rng)]:
             orders = [_in_some_order(series, rng) for _ in range(most)]
             outcomes = []
             for order in orders:
@@ -82,15 +100,9 @@ def judge(
     return counted, seconds
 
 
-def _apart(usable: Sequence[Couple], looks: Sequence[int], rng: Random) -> list[list[Couple]]:
-    """Split restarts into series that share none, each with the largest number that a comparison may take.
-
-    With fewer restarts, return one series of all; none if they do not last to the first look.
-    """
-    order = rng.sample(usable, len(usable))
-    shortest, longest = looks[0] // 2, looks[-1] // 2
-    if len(order) < longest:
-        return [order] if len(order) >= shortest else []
+def _apart(usable: Sequence[Couple], restarts: int, rng: Random) -> list[list[Couple]]:
+    """Split restarts of a card into series that share none, each as long as the longest comparison."""
+    order, longest = rng.sample(usable, len(usable)), restarts // 2
     return [order[at : at + longest] for at in range(0, len(order) - longest + 1, longest)]
 
 

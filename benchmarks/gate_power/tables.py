@@ -124,7 +124,6 @@ def summarised(summary: Summary) -> str:
             f"(95 % bounds: {bounds})."
         )
     parts.extend(_of_newest(summary))
-    parts.extend(_of_against(_ours(figures)))
     parts.extend(_of_short(summary))
     parts.append(f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}.")
     if summary.without_clock:
@@ -186,13 +185,9 @@ def _of_newest(summary: Summary) -> Iterator[str]:
     for model, rule in summary.newest.items():
         shares = [_share_found(rule, dose, target) for dose, target in STORED_TARGETS.items()]
         yield f"Newest sessions, {model}, {rule.name}: {', '.join(shares)}."
-
-
-def _of_against(rules: Sequence[Rule]) -> Iterator[str]:
-    for rule in rules:
-        if rule.name == AGAINST:
-            shares = [_share_found(rule, dose, target) for dose, target in AGAINST_TARGETS.items()]
-            yield f"{rule.name.capitalize()}: {', '.join(shares)}."
+    for model, rule in summary.newest_against.items():
+        shares = [_share_found(rule, dose, target) for dose, target in AGAINST_TARGETS.items()]
+        yield f"Newest restarts, {model}, {rule.name}: {', '.join(shares)}."
 
 
 def _share_found(rule: Rule, dose: str, target: float) -> str:

@@ -32,7 +32,7 @@ def fail(parent: Parent) -> None:
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
-def be_killed(parent: Parent) -> None:
+def be_killed(parent: Parent, *_: str) -> None:
     """End by SIGKILL, as from the kernel's memory killer."""
     parent.wait_for_turn()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -133,23 +133,20 @@ def session(parent: Parent, process: str) -> None:
     parent.tell({"type": "failed", "what": f"process {process}, matmul", "why": "RuntimeError: no memory"})
 
 
-def take_turns(parent: Parent) -> None:
+def take_turns(parent: Parent, doses: str) -> None:
     """Answer as a side whose kernels take 100 µs plus the dose, without the histogram."""
     parent.wait_for_turn()
     parent.tell(BEGAN)
     parent.tell([])
     while True:
         try:
-            what, *rest = parent.hear()
+            kernel, permille = parent.hear()
         except EOFError:
             return
-        if rest and "histogram" in rest[0]:
-            parent.tell(f"KeyError: {rest[0]}")
-        elif what == "block":
-            _, permille = rest
-            parent.tell([100 + permille / 10, 1980.0])
+        if "histogram" in kernel or str(permille) not in doses.split():
+            parent.tell(f"KeyError: {kernel}")
         else:
-            parent.tell([])
+            parent.tell([100 + permille / 10, 1980.0])
 
 
 def fail_at_once(parent: Parent, *_: str) -> None:

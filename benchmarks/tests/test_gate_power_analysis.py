@@ -208,10 +208,22 @@ def test_restarts_stop_at_a_decision() -> None:
     assert seconds([0.0, 0.0, 0.012, 0.012, -0.005, -0.005, 0.01, 0.01, 0.004, 0.004]) == [10.0]
 
 
-def test_halves_keep_pairs_of_restarts() -> None:
-    lines = [a_restart(at, "k", 0, 0, 0.0) for at in (*range(7), 9, 1000, 1001)]
-    restarts = restart_rule.Restarts(lines)
-    assert [sorted(half) for half in restarts.halves()] == [[0, 1, 4, 5], [2, 3, 1000, 1001]]
+def test_every_second_older_card_and_all_newer_ones_are_held_out() -> None:
+    lines = [
+        replace(a_restart(at, "k", 0, 0, 0.0), card=f"GPU-{at // 1000}")
+        for at in (*range(5), 7, 1000, 1001, 2000, 2001, 3000, 3001)
+    ]
+    restarts = restart_rule.Restarts(lines, newer={"GPU-3"})
+    assert restarts.halves() == ([0, 1, 2, 3, 2000, 2001], [1000, 1001, 3000, 3001])
+
+
+def test_series_has_one_card_and_all_its_restarts() -> None:
+    lines = [
+        replace(a_restart(at, "k", 0, 0, 0.0), card=f"GPU-{at // 1000}")
+        for at in (*range(22), *range(1000, 1008))
+    ]
+    counted, _ = restart_rule.judge(restart_rule.Restarts(lines), range(2000), 1, Thresholds())
+    assert counted.verdicts(None).count == 2
 
 
 def test_sides_alternate_in_every_order() -> None:
