@@ -51,7 +51,7 @@ class Hints:
     no_baseline: str = ""
     """To make a baseline."""
     again: str = ""
-    """To confirm a slower time in a fresh process."""
+    """To confirm a time in a fresh process."""
     closer: str = ""
     """To have old and new code measured in turn."""
     more_sessions: str = ""

@@ -144,10 +144,12 @@ def judge_time(
     comparison = compare_time(measurement, baseline, counters, time)
     code = compare_code(measurement.code, baseline.code)
     moved = comparison.slower or comparison.faster
-    if time is not None and time.slower and code.same and not time.in_turn and gate is not None:
+    doubted = moved and code.same and time is not None and not time.in_turn
+    if doubted and time is not None and gate is not None:
         before = earlier()
-        moved = before is not None and _confirms(key, before, baseline, gate, tolerance_pct)
-    if timing is not None and time is not None and time.slower and not moved:
+        direction = time.decision.outcome
+        moved = before is not None and _confirms(key, before, baseline, gate, tolerance_pct, direction)
+    if timing is not None and time is not None and doubted and not moved:
         line = f"{time_line(time, timing.mode)}; {code.line}{LOOK_AT_MACHINE}"
         details = (*counters.details, hints.again, hints.closer)
         findings.append(Finding(Status.INCONCLUSIVE, line, label, details))
@@ -165,13 +167,14 @@ def _confirms(
     baseline: MeasurementBaseline,
     gate: Gate,
     tolerance_pct: float,
+    direction: Outcome,
 ) -> bool:
-    """Return True if another process was slower than the baseline too, with the same code."""
+    """Return True if another process was slower, or faster, than the baseline too, with the same code."""
     timing = before.timing
     if timing is None or not compare_code(before.code, baseline.code).same:
         return False
     time = gate.compare(key, timing, tolerance_pct)
-    return time is not None and time.slower
+    return time is not None and time.decision.outcome is direction
 
 
 def _time_findings(

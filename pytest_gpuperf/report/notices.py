@@ -83,15 +83,15 @@ def _doubt(results: Sequence[TestResult], when: str, applies: Callable[[Timing],
 
 
 def _same_code(results: Sequence[TestResult]) -> list[str]:
-    """Name the tests that are slower with the same code: an inconclusive verdict has no message."""
-    slower = [
+    """Name the tests with another time and the same code: an inconclusive verdict has no message."""
+    moved = [
         result
         for result in results
         if any(finding.line.endswith(LOOK_AT_MACHINE) for finding in result.verdict.findings)
     ]
-    if not slower:
+    if not moved:
         return []
-    line = f"{_tests(len(slower))} slower with the same code as in the baseline: {_names(slower)}"
+    line = f"{_tests(len(moved))} slower or faster with the same code as in the baseline: {_names(moved)}"
     return [printable(f"{line}; look at the machine, and run again to confirm it in a fresh process")]
 
 

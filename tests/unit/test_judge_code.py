@@ -1,4 +1,4 @@
-"""Verdicts on slower times of the same code, and names of what differs."""
+"""Verdicts on new times of the same code, and names of what differs."""
 
 from __future__ import annotations
 
@@ -57,6 +57,14 @@ def test_slower_time_of_the_same_code_is_inconclusive() -> None:
         "; the code of the kernel is the same as in the baseline: look at the machine"
     )
     assert finding.details == ("run it again", "look closer")
+
+
+def test_faster_time_of_the_same_code_needs_a_second_process() -> None:
+    [finding] = slower(code(), time_us=4.8).findings
+    assert finding.status is Status.INCONCLUSIVE
+    assert slower(code(), replace(measured(5.8), code=code()), 4.8).findings[0].status is finding.status
+    judged = slower(code(), replace(measured(4.8), code=code()), 4.8)
+    assert (judged.findings[0].status, judged.moved) == (Status.IMPROVED, True)
 
 
 def test_slower_time_of_the_same_code_in_two_processes_has_regressed() -> None:
