@@ -1,12 +1,12 @@
 """Measure what a worker for each GPU gains, and what it costs in precision.
 
-python -m benchmarks.several_gpus measure --out FILE [--runs 5] [--gpus 1 2] [-- PYTEST ARGUMENTS]    # on GPUs
-python -m benchmarks.several_gpus join FILE FILE --out FILE                                           # anywhere
-python -m benchmarks.several_gpus table FILE                                                          # anywhere
+python -m benchmarks.several_gpus measure --out FILE [--runs 5] [--gpus 1 2] [-- PYTEST ARGUMENTS]  # on GPUs
+python -m benchmarks.several_gpus join FILE FILE --out FILE                                         # anywhere
+python -m benchmarks.several_gpus table FILE                                                        # anywhere
 
-The suites run on one GPU, then on all, in turn; or with `--gpus` on these numbers of GPUs. The code stays the
-same, so that every verdict but `pass`, `new` and `inconclusive` is a false alarm. The spread of a test over the
-runs, next to idle and to busy neighbours, shows if these disturb its time.
+The suites run on each number of GPUs in turn, by default one and all. The code stays the same, so that every
+verdict but `pass`, `new` and `inconclusive` is a false alarm. The spread of a test over the runs, next to
+idle and to busy neighbours, shows if these disturb its time.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ HISTORY = "history_power.json"
 COUNTERS = "counter_agreement.json"
 PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
 DEFENCES, COLLECTIVES = "defences.json", "collectives.json"
-COSTS, SEVERAL_GPUS = "costs.json", "several_gpus.json"
+COSTS, SEVERAL_GPUS, SEVERAL_H100S = "costs.json", "several_gpus.json", "several_gpus_h100.json"
 NOT_YET = "Not measured yet.\n"
 
 
@@ -188,6 +188,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "costs": _of_results(COSTS, costs.read, costs.report),
     "several_gpus_source": _of_results(SEVERAL_GPUS, several_gpus.read, several_gpus.source),
     "several_gpus": _of_results(SEVERAL_GPUS, several_gpus.read, several_gpus.summary_table),
+    "several_h100s_source": _of_results(SEVERAL_H100S, several_gpus.read, several_gpus.source),
+    "several_h100s": _of_results(SEVERAL_H100S, several_gpus.read, several_gpus.summary_table),
     "counters_source": _of_results(COUNTERS, counter_agreement.read, counters.source),
     "counters_agreement": _of_results(COUNTERS, counter_agreement.read, counters.agreement_table),
     "counters_nsight_python": _of_results(COUNTERS, counter_agreement.read, counters.nsight_python),
