@@ -87,9 +87,13 @@ class FakePrepared:
     def warm_up(self) -> None:
         """Do nothing."""
 
-    def block(self) -> FakeBlock:
+    def block(self, *, recorded: bool = False) -> FakeBlock:
         """Return the time."""
         return FakeBlock(self.fn())
+
+    def is_short(self) -> bool:
+        """Return True for a call of at most a microsecond."""
+        return bool(self.fn() <= 1)
 
 
 class FakeTimer:

@@ -325,7 +325,9 @@ def _effects(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -
             [(at, unchanged[at]) for at in numbers if at in unchanged] for numbers in restarts.cards.values()
         ]
         orders = [
-            [line.log_ratio for at, line in card if at % 2 == order] for card in of_cards for order in range(2)
+            [line.log_ratio for at, line in card if at % 2 == order]
+            for card in of_cards
+            for order in range(2)
         ]
         times = [lines[kernel, 0].timing.time_us for lines in sessions.lines.values() if (kernel, 0) in lines]
         effects.append(
@@ -334,7 +336,9 @@ def _effects(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -
                 time_us=round(median(times), 3),
                 session_sd_pct=_pct(sessions.spread(kernel)),
                 restart_sd_pct=_pct(within(orders)),
-                raw_restart_sd_pct=_pct(within([[line.raw_log_ratio for _, line in card] for card in of_cards])),
+                raw_restart_sd_pct=_pct(
+                    within([[line.raw_log_ratio for _, line in card] for card in of_cards])
+                ),
                 doses_pct=doses,
             )
         )

@@ -139,13 +139,15 @@ def take_turns(parent: Parent, doses: str) -> None:
         doses: The doses in ‰, as words.
     """
     parent.wait_for_turn()
-    prepared: dict[Key, Prepared] = {}
+    prepared: dict[Key, tuple[Prepared, bool]] = {}
     wanted = set(map(int, doses.split()))
+    timer, _ = _timers()
     for key, call in _begin(parent).items():
         if key[1] not in wanted:
             continue
         try:
-            prepared[key] = _timers()[0].prepare(call, modes()[key[0]])
+            ready = timer.prepare(call, modes()[key[0]])
+            prepared[key] = ready, ready.is_short()
         except Exception as error:
             _failed(parent, f"{key[0]} {key[1]} ‰", error)
     parent.tell([])
@@ -153,7 +155,8 @@ def take_turns(parent: Parent, doses: str) -> None:
         while True:
             kernel, permille = parent.hear()
             try:
-                block = prepared[kernel, permille].block()
+                ready, recorded = prepared[kernel, permille]
+                block = ready.block(recorded=recorded)
             except Exception as error:
                 parent.tell(f"{type(error).__name__}: {error}")
             else:

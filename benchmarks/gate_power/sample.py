@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from random import Random
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,7 @@ import msgspec
 from benchmarks.children import Child, ChildError, say
 from benchmarks.gate_power.kernels import IN_STEPS, KERNELS
 from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample, SessionSample, model_key
-from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, log_times, ratio, warm_up
+from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, ratio, warm_up, with_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -129,8 +130,7 @@ class Sampler:
                     what = f"restart {restart}, {kernel} {old} and {new} ‰"
                     self._write(Failed(what=what, why=str(error)))
                     continue
-                logs = log_times(blocks)
-                assert logs is not None
+                logs = [math.log(block.time_us) for block in blocks]
                 self._write(
                     RestartSample(
                         restart=restart,
@@ -153,7 +153,9 @@ class Sampler:
             return SideBlock(side, time_us, sm_clock_mhz)
 
         warm_up(block, BUDGET_S)
-        return in_turn(block, rng, BUDGET_S)
+        if blocks := with_times(in_turn(block, rng, BUDGET_S)):
+            return blocks
+        raise _RefusedError("most quads have a block at or below 0 µs")
 
     def _answer(self, child: Child) -> list[float]:
         """Return a side's answer, and write the lines that it sends before.

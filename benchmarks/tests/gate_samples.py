@@ -56,7 +56,7 @@ def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed:
 
     lines: list[Line] = [
         Began(
-            date="2026-11-21T10:00:00Z",
+            date="2026-11-24T10:00:00Z",
             environment=Environment(
                 gpu=GpuInfo(name="NVIDIA H200", slug="nvidia-h200", uuid="GPU-1"),
                 toolchain=Toolchain(torch="2.11.0"),

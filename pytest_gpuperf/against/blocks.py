@@ -82,11 +82,11 @@ def in_turn(block: Callable[[Side], SideBlock], rng: Random, budget_s: float) ->
     return tuple(blocks)
 
 
-def log_times(blocks: Sequence[SideBlock]) -> list[float] | None:
-    """Return natural logarithms of the times; None if a cold one is lost in the noise of its flushes."""
-    if any(block.time_us <= 0 for block in blocks):
-        return None
-    return [math.log(block.time_us) for block in blocks]
+def with_times(blocks: Sequence[SideBlock]) -> tuple[SideBlock, ...]:
+    """Return the quads in which no cold time is lost in the noise of its flushes; none if most have one."""
+    quads = [blocks[at : at + 4] for at in range(0, len(blocks), 4)]
+    kept = [quad for quad in quads if all(block.time_us > 0 for block in quad)]
+    return tuple(block for quad in kept for block in quad) if 2 * len(kept) > len(quads) else ()
 
 
 def at_one_clock(blocks: Sequence[SideBlock], logs: Sequence[float]) -> list[float]:
@@ -125,10 +125,10 @@ def ratio(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:
 
 def is_precise(blocks: Sequence[SideBlock]) -> bool:
     """Return True if more quads would not help: restarts differ by more than this ratio's error."""
-    logs = log_times(blocks)
-    if logs is None:
+    blocks = with_times(blocks)
+    if not blocks:
         return False
-    logs = at_one_clock(blocks, logs)
+    logs = at_one_clock(blocks, [math.log(block.time_us) for block in blocks])
     ratios = [ratio(blocks[at : at + 4], logs[at : at + 4]) for at in range(0, len(blocks), 4)]
     return stdev(ratios) / math.sqrt(len(ratios)) <= PRECISE_PCT / 100
 

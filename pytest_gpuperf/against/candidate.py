@@ -58,6 +58,7 @@ class Candidate:
             series = self.series[label]
             if label in taken.blocks:
                 series.add(taken.blocks[label], new[label], taken.seconds[label], new_first=taken.new_first)
+                series.recorded = label in taken.recorded
             elif series.log_ratios:
                 pass
             elif label in old and label in new and old[label] != new[label]:

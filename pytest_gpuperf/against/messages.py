@@ -59,6 +59,9 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
 class RunBlock(msgspec.Struct, tag=True, frozen=True):
     """To a side that is ready: time one block."""
 
+    recorded: bool = False
+    """True to take the times from CUPTI's records."""
+
 
 class GoOn(msgspec.Struct, tag=True, frozen=True):
     """To a side that is ready: return from `time`, and run to the next such call or the test's end."""
@@ -83,6 +86,8 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
     label: str
     mode: TimingMode
+    short: bool = False
+    """True if CUPTI should time it."""
 
 
 class Timed(msgspec.Struct, tag=True, frozen=True):

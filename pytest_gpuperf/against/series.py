@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, log_times, ratio
+from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, ratio, with_times
 from pytest_gpuperf.records import AgainstTiming
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -50,6 +50,8 @@ class Series:
 
     restarts: list[Restart] = field(default_factory=list)
     mode: TimingMode | None = None
+    recorded: bool = False
+    """True if CUPTI has timed the blocks."""
     seconds: float = 0.0
     reason: str = ""
     """Why it cannot be compared; empty if it can."""
@@ -72,10 +74,11 @@ class Series:
         self, blocks: tuple[SideBlock, ...], mode: TimingMode, seconds: float, *, new_first: bool
     ) -> None:
         """Add one restart."""
-        raw = log_times(blocks)
-        if raw is None:
+        blocks = with_times(blocks)
+        if not blocks:
             self.reason = TOO_SHORT
             return
+        raw = [math.log(block.time_us) for block in blocks]
         logs = at_one_clock(blocks, raw)
         self.restarts.append(Restart(blocks, logs, ratio(blocks, logs), ratio(blocks, raw), new_first))
         self.mode = mode
@@ -100,6 +103,7 @@ class Series:
             ref=commit.ref,
             commit=commit.id,
             mode=self.mode,
+            recorded=self.recorded,
             log_ratios=tuple(round(restart.log_ratio, 7) for restart in self.restarts),
             raw_log_ratios=tuple(round(restart.raw_log_ratio, 7) for restart in self.restarts),
             new_first=tuple(restart.new_first for restart in self.restarts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
@@ -39,6 +40,8 @@ class Taken:
     """Blocks by label, in quads."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds of the blocks, by label."""
+    recorded: set[str] = field(default_factory=set)
+    """Labels whose blocks CUPTI has timed."""
     new_first: bool = False
     """True if the new code went first."""
     shared: set[str] = field(default_factory=set)
@@ -90,9 +93,9 @@ class Turns:
             old, new = at["A"], at["B"]
             moving = [side for side in self._players if isinstance(at[side], Ready)]
             if isinstance(old, Ready) and isinstance(new, Ready):
-                if old == new:
+                if (old.label, old.mode) == (new.label, new.mode):
                     try:
-                        self._measure(new.label, taken)
+                        self._measure(new.label, taken, recorded=old.short and new.short)
                     except _EndedEarlyError as early:
                         at[early.side] = early.ended
                         taken.keep(early.side, early.ended)
@@ -112,14 +115,17 @@ class Turns:
         taken.keep(side, answer)
         return answer
 
-    def _measure(self, label: str, taken: Taken) -> None:
+    def _measure(self, label: str, taken: Taken, *, recorded: bool) -> None:
         begin = time.monotonic()
-        warm_up(self._block, self._budget_s)
-        taken.blocks[label] = in_turn(self._block, self._rng, self._budget_s)
+        block = partial(self._block, recorded=recorded)
+        warm_up(block, self._budget_s)
+        taken.blocks[label] = in_turn(block, self._rng, self._budget_s)
         taken.seconds[label] = time.monotonic() - begin
+        if recorded:
+            taken.recorded.add(label)
 
-    def _block(self, side: Side) -> SideBlock:
-        answer = self._players[side].ask(RunBlock())
+    def _block(self, side: Side, *, recorded: bool) -> SideBlock:
+        answer = self._players[side].ask(RunBlock(recorded))
         if isinstance(answer, Ended):
             raise _EndedEarlyError(side, answer)
         assert isinstance(answer, Timed)

@@ -273,6 +273,8 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     """Commit of the older code."""
     mode: TimingMode | None = None
     """Mode of both sides; None if they were not timed."""
+    recorded: bool = False
+    """True if CUPTI has timed the blocks, as those of short calls."""
     log_ratios: tuple[LogRatio, ...] = ()
     """Natural logarithm of new over old time in each restart, at one SM clock."""
     raw_log_ratios: tuple[LogRatio, ...] = ()

@@ -190,8 +190,11 @@ class Prepared(Protocol):
     def mode(self) -> TimingMode:
         """Its timing mode."""
 
-    def block(self) -> Block:
-        """Time one block."""
+    def block(self, *, recorded: bool = False) -> Block:
+        """Time one block; `recorded` by CUPTI."""
+
+    def is_short(self) -> bool:
+        """Return True if CUPTI should time it."""
 
 
 class Preparer(Protocol):
@@ -229,9 +232,9 @@ class SideSource(ChildSource):
         """Time blocks for the parent, and return a time that agrees with every limit."""
         if call.label not in self._settled.get(call.nodeid, ()):
             prepared = self._timer.prepare(call, mode)
-            self._parent.tell(Ready(call.label, prepared.mode))
-            while isinstance(self._parent.command(), RunBlock):
-                block = prepared.block()
+            self._parent.tell(Ready(call.label, prepared.mode, prepared.is_short()))
+            while isinstance(command := self._parent.command(), RunBlock):
+                block = prepared.block(recorded=command.recorded)
                 self._parent.tell(Timed(block.time_us, block.sm_clock_mhz))
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 

@@ -45,7 +45,9 @@ def test_slower_time_of_the_same_code_fails_in_the_second_run(pytester: pytest.P
     assert run(pytester, 5.0, "--gpuperf-update=new").ret == 0
     first = run(pytester, 5.5)
     assert first.ret == 0
-    first.stdout.fnmatch_lines("*1 test slower or faster with the same code as in the baseline: test_k; look at the *")
+    first.stdout.fnmatch_lines(
+        "*1 test slower or faster with the same code as in the baseline: test_k; look at the *"
+    )
     assert run(pytester, 5.5).ret == 1
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, log_times, ratio
+from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, ratio, with_times
 
 if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
@@ -38,8 +39,7 @@ def restart(
 
 def ratios(blocks: tuple[SideBlock, ...]) -> tuple[float, float]:
     """Return the measured ratio, and the ratio at one clock."""
-    logs = log_times(blocks)
-    assert logs is not None
+    logs = [math.log(block.time_us) for block in blocks]
     return ratio(blocks, logs), ratio(blocks, at_one_clock(blocks, logs))
 
 
@@ -83,3 +83,17 @@ def test_noise_does_not_shrink_a_memory_bound_slowdown() -> None:
         for seed in range(200)
     ]
     assert sum(found) / len(found) == pytest.approx(math.log(1.01), abs=4e-4)
+
+
+def test_quads_without_a_time_are_left_out() -> None:
+    blocks = restart({"A": CYCLES, "B": CYCLES}, {"A": 1900.0, "B": 1900.0})
+    lost = replace(blocks[5], time_us=-0.1)
+    assert with_times((*blocks[:5], lost, *blocks[6:])) == (*blocks[:4], *blocks[8:])
+
+
+def test_most_quads_need_times() -> None:
+    blocks = restart({"A": CYCLES, "B": CYCLES}, {"A": 1900.0, "B": 1900.0})
+    assert (
+        with_times([replace(block, time_us=0.0) if at % 8 == 1 else block for at, block in enumerate(blocks)])
+        == ()
+    )

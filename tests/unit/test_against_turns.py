@@ -47,7 +47,7 @@ class ScriptedSide:
 
     def ask(self, command: Command) -> Answer:
         if isinstance(command, RunBlock):
-            self._stage.append(self._side)
+            self._stage.append(self._side + "r" * command.recorded)
             time_us = next(self._times, None)
             return Ended("its call ended with RuntimeError: x") if time_us is None else Timed(time_us, 1980.0)
         assert isinstance(command, (Begin, GoOn))
@@ -193,6 +193,14 @@ def test_failure_during_timing_affects_one_call_only() -> None:
     test = candidate(taken)
     assert test.series["a"].reason == "on main (1a2b3c4) its call ended with RuntimeError: x"
     assert test.is_settled
+
+
+@pytest.mark.parametrize(("old", "new"), [(True, True), (True, False), (False, True)])
+def test_cupti_times_a_call_that_is_short_on_both_sides(old: bool, new: bool) -> None:
+    taken, stage = play([Ready("main", "hot", old)], [Ready("main", "hot", new)])
+    recorded = old and new
+    assert candidate(taken).series["main"].recorded == recorded
+    assert stage.count("r") == (stage.count("A") + stage.count("B")) * recorded
 
 
 def test_negative_cold_time_is_not_a_time() -> None:

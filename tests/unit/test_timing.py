@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.warm_up import Warmed
+    from pytest_gpuperf.records import TimingMode
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
@@ -202,6 +203,26 @@ def test_refused_cupti_leaves_events_and_reason(bench: Bench) -> None:
 def test_host_time_never_comes_from_cupti(bench: Bench) -> None:
     timing = bench.time(repeating([9.0], recorded_us=0.9), "host")
     assert (timing.source, timing.time_us, timing.cupti_us, timing.events_us) == ("host", 9.0, 0.9, 0)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "mode", "recorded_us", "expected"),
+    [
+        (5.0, "hot", 4.9, True),
+        (5.0, "queued", 4.9, True),
+        (5.0, "cold", 4.9, False),
+        (5.0, "hot", None, False),
+        (50.0, "hot", 49.9, False),
+    ],
+    ids=["short", "queued", "cold", "without CUPTI", "long"],
+)
+def test_cupti_records_short_blocks_in_turn(
+    time_us: float, mode: TimingMode, recorded_us: float | None, expected: bool
+) -> None:
+    prepared = Prepared(Blocks(lambda _: time_us, recorded_us=recorded_us), mode)
+    assert prepared.is_short() == expected
+    if expected:
+        assert prepared.block(recorded=True).time_us == recorded_us
 
 
 def test_clock_dependent_share_is_found(bench: Bench) -> None:

@@ -22,6 +22,7 @@ from pytest_gpuperf.measure.timing.graph import (
     waits_for_gpu,
 )
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
+from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US
 from pytest_gpuperf.measure.timing.warm_up import until_steady
 
 if TYPE_CHECKING:
@@ -80,9 +81,30 @@ class Prepared:
         """Run blocks until time and SM clock are steady."""
         return until_steady(self.batch, WARM_UP_CAP_S)
 
-    def block(self) -> Block:
-        """Run one block."""
-        return self.batch.run()
+    def block(self, *, recorded: bool = False) -> Block:
+        """Run one block.
+
+        Args:
+            recorded: True to take its time from CUPTI's records.
+
+        Raises:
+            CuptiError: CUPTI is missing, or another profiler holds it.
+        """
+        return self.batch.run_recorded(1)[0] if recorded else self.batch.run()
+
+    def is_short(self) -> bool:
+        """Return True if CUPTI times a call better than events, whose times have the gaps between kernels.
+
+        Next to another process, gaps in a graph of short kernels change by up to 4 % from one restart to the
+        next (H100). A cold block is mostly flushes, so CUPTI gains nothing there.
+        """
+        if self.mode not in ("hot", "queued") or self.block().time_us >= SHORT_IN_GAPS * USUAL_GAP_US:
+            return False
+        try:
+            self.batch.run_recorded(2)
+        except CuptiError:
+            return False
+        return True
 
     def in_short_graph_us(self) -> float:
         """Return the microseconds of a call in a graph of a few.
