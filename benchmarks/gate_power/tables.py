@@ -97,9 +97,8 @@ def by_kernel(figures: Figures) -> str:
 
 
 def _later(commits: Sequence[str]) -> str:
-    return (
-        f", later samples by commit {', '.join(commit[:7] for commit in commits[1:])}" if commits[1:] else ""
-    )
+    later = commits[1:]
+    return f", later samples by {len(later)} commits up to {later[-1][:7]}" if later else ""
 
 
 def summarised(summary: Summary) -> str:
@@ -125,7 +124,6 @@ def summarised(summary: Summary) -> str:
         )
     parts.extend(_of_newest(summary))
     parts.extend(_of_short(summary))
-    parts.append(f"Tuning on the other half {_would_change(summary, summary.tuned)}{_alarms_then(summary)}.")
     if summary.without_clock:
         counted = [kernel for kernel in POWER_LIMITED if kernel not in IN_STEPS]
         parts.append(
@@ -165,6 +163,10 @@ def report(summary: Summary) -> str:
         ("Held out", outcomes(summary.held_out)),
         ("Slowdowns found by kernel, held out", by_kernel(summary.held_out)),
         ("Thresholds tried", tuned(summary)),
+        (
+            "Thresholds tuned on the other half",
+            f"It {_would_change(summary, summary.tuned)}{_alarms_then(summary)}.\n",
+        ),
         ("Thresholds tuned on this half", f"It {_would_change(summary, summary.tuned_swapped)}.\n"),
         ("Held out, thresholds as tuned on the other half", outcomes(summary.held_out_tuned)),
         ("All samples", outcomes(summary.everything)),
