@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from functools import partial
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks import clock_spread, collectives, costs, public_problems, several_gpus, works_with
@@ -29,6 +30,7 @@ from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
+from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.settings.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.gate_power.samples import Line
+    from pytest_gpuperf.records import Measurement
 
 Found = TypeVar("Found")
 
@@ -152,6 +155,43 @@ def host_sessions(root: Path) -> str:
     return _table(("test", "ms", "reduced, ms", "change, %"), rows)
 
 
+MEDIUM_US = 30, 130
+FULL_CLOCK = 0.98
+
+
+def medium_kernels(root: Path) -> str:
+    """Compare the sources of the times of medium kernels in the recordings: one a call, at the full clock."""
+    longer: dict[str, dict[tuple[str, str], tuple[float, float]]] = {}
+    for path in sorted(root.glob("baselines/*/recordings/*.json")):
+        run = load_run(path)
+        of_model = longer.setdefault(run.environment.gpu.name, {})
+        for test in run.tests:
+            for label, measured in test.measurements.items():
+                if (times := _both_sources(measured)) is not None:
+                    of_model[test.nodeid, label] = times
+    lines = []
+    for model, found in longer.items():
+        if len(found) > 1:
+            low, _, high = quantiles([events - cupti for events, cupti in found.values()], n=4)
+            middle = median(100 * (events / cupti - 1) for events, cupti in found.values())
+            lines.append(
+                f"On {model}, {len(found)} such kernels in the recordings are {low:.2f} to {high:.2f} µs "
+                f"longer by events (the middle half), {middle:.1f} % in the median.\n"
+            )
+    return "".join(lines)
+
+
+def _both_sources(measured: Measurement) -> tuple[float, float] | None:
+    """Return the time by events and by CUPTI of a medium kernel at the full clock; None for others."""
+    timing, code, (least, most) = measured.timing, measured.code, MEDIUM_US
+    if timing is None or code is None or timing.mode != "hot" or not least < timing.cupti_us < most:
+        return None
+    clock = timing.conditions
+    full = clock is not None and clock.sm_clock_mhz >= FULL_CLOCK * clock.max_sm_clock_mhz
+    alone = sum(kernel.launches for kernel in code.kernels) == 1
+    return (timing.events_us, timing.cupti_us) if full and alone else None
+
+
 PLANTED = {
     "memcheck": ("test_out_of_bounds",),
     "initcheck": ("test_unwritten",),
@@ -181,6 +221,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "rules": rules,
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),
     "accuracy_tools": _of_results(ACCURACY, results.read, accuracy.others_table),
+    "medium_kernels": medium_kernels,
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.summary),
     "collectives_source": _of_results(COLLECTIVES, collectives.read, collectives.source),
     "collectives": _of_results(COLLECTIVES, collectives.read, collectives.bus_table),
