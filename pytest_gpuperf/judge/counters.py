@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf import metrics as catalogue
@@ -131,7 +131,9 @@ def _compare(measurement: Measurement, baseline: MeasurementBaseline) -> Counter
     read_otherwise = _read_otherwise(profile, baseline)
     for name, actual in profile.combined.items():
         expected = baseline.counters.get(name)
-        if expected is None or _same(expected, actual) or (read_otherwise and not is_exact(name)):
+        if expected is None or expected == actual or _alike(name, expected, actual):
+            continue
+        if read_otherwise and not is_exact(name):
             continue
         found = _compare_counter(name, expected, actual, baseline)
         if found is None:
@@ -149,7 +151,7 @@ def _compare(measurement: Measurement, baseline: MeasurementBaseline) -> Counter
         changes=(*traced, *(change for _, change in counters)),
         worse_exact=worse_traced + (() if kernels else tuple(worse_exact)),
         work=tuple(work),
-        compared=bool(profile.combined.keys() & baseline.counters.keys())
+        compared=not profile.combined.keys().isdisjoint(baseline.counters)
         and not (read_otherwise or profile.read_at),
         read_otherwise=read_otherwise,
         kernels=kernels,
@@ -272,11 +274,17 @@ def _negligible(change: Change) -> bool:
     return change.change_pct is not None and abs(change.change_pct) < NEAR_EXACT_PCT
 
 
-def _same(expected: MetricValue, actual: MetricValue) -> bool:
-    """Return True for values that differ by no more than rounding, which no tier minds."""
+def _alike(name: str, expected: MetricValue, actual: MetricValue) -> bool:
+    """Return True for numbers that differ by less than any tolerance of their tier, as most in a run do."""
     if isinstance(expected, str) or isinstance(actual, str):
-        return expected == actual
-    return abs(actual - expected) <= _EXACT_RELATIVE * abs(expected)
+        return False
+    return abs(actual - expected) <= _least_tolerance(name) * abs(expected)
+
+
+@lru_cache(maxsize=4096)
+def _least_tolerance(name: str) -> float:
+    """Return a part of a counter's value by which it may differ: at least rounding, which no tier minds."""
+    return _EXACT_RELATIVE if is_exact(name) or is_near_exact(name) else STATE_PCT / 200
 
 
 def _compare_counter(
