@@ -46,6 +46,7 @@ METRICS: Mapping[str, Metric] = {
     for metric in (_KERNELS, *SPEED, *MEMORY, *OCCUPANCY, *STALLS, *ARITHMETIC, *CEILINGS, *COMPILED)
 }
 """All short metrics by name. `kernels` is in combined rows only."""
+_STALLS = tuple(name for name in METRICS if name.startswith("stall."))
 COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
 """Metrics that a compiler knows and ncu does not report."""
 
@@ -104,7 +105,7 @@ def top_stall(metrics: Mapping[str, MetricValue]) -> tuple[str, float] | None:
     """Find the largest `stall.*` of a row and its share in %, None if the row has none."""
     stalls = [
         (name, value)
-        for name, value in metrics.items()
-        if name.startswith("stall.") and not isinstance(value, str)
+        for name in _STALLS
+        if (value := metrics.get(name)) is not None and not isinstance(value, str)
     ]
     return max(stalls, key=lambda stall: stall[1], default=None)
