@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +27,7 @@ _VALUES = {
 }
 
 
-@dataclass(frozen=True)
-class CodeComparison:
+class CodeComparison(msgspec.Struct, frozen=True, gc=False):
     """Code and launches of a call compared with those of its baseline."""
 
     same: bool = False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
@@ -47,8 +49,7 @@ EFFECTS = ("stall.", "l2_hit", "l1_hit")
 _EXACT_RELATIVE = 1e-5
 
 
-@dataclass(frozen=True)
-class CounterComparison:
+class CounterComparison(msgspec.Struct, frozen=True, dict=True):
     """Counters, kernels and trace of a measurement compared with its baseline."""
 
     changes: tuple[Change, ...] = ()

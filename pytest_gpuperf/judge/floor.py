@@ -15,15 +15,17 @@ Sources of the peaks are in `pytest_gpuperf.metrics.peaks`. Without a peak there
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics.peaks import OF_TYPE, peaks_of
 from pytest_gpuperf.records.change import show_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pytest_gpuperf.metrics.peaks import Peaks
     from pytest_gpuperf.records import GpuInfo, Measurement, Profile, Timing
@@ -40,8 +42,7 @@ SKIPPED_WORK = (
 )
 
 
-@dataclass(frozen=True)
-class Floor:
+class Floor(msgspec.Struct, frozen=True, gc=False):
     """Shortest possible time of a call."""
 
     time_us: float

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
+import msgspec
+
+from pytest_gpuperf.judge.gate import TimeComparison
+from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.change import printable
-
-if TYPE_CHECKING:
-    from pytest_gpuperf.judge.gate import TimeComparison
-    from pytest_gpuperf.records import TestRecord
 
 
 class Status(str, Enum):
@@ -40,8 +38,7 @@ class Status(str, Enum):
         return self in (Status.INVALID, Status.WRONG, Status.IMPOSSIBLE, Status.REGRESSED, Status.LIMIT)
 
 
-@dataclass(frozen=True)
-class Hints:
+class Hints(msgspec.Struct, frozen=True, gc=False):
     """Commands to type next, shown below a finding."""
 
     accept: str = ""
@@ -58,8 +55,7 @@ class Hints:
     """To make smaller changes visible."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, gc=False):
     """One reason for the verdict: a line, and lines below it."""
 
     status: Status
@@ -69,8 +65,7 @@ class Finding:
     details: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class TestVerdict:
+class TestVerdict(msgspec.Struct, frozen=True, gc=False):
     """The verdict on one test."""
 
     __test__ = False  # pytest: not a test class
@@ -79,7 +74,7 @@ class TestVerdict:
     findings: tuple[Finding, ...] = ()
     """Reasons, the worst first; those of `Status.PASS` are remarks, such as a limit that could not be
     judged."""
-    times: dict[str, TimeComparison] = field(default_factory=dict)
+    times: dict[str, TimeComparison] = {}
     """Time compared with its baseline, by label."""
     strict: bool = False
     """True if `inconclusive` fails the test."""
@@ -105,8 +100,7 @@ class TestVerdict:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class TestResult:
+class TestResult(msgspec.Struct, frozen=True, gc=False):
     """Record of a test with its verdict."""
 
     __test__ = False  # pytest: not a test class

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytest_gpuperf.judge.code import LOOK_AT_MACHINE, CodeComparison, compare_code
-from pytest_gpuperf.judge.gate import compare_restarts
+from pytest_gpuperf.judge.counters import CounterComparison
+from pytest_gpuperf.judge.gate import TimeComparison, compare_restarts
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.records.baseline import MeasurementBaseline
 from pytest_gpuperf.records.change import show_pair, show_signed, show_value
@@ -15,8 +17,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_gpuperf.judge.counters import CounterComparison
-    from pytest_gpuperf.judge.gate import Gate, TimeComparison
+    from pytest_gpuperf.judge.gate import Gate
     from pytest_gpuperf.judge.result import Hints
     from pytest_gpuperf.records import Measurement, Timing, TimingMode
     from pytest_gpuperf.records.baseline import TimeBaseline
@@ -26,8 +27,7 @@ MOVED_PCT = 1.0
 """Change of the raw time, in % beyond that of the normalised one, that shows that the machine has changed."""
 
 
-@dataclass(frozen=True)
-class BaselineComparison:
+class BaselineComparison(msgspec.Struct, frozen=True, gc=False):
     """A measurement compared with its baseline."""
 
     counters: CounterComparison
@@ -94,8 +94,7 @@ def compare_time(
     return BaselineComparison(counters, not_compared=reason)
 
 
-@dataclass(frozen=True)
-class TimeVerdict:
+class TimeVerdict(msgspec.Struct, frozen=True, gc=False):
     """Verdict on the time of one measurement."""
 
     time: TimeComparison | None = None

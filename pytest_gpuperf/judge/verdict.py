@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain import explain_lines
 from pytest_gpuperf.judge.floor import impossible_time
+from pytest_gpuperf.judge.gate import Gate, TimeComparison
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
 from pytest_gpuperf.judge.times import judge_time
-from pytest_gpuperf.records import NO_GPU
-from pytest_gpuperf.records.baseline import MeasurementBaseline
+from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
+from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.judge.gate import Gate, TimeComparison
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import GpuInfo, Measurement, TestRecord
-    from pytest_gpuperf.records.baseline import TestBaseline
 
 EXPLAINED = (Status.REGRESSED, Status.LIMIT)
 """Findings that have the diagnosis below them."""
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(msgspec.Struct, frozen=True, gc=False):
     """Baseline of a test, and the means to compare a measurement with it."""
 
     baseline: TestBaseline | None = None
@@ -41,7 +41,7 @@ class Expected:
     """Judges times; None for a test that was only compiled."""
     tolerance_pct: float = 0.0
     """Slowdown that is accepted, in %; 0 leaves it to statistics."""
-    hints: Hints = field(default_factory=Hints)
+    hints: Hints = Hints()
     file: str = "the baseline file"
     """Name of the file that `baseline` is from."""
     gpu: GpuInfo = NO_GPU

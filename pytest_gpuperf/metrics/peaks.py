@@ -13,8 +13,9 @@ A chip that is missing here has no peak.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pytest_gpuperf.metrics.chips import chip_of
 
@@ -48,8 +49,7 @@ OF_TYPE: Mapping[str, float] = {
 """Rate of a type over that of float16, by the metric that counts its operations."""
 
 
-@dataclass(frozen=True)
-class Peaks:
+class Peaks(msgspec.Struct, frozen=True, gc=False):
     """Peak rates of one GPU; 0 if not known."""
 
     dram_gb_per_s: float = 0.0

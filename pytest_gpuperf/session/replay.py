@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -286,7 +285,7 @@ class ReplayRunner(Runner):
             measured = {
                 label: _shortened(found, counters=counters) for label, found in record.measurements.items()
             }
-            result = dataclasses.replace(result, record=replace(record, measurements=measured))
+            result = replace(result, record=replace(record, measurements=measured))
             self.expected.forget(record.nodeid)
         super().take(result)
 
