@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import pytest
+from msgspec.structs import asdict
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import UNCHANGED
@@ -144,7 +145,7 @@ class Gpuperf(Fuzzes):
                 mutates=check_mutates(mutates),
             )
             self._checked.add(label, given, reference)
-            result = source.check(CheckedCall(**vars(call), reference=reference))
+            result = source.check(CheckedCall(**asdict(call), reference=reference))
         except GpuperfError as error:
             self._fail(error)
         self._keep(label, correctness=result)

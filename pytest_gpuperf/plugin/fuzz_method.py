@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import asdict
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.arguments import (
@@ -86,7 +87,7 @@ class Fuzzes(Recorder):
             )
             result = source.fuzz(
                 FuzzCall(
-                    **vars(call),
+                    **asdict(call),
                     reference=reference,
                     shapes=shapes,
                     sizes={} if sizes is None else sizes,

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import asdict, replace
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.records.call import Call, CheckedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_gpuperf.records.call import Reference
 
     Factory = Callable[[int], Any]
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """The callable and the arguments that a test gave to a method.
 
     Args:
@@ -91,7 +90,7 @@ class Checked:
         checked, reference = self._checks.get(call.label, (None, None))
         if checked is None or reference is None or not given.is_like(checked):
             return call
-        return CheckedCall(**vars(call), reference=self._fitting(call, reference))
+        return CheckedCall(**asdict(call), reference=self._fitting(call, reference))
 
     @staticmethod
     def _fitting(call: Call, reference: Reference) -> Reference:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError, show_repr
 from pytest_gpuperf.plugin.arguments import (

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+import msgspec
 
+if TYPE_CHECKING:
     Inputs: TypeAlias = Callable[[int], tuple[tuple[Any, ...], Mapping[str, Any]]]
     """Returns positional and keyword arguments for a seed."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A callable with its arguments, and the test and label that its measurements belong to."""
 
     nodeid: str
     label: str
     fn: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = {}
     inputs: Inputs | None = None
     """Makes other arguments; None if the user gave the arguments themselves."""
     seed: int = 0
@@ -36,8 +35,7 @@ class Call:
         return name if self.label == "main" else f"{name} ({self.label})"
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """The expected output of a call, and the tolerances of the comparison."""
 
     expected: Any
@@ -49,21 +47,19 @@ class Reference:
     """Positions or names of the arguments that the callable may write."""
 
 
-@dataclass(frozen=True)
-class CheckedCall(Call):
+class CheckedCall(Call, frozen=True, kw_only=True):
     """A call whose output is compared with a reference."""
 
-    reference: Reference = field(kw_only=True)
+    reference: Reference
 
 
-@dataclass(frozen=True)
-class RankCall(Call):
+class RankCall(Call, frozen=True, kw_only=True):
     """A call on several GPUs at once, by one process for each: a rank."""
 
-    gpus: int = field(kw_only=True)
-    make: Callable[[int, int, int], Any] = field(kw_only=True)
+    gpus: int
+    make: Callable[[int, int, int], Any]
     """Makes the arguments of a rank, from its number, the number of ranks, and a seed."""
-    reference: Reference | None = field(kw_only=True, default=None)
+    reference: Reference | None = None
     """`expected` takes the same as `make`."""
 
 
@@ -71,20 +67,19 @@ LAYOUTS = ("contiguous", "transposed", "padded", "strided", "misaligned")
 """Ways for a tensor to lie in memory, the simplest first."""
 
 
-@dataclass(frozen=True)
-class FuzzCall(Call):
+class FuzzCall(Call, frozen=True, kw_only=True):
     """A function, its reference, and the cases for which they are compared."""
 
-    reference: Reference = field(kw_only=True)
+    reference: Reference
     """`expected` is a callable."""
-    shapes: str = field(kw_only=True)
+    shapes: str
     """Dimensions of each tensor: `(m,k),(k,n)`."""
-    sizes: Mapping[str, Any] = field(kw_only=True)
+    sizes: Mapping[str, Any]
     """Allowed sizes of some names."""
-    dtypes: Any = field(kw_only=True)
-    layouts: Any = field(kw_only=True)
-    make: Callable[[Any], Any] | None = field(kw_only=True)
+    dtypes: Any
+    layouts: Any
+    make: Callable[[Any], Any] | None
     """Makes the arguments of a case; None for its tensors."""
-    refuses: type[Exception] | tuple[type[Exception], ...] = field(kw_only=True)
+    refuses: type[Exception] | tuple[type[Exception], ...]
     """Exceptions by which the function does not take a case."""
-    seconds: float = field(kw_only=True)
+    seconds: float
