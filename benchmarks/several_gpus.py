@@ -79,8 +79,8 @@ def summary_table(results: Results) -> str:
         spread = spread_pct(sessions)
         shown = f"{median(spread):.2f} %" if spread else "—"
         row = (str(gpus), str(len(sessions)), f"{wall_s:.0f}", f"{alone_s / wall_s:.2f}")
-        rows.append((*row, f"{alarms} of {sum(verdicts.values())}", shown))
-    titles = ("GPUs", "runs", "s", "gain", "false alarms", "SD on a card")
+        rows.append((*row, f"{alarms} of {sum(verdicts.values())}", str(verdicts["inconclusive"]), shown))
+    titles = ("GPUs", "runs", "s", "gain", "false alarms", "inconclusive", "SD on a card")
     return table(titles, rows)
 
 

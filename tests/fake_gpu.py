@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CLOCK_MHZ = 1980.0
+SHORT_US = 1.0
+GAP_US = 0.25
+"""Time that a short call takes longer by events."""
 
 
 def stand_in(name: str, **members: object) -> None:
@@ -88,12 +91,13 @@ class FakePrepared:
         """Do nothing."""
 
     def block(self, *, recorded: bool = False) -> FakeBlock:
-        """Return the time."""
-        return FakeBlock(self.fn())
+        """Return the time; that of a short call is longer by events."""
+        time_us = self.fn()
+        return FakeBlock(time_us + GAP_US * (time_us <= SHORT_US and not recorded))
 
     def is_short(self) -> bool:
-        """Return True for a call of at most a microsecond."""
-        return bool(self.fn() <= 1)
+        """Return True for a short call."""
+        return bool(self.fn() <= SHORT_US)
 
 
 class FakeTimer:

@@ -63,6 +63,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     """Number of new sessions judged."""
     restarts: int
+    """Number of restarts judged."""
     rules: list[Rule]
 
 
@@ -151,6 +152,10 @@ def analyse(lines: Iterable[Line], choices: Iterable[Mapping[str, float]] = tuni
     on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, shipped)
     with_tuned = tuning.changed(shipped, tuned)
     tuned_on_held_out = _judged(sessions, held_out, restarts, held_out_restarts, with_tuned, others=False)
+    judged_restarts, all_restarts = (
+        restart_rule.in_series(restarts, numbers, shipped)
+        for numbers in (held_out_restarts, restarts.numbers)
+    )
     return Summary(
         schema=SCHEMA,
         date=began[0].date if began else "",
@@ -165,9 +170,9 @@ def analyse(lines: Iterable[Line], choices: Iterable[Mapping[str, float]] = tuni
         tuned=tuned,
         tuned_swapped=tuning.best(tried, lambda each: each.held_out),
         tried=tried,
-        held_out=_figures(held_out, held_out_restarts, on_held_out, by_kernel=True),
-        held_out_tuned=_figures(held_out, held_out_restarts, tuned_on_held_out),
-        everything=_figures(list(sessions.lines), restarts.numbers, on_held_out, on_tuning),
+        held_out=_figures(held_out, judged_restarts, on_held_out, by_kernel=True),
+        held_out_tuned=_figures(held_out, judged_restarts, tuned_on_held_out),
+        everything=_figures(list(sessions.lines), all_restarts, on_held_out, on_tuning),
         whatever_clock=_whatever_clock(session_rule.Sessions(samples, at_known_clock=False), shipped),
         newest=_newest(sessions, held_out, began, shipped),
         newest_against=_newest_against(sessions, restarts, older, began, shipped),
@@ -204,7 +209,7 @@ def _judged(
 
 def _figures(
     new: Sequence[int],
-    restarts: Sequence[int],
+    restarts: int,
     *judged: Mapping[str, tuple[Tally, list[float]]],
     by_kernel: bool = False,
 ) -> Figures:
@@ -226,7 +231,7 @@ def _figures(
                     seconds=round(fmean(seconds), 4),
                 )
             )
-    return Figures(processes=len(new), restarts=len(restarts), rules=rules)
+    return Figures(processes=len(new), restarts=restarts, rules=rules)
 
 
 def _whatever_clock(sessions: session_rule.Sessions, thresholds: Thresholds) -> Figures:

@@ -54,6 +54,13 @@ class Restarts:
         return tuning, [number for number in self.numbers if number not in tuning]
 
 
+def in_series(restarts: Restarts, chosen: Sequence[int], thresholds: Thresholds) -> int:
+    """Return the number of the chosen restarts in series that are long enough for a verdict."""
+    longest, wanted = thresholds.looks[-1], set(chosen)
+    usable = [sum({at, at + 1} <= wanted for at in numbers[::2]) for numbers in restarts.cards.values()]
+    return sum(longest * (2 * couples // longest) for couples in usable)
+
+
 def judge(
     restarts: Restarts,
     chosen: Sequence[int],

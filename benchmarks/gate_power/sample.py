@@ -155,7 +155,7 @@ class Sampler:
         warm_up(block, BUDGET_S)
         if blocks := with_times(in_turn(block, rng, BUDGET_S)):
             return blocks
-        raise _RefusedError("most quads have a block at or below 0 µs")
+        raise _RefusedError("half of the quads have a block at or below 0 µs")
 
     def _answer(self, child: Child) -> list[float]:
         """Return a side's answer, and write the lines that it sends before.

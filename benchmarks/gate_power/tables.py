@@ -108,7 +108,7 @@ def summarised(summary: Summary) -> str:
     parts = [
         f"{provenance(summary.environment, summary.date)}{_later(summary.commits)}; "
         f"{summary.processes} sessions and {summary.restarts} restarts on {cards}, of which "
-        f"{figures.processes} and {figures.restarts} are held out."
+        f"{figures.processes} and {figures.restarts} are held out and judged."
     ]
     for of, label in ((figures, "held out"), (summary.everything, "all samples")):
         ours = _ours(of)

@@ -221,8 +221,10 @@ def test_series_has_one_card_and_all_its_restarts() -> None:
         msgspec.structs.replace(a_restart(at, "k", 0, 0, 0.0), card=f"GPU-{at // 1000}")
         for at in (*range(22), *range(1000, 1008))
     ]
-    counted, _ = restart_rule.judge(restart_rule.Restarts(lines), range(2000), 1, Thresholds())
+    restarts = restart_rule.Restarts(lines)
+    counted, _ = restart_rule.judge(restarts, range(2000), 1, Thresholds())
     assert counted.verdicts(None).count == 2
+    assert restart_rule.in_series(restarts, range(2000), Thresholds()) == 20
 
 
 def test_sides_alternate_in_every_order() -> None:

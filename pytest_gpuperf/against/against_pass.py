@@ -176,7 +176,7 @@ class AgainstPass:
                 undecided = []
                 for at, test in enumerate(playing):
                     try:
-                        taken = turns.play()
+                        taken = turns.play(test.recorded)
                     except LostError as lost:
                         self._give_up(lost, [test], f" in {test.nodeid}")
                         undecided = playing[at + 1 :]

@@ -83,7 +83,10 @@ def in_turn(block: Callable[[Side], SideBlock], rng: Random, budget_s: float) ->
 
 
 def with_times(blocks: Sequence[SideBlock]) -> tuple[SideBlock, ...]:
-    """Return the quads in which no cold time is lost in the noise of its flushes; none if most have one."""
+    """Return the quads in which each block has a time above 0; none unless they are more than half.
+
+    A cold time may be lost in the noise of its flushes, and CUPTI may miss a block.
+    """
     quads = [blocks[at : at + 4] for at in range(0, len(blocks), 4)]
     kept = [quad for quad in quads if all(block.time_us > 0 for block in quad)]
     return tuple(block for quad in kept for block in quad) if 2 * len(kept) > len(quads) else ()

@@ -40,6 +40,11 @@ class Candidate:
         """Labels that need no further restart."""
         return [label for label, series in self.series.items() if series.is_settled]
 
+    @property
+    def recorded(self) -> dict[str, bool]:
+        """By label that has blocks, True if CUPTI times it."""
+        return {label: series.recorded for label, series in self.series.items() if series.log_ratios}
+
     def give_up(self, reason: str, *, broken: bool = False) -> None:
         """Stop comparing its calls."""
         for label in (*self.series, WHOLE_TEST):
@@ -57,8 +62,8 @@ class Candidate:
         for label in {**old, **new}:
             series = self.series[label]
             if label in taken.blocks:
+                series.recorded = taken.recorded[label]
                 series.add(taken.blocks[label], new[label], taken.seconds[label], new_first=taken.new_first)
-                series.recorded = label in taken.recorded
             elif series.log_ratios:
                 pass
             elif label in old and label in new and old[label] != new[label]:

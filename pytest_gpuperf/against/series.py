@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode
 
 TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
+NOT_RECORDED = "CUPTI could not record half of its blocks"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Series:
         """Add one restart."""
         blocks = with_times(blocks)
         if not blocks:
-            self.reason = TOO_SHORT
+            self.reason = NOT_RECORDED if self.recorded else TOO_SHORT
             return
         raw = [math.log(block.time_us) for block in blocks]
         logs = at_one_clock(blocks, raw)

@@ -40,8 +40,8 @@ class Taken:
     """Blocks by label, in quads."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds of the blocks, by label."""
-    recorded: set[str] = field(default_factory=set)
-    """Labels whose blocks CUPTI has timed."""
+    recorded: dict[str, bool] = field(default_factory=dict)
+    """By label, True if CUPTI has timed the blocks."""
     new_first: bool = False
     """True if the new code went first."""
     shared: set[str] = field(default_factory=set)
@@ -81,8 +81,11 @@ class Turns:
         self._rng = rng
         self._budget_s = budget_s
 
-    def play(self) -> Taken:
+    def play(self, recorded: Mapping[str, bool]) -> Taken:
         """Run the next test of both sides, one side at a time.
+
+        Args:
+            recorded: The choice of earlier restarts, by label; all restarts of a label have the same.
 
         Raises:
             LostError: A side process has ended, or hangs.
@@ -95,7 +98,8 @@ class Turns:
             if isinstance(old, Ready) and isinstance(new, Ready):
                 if (old.label, old.mode) == (new.label, new.mode):
                     try:
-                        self._measure(new.label, taken, recorded=old.short and new.short)
+                        taken.recorded[new.label] = recorded.get(new.label, old.short and new.short)
+                        self._measure(new.label, taken)
                     except _EndedEarlyError as early:
                         at[early.side] = early.ended
                         taken.keep(early.side, early.ended)
@@ -115,16 +119,15 @@ class Turns:
         taken.keep(side, answer)
         return answer
 
-    def _measure(self, label: str, taken: Taken, *, recorded: bool) -> None:
+    def _measure(self, label: str, taken: Taken) -> None:
         begin = time.monotonic()
-        block = partial(self._block, recorded=recorded)
-        warm_up(block, self._budget_s)
+        # Events load the GPU better than CUPTI, which it waits for.
+        warm_up(self._block, self._budget_s)
+        block = partial(self._block, recorded=taken.recorded[label])
         taken.blocks[label] = in_turn(block, self._rng, self._budget_s)
         taken.seconds[label] = time.monotonic() - begin
-        if recorded:
-            taken.recorded.add(label)
 
-    def _block(self, side: Side, *, recorded: bool) -> SideBlock:
+    def _block(self, side: Side, *, recorded: bool = False) -> SideBlock:
         answer = self._players[side].ask(RunBlock(recorded))
         if isinstance(answer, Ended):
             raise _EndedEarlyError(side, answer)

@@ -154,9 +154,9 @@ def judge_time(
         findings.append(Finding(Status.INCONCLUSIVE, line, label, details))
     elif timing is not None:
         findings += _time_findings(comparison, timing, baseline.time, label, hints, code)
-        if pinned is not None and pinned.slower and not comparison.slower:
-            line = f"{time_line(pinned, timing.mode)}: small losses have added up"
-            findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))
+    if timing is not None and pinned is not None and pinned.slower and not comparison.slower:
+        line = f"{time_line(pinned, timing.mode)}: small losses have added up"
+        findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))
     return TimeVerdict(comparison.time, moved, tuple(findings))
 
 

@@ -58,6 +58,24 @@ def test_code_of_equal_speed_passes(project: Project) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_cupti_times_short_calls(project: Project) -> None:
+    project.restarts = "2"
+    project.commit({"kernels.py": "def kernel(): return 0.5\n"})
+    project.write({"kernels.py": "def kernel(): return 0.6\n"})
+    project.session("--gpuperf-against=main")
+    found = project.compared()["test_k"]
+    assert (found.recorded, found.old_us, found.new_us) == (True, 0.5, 0.6)
+
+
+def test_a_call_that_is_short_on_one_side_is_timed_by_events(project: Project) -> None:
+    project.restarts = "2"
+    project.commit({"kernels.py": "def kernel(): return 0.5\n"})
+    project.write({"kernels.py": "def kernel(): return 10.0\n"})
+    project.session("--gpuperf-against=main")
+    found = project.compared()["test_k"]
+    assert (found.recorded, found.old_us, found.new_us) == (False, 0.75, 10.0)
+
+
 def test_run_file_has_no_absolute_path(project: Project) -> None:
     project.restarts = "1"
     project.commit({"test_k.py": "def test_k(gpuperf): raise ValueError(__file__)\n"})

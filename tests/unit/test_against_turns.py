@@ -79,6 +79,7 @@ def play(
     old_failure: str = "",
     budget_s: float = 10.0,
     seed: int = 0,
+    recorded: dict[str, bool] | None = None,
 ) -> tuple[Taken, str]:
     """Return the results, and the order of steps: `A` and `B` for a block, `a` and `b` for a move."""
     stage: list[str] = []
@@ -86,7 +87,8 @@ def play(
         "A": ScriptedSide("A", stage, old, old_times or constant(10.0), old_failure),
         "B": ScriptedSide("B", stage, new, new_times or constant(11.0)),
     }
-    return Turns(players, Random(seed), budget_s).play(), "".join(stage)  # type: ignore[arg-type]
+    turns = Turns(players, Random(seed), budget_s)  # type: ignore[arg-type]
+    return turns.play(recorded or {}), "".join(stage)
 
 
 def candidate(*rounds: Taken) -> Candidate:
@@ -199,8 +201,30 @@ def test_failure_during_timing_affects_one_call_only() -> None:
 def test_cupti_times_a_call_that_is_short_on_both_sides(old: bool, new: bool) -> None:
     taken, stage = play([Ready("main", "hot", old)], [Ready("main", "hot", new)])
     recorded = old and new
-    assert candidate(taken).series["main"].recorded == recorded
-    assert stage.count("r") == (stage.count("A") + stage.count("B")) * recorded
+    assert candidate(taken).recorded == {"main": recorded}
+    assert stage.count("r") == (stage.count("A") + stage.count("B") - len(WARM_UP)) * recorded
+
+
+def test_all_restarts_of_a_call_have_the_source_of_the_first() -> None:
+    first, _ = play([Ready("main", "hot", True)], [Ready("main", "hot", True)])
+    test = candidate(first)
+    second, _ = play(hot("main"), hot("main"), recorded=test.recorded)
+    test.take(second, MAIN)
+    assert test.recorded == {"main": True}
+    third, _ = play([Ready("main", "hot", True)], [Ready("main", "hot", True)], recorded={"main": False})
+    assert not third.recorded["main"]
+
+
+def test_call_that_cupti_seldom_records_is_not_compared() -> None:
+    short = [Ready("main", "hot", True)]
+    taken, _ = play(short, short, old_times=constant(0.0))
+    assert candidate(taken).series["main"].reason == "CUPTI could not record half of its blocks"
+
+
+def test_lost_block_does_not_spend_the_budget() -> None:
+    lost = iter([10.0] * 9 + [0.0] + [10.0] * 200)
+    taken, _ = play(hot("main"), hot("main"), old_times=lost)
+    assert len(taken.blocks["main"]) == 4 * 5
 
 
 def test_negative_cold_time_is_not_a_time() -> None:

@@ -15,6 +15,7 @@ from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.times import BaselineComparison, TimeVerdict, time_line
+from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Pin, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.records.change import Change
 from pytest_gpuperf.statistics.decision import Decision, Outcome
@@ -206,6 +207,17 @@ def test_pin_is_judged_unless_the_time_is_slower_anyway() -> None:
     assert found.details == (HINTS.accept_pin,)
     slower = verdict(record(main=measured(9.0)), known).findings
     assert ["added up" in one.line for one in slower] == [False]
+
+
+def test_pin_is_judged_though_the_same_code_is_doubtfully_faster() -> None:
+    pinned = Pin(
+        name="v1", date="2026-11-20T00:00:00Z", mode="hot", sessions=(Session(run="p", time_us=4.0),)
+    )
+    time = TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=7.0),), pinned=pinned)
+    code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="ab"),), driver="580.1")
+    known = TestBaseline(measurements={"main": MeasurementBaseline(time=time, code=code)})
+    found = verdict(record(main=replace(measured(5.3), code=code)), known).findings
+    assert sorted(one.status for one in found) == [Status.INCONCLUSIVE, Status.REGRESSED]
 
 
 def test_verdict_on_no_time_has_not_moved() -> None:

@@ -32,6 +32,14 @@ def hook(*_: object) -> None: ...
             lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
             "torch.backends.cuda.matmul.allow_tf32 from False to True",
         ),
+        (
+            lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+            "torch.backends.cuda.matmul.allow_tf32 from False to None",
+        ),
+        (
+            lambda: setattr(torch.backends.cudnn, "fp32_precision", "ieee"),
+            "torch.backends.cudnn.allow_tf32 from True to None",
+        ),
         (lambda: torch.set_default_dtype(torch.float64), "torch.get_default_dtype() from torch.float32"),
         (
             lambda: torch.set_autocast_enabled("cuda", True),
@@ -40,7 +48,7 @@ def hook(*_: object) -> None: ...
         (lambda: sys.setprofile(hook), "sys.getprofile() from None"),
         (lambda: threading.setprofile(hook), "threading.getprofile() from None"),
     ],
-    ids=["tf32", "default type", "autocast", "profile", "threads"],
+    ids=["tf32", "precision", "precision of cuDNN", "default type", "autocast", "profile", "threads"],
 )
 def test_change_is_named_and_put_back(state: ProcessState, change: Callable[[], Any], shown: str) -> None:
     assert state.change() == ""
@@ -55,6 +63,18 @@ def test_tf32_may_be_used_and_put_back(state: ProcessState) -> None:
     matmul.allow_tf32 = True
     matmul.allow_tf32 = before
     assert state.change() == ""
+
+
+def test_precision_of_cudnn_without_a_flag_is_named(state: ProcessState) -> None:
+    cudnn: Any = torch.backends.cudnn
+    for owner in (cudnn, cudnn.rnn):
+        owner.fp32_precision = "ieee"
+    found = ProcessState()
+    cudnn.fp32_precision = "none"
+    assert found.change() == "torch.backends.cudnn.fp32_precision from ieee to none"
+    assert found.change() == ""
+    state.change()
+    cudnn.rnn.fp32_precision = "none"
 
 
 def test_active_mode_is_named(state: ProcessState) -> None:

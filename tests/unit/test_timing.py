@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.warm_up import Warmed
-    from pytest_gpuperf.records import TimingMode
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
@@ -206,23 +205,23 @@ def test_host_time_never_comes_from_cupti(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("time_us", "mode", "recorded_us", "expected"),
-    [
-        (5.0, "hot", 4.9, True),
-        (5.0, "queued", 4.9, True),
-        (5.0, "cold", 4.9, False),
-        (5.0, "hot", None, False),
-        (50.0, "hot", 49.9, False),
-    ],
-    ids=["short", "queued", "cold", "without CUPTI", "long"],
+    ("time_us", "single_node", "recorded_us", "expected"),
+    [(5.0, True, 4.9, True), (5.0, False, 4.9, False), (5.0, True, None, False), (50.0, True, 49.9, False)],
+    ids=["short", "several nodes", "without CUPTI", "long"],
 )
 def test_cupti_records_short_blocks_in_turn(
-    time_us: float, mode: TimingMode, recorded_us: float | None, expected: bool
+    time_us: float, single_node: bool, recorded_us: float | None, expected: bool
 ) -> None:
-    prepared = Prepared(Blocks(lambda _: time_us, recorded_us=recorded_us), mode)
+    batch = Blocks(lambda _: time_us, recorded_us=recorded_us)
+    prepared = Prepared(batch, "hot", single_node=single_node)
     assert prepared.is_short() == expected
     if expected:
         assert prepared.block(recorded=True).time_us == recorded_us
+
+
+def test_first_replay_does_not_decide_that_a_call_is_long() -> None:
+    blocks = repeating([25.0, 15.0, 15.0], recorded_us=14.9)
+    assert Prepared(blocks, "hot", single_node=True).is_short()
 
 
 def test_clock_dependent_share_is_found(bench: Bench) -> None:

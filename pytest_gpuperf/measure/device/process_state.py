@@ -22,8 +22,9 @@ def _monitoring_tools() -> list[str | None]:
     return [monitoring.get_tool(number) for number in range(6)] if monitoring is not None else []
 
 
+_MATMUL = "torch.backends.cuda.matmul"
 _ATTRIBUTES: dict[str, tuple[Any, str]] = {
-    "torch.backends.cuda.matmul": (
+    _MATMUL: (
         torch.backends.cuda.matmul,
         "allow_tf32 fp32_precision allow_fp16_accumulation "
         "allow_fp16_reduced_precision_reduction allow_bf16_reduced_precision_reduction",
@@ -31,9 +32,9 @@ _ATTRIBUTES: dict[str, tuple[Any, str]] = {
     "torch.backends.cudnn": (torch.backends.cudnn, "allow_tf32 fp32_precision"),
 }
 """`allow_tf32` sets `fp32_precision`, too, so that comes after it."""
-_FULL_PRECISION = {"none", "ieee"}
-"""Values of `fp32_precision` that mean the same if `allow_tf32` is: torch sets the second to end what began
-with the first."""
+_WITHOUT_TF32 = {"none", "ieee"}
+"""Values of a matrix product's `fp32_precision` by which it does not use TF32. The first is torch's at the
+start, the second is there after `allow_tf32` was set and put back."""
 _FUNCTIONS: dict[str, tuple[Callable[[], object], Callable[[Any], object] | None]] = {
     "torch.get_default_dtype()": (torch.get_default_dtype, torch.set_default_dtype),
     "torch.is_autocast_enabled('cuda')": (
@@ -72,9 +73,11 @@ class ProcessState:
         for (shown, name), value in self._attributes.items():
             owner = _ATTRIBUTES[shown][0]
             new = _attribute(owner, name)
-            if new != value and {new, value} != _FULL_PRECISION:
+            alike = shown == _MATMUL and {new, value} == _WITHOUT_TF32
+            if new != value and not alike:
                 found.append(f"{shown}.{name} from {value} to {new}")
-                setattr(owner, name, value)
+                if value is not None:
+                    setattr(owner, name, value)
         for shown, value in self._values.items():
             ask, put_back = _FUNCTIONS[shown]
             if (now := ask()) is not value and now != value:

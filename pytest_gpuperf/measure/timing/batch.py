@@ -95,6 +95,11 @@ class HotBatch:
         self._captured = CapturedCalls(fn)
         self._graph = capture(lambda: _stamped(self._captured, calls, stamps), self._captured.close)
 
+    @property
+    def single_nodes(self) -> bool:
+        """True if each call is one kernel, fill or copy."""
+        return self._captured.single_nodes
+
     def rerun(self) -> list[Rerun]:
         """Return some calls of the graph, to be run one by one."""
         return of_graph(self._captured, self._graph, self._fn, self._others)

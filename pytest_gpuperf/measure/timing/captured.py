@@ -124,6 +124,11 @@ class CapturedCalls:
     def __len__(self) -> int:
         return len(self._ranges)
 
+    @property
+    def single_nodes(self) -> bool:
+        """True if each call is one node of the graph."""
+        return all(end - begin == 1 for begin, end in self._ranges)
+
     def value_of(self, call: int) -> object:
         """Return the value of a call: that of the last, or tensors in the same memory as the call's own.
 
