@@ -13,14 +13,19 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records import Measurement, Run
+    from pytest_gpuperf.records.runs import RunStore
 
 ACCEPT = "gpuperf baseline accept"
 
 
-def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> list[TestResult]:
+def judge_run(
+    run: Run, store: BaselineStore, tolerance_pct: float = 0.0, runs: RunStore | None = None
+) -> list[TestResult]:
     """Judge the tests of a run, in their order.
 
     Limits in the baseline files count, and those that the records have from their tests. Of an assertion only
@@ -30,6 +35,7 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
         run: Measured or compiled tests.
         store: The baselines to judge by.
         tolerance_pct: Accepted slowdown, in %, of tests that have none in their baseline or their record.
+        runs: Runs that may confirm a new time of the same code, as while it was measured; None for none.
 
     Raises:
         GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.
@@ -62,6 +68,7 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
                 hints,
                 expected.file(test.nodeid),
                 run.environment.gpu,
+                _earlier(runs, run, test.nodeid),
             ),
             compiled=Expected(
                 expected.of(test.nodeid, STATIC_SOURCE),
@@ -72,6 +79,13 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
         )
         results.append(TestResult(test, verdict))
     return results
+
+
+def _earlier(runs: RunStore | None, run: Run, nodeid: str) -> Callable[[str], Measurement | None]:
+    def earlier(label: str) -> Measurement | None:
+        return None if runs is None else runs.earlier(run.id, run.cards[nodeid], nodeid, label)
+
+    return earlier
 
 
 def not_measured(run: Run, store: BaselineStore) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from datetime import timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.records import Measurement, Run, TestRecord
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
 
 RUN_FILES = ("run.json", "run.json.gz")
+EARLIER_RUNS = 5
+"""Maximum number of runs to read for an earlier time of a test."""
 EXPECTED = "a run.json"
 """Expected content of a run file, for errors."""
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -84,6 +87,21 @@ class RunStore:
     def ids(self) -> set[str]:
         """Return the ids of all runs."""
         return set(self._runs())
+
+    def earlier(self, run_id: str, card: str, nodeid: str, label: str) -> Measurement | None:
+        """Return a measurement by another process: of the newest run before one that has the test on a card.
+
+        Returns:
+            None if none of the `EARLIER_RUNS` runs before has it, or if one of them is broken.
+        """
+        with suppress(GpuperfError, OSError):
+            before = sorted((other for other in self.ids() if other < run_id), reverse=True)
+            for other in before[:EARLIER_RUNS]:
+                run = load_run(self.resolve(other))
+                found = [test for test in run.tests if test.nodeid == nodeid]
+                if found and run.cards[nodeid] == card:
+                    return found[0].measurements.get(label)
+        return None
 
     def resolve(self, ref: str | None = None) -> Path:
         """Find a run file.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
@@ -10,7 +9,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.pruning import find_old
-from pytest_gpuperf.records.runs import RunStore, load_run
+from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.base import Runner, now
 
 if TYPE_CHECKING:
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.settings.settings import Settings
-
-EARLIER_RUNS = 5
-"""Maximum number of runs to read for an earlier time of a test."""
 
 
 def timestamp(moment: datetime.datetime) -> str:
@@ -60,13 +56,7 @@ class KeepingRunner(Runner):
 
     def earlier(self, nodeid: str, label: str) -> Measurement | None:
         """Return the measurement of a test from the newest run before this one that has the test."""
-        with suppress(GpuperfError, OSError):
-            for run_id in sorted(self.runs.ids() - {self.run_id}, reverse=True)[:EARLIER_RUNS]:
-                run = load_run(self.runs.resolve(run_id))
-                found = [test for test in run.tests if test.nodeid == nodeid]
-                if found and run.cards[nodeid] == self.environment.gpu.uuid:
-                    return found[0].measurements.get(label)
-        return None
+        return self.runs.earlier(self.run_id, self.environment.gpu.uuid, nodeid, label)
 
     def take(self, result: TestResult) -> None:
         """Keep a result, and write its record at once: the next test may end this process."""
