@@ -35,7 +35,7 @@ def judge_run(
         run: Measured or compiled tests.
         store: The baselines to judge by.
         tolerance_pct: Accepted slowdown, in %, of tests that have none in their baseline or their record.
-        runs: Runs that may confirm a new time of the same code, as while it was measured; None for none.
+        runs: Runs that may confirm a slower or faster time of the same code; None for none.
 
     Raises:
         GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.
