@@ -12,7 +12,15 @@ import msgspec
 from benchmarks.children import Child, ChildError, say
 from benchmarks.gate_power.kernels import IN_STEPS, KERNELS
 from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample, SessionSample, model_key
-from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, ratio, warm_up, with_times
+from pytest_gpuperf.against.blocks import (
+    SideBlock,
+    at_one_clock,
+    in_turn,
+    ratio,
+    ratio_error,
+    warm_up,
+    with_times,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,7 +138,8 @@ class Sampler:
                     what = f"restart {restart}, {kernel} {old} and {new} ‰"
                     self._write(Failed(what=what, why=str(error)))
                     continue
-                logs = [math.log(block.time_us) for block in blocks]
+                raw = [math.log(block.time_us) for block in blocks]
+                logs = at_one_clock(blocks, raw)
                 self._write(
                     RestartSample(
                         restart=restart,
@@ -138,8 +147,9 @@ class Sampler:
                         old=old,
                         new=new,
                         card=self._card,
-                        log_ratio=round(ratio(blocks, at_one_clock(blocks, logs)), 7),
-                        raw_log_ratio=round(ratio(blocks, logs), 7),
+                        log_ratio=round(ratio(blocks, logs), 7),
+                        raw_log_ratio=round(ratio(blocks, raw), 7),
+                        error=round(ratio_error(blocks, logs), 7),
                         seconds=round(self._clock() - begin, 3),
                     )
                 )

@@ -66,6 +66,8 @@ class RestartSample(msgspec.Struct, frozen=True, kw_only=True, tag="restart", om
     """Natural logarithm of new over old time, at one SM clock."""
     raw_log_ratio: float
     """The same for times as measured."""
+    error: float = 0.0
+    """Standard error of `log_ratio` by the spread of the restart's quads; 0 in older samples."""
     seconds: float
     """Wall-clock time on the GPU that both share."""
 

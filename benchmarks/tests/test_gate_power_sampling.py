@@ -60,6 +60,7 @@ def test_restart_compares_doses_with_none_and_itself(lines: list[Line]) -> None:
     for line in restarts:
         expected = math.log((100 + line.new / 10) / (100 + line.old / 10))
         assert line.log_ratio == pytest.approx(expected, abs=1e-6)
+        assert line.error == pytest.approx(0, abs=1e-6)
 
 
 def test_failure_of_one_kernel_spares_the_others(lines: list[Line]) -> None:

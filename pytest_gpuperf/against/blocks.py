@@ -132,8 +132,13 @@ def is_precise(blocks: Sequence[SideBlock]) -> bool:
     if not blocks:
         return False
     logs = at_one_clock(blocks, [math.log(block.time_us) for block in blocks])
+    return ratio_error(blocks, logs) <= PRECISE_PCT / 100
+
+
+def ratio_error(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:
+    """Return the standard error of a restart's ratio by the spread of its quads, at least two."""
     ratios = [ratio(blocks[at : at + 4], logs[at : at + 4]) for at in range(0, len(blocks), 4)]
-    return stdev(ratios) / math.sqrt(len(ratios)) <= PRECISE_PCT / 100
+    return stdev(ratios) / math.sqrt(len(ratios))
 
 
 def _sides(quad: Quad) -> tuple[Side, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, ratio, with_times
+from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, in_turn, ratio, ratio_error, with_times
 
 if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
@@ -97,3 +97,12 @@ def test_most_quads_need_times() -> None:
         with_times([replace(block, time_us=0.0) if at % 8 == 1 else block for at, block in enumerate(blocks)])
         == ()
     )
+
+
+def test_error_of_a_ratio_is_that_of_the_mean_of_its_quads() -> None:
+    sides: list[Side] = ["A", "B", "B", "A"]
+    times = [[10.0, 10.1, 10.1, 10.0], [10.0, 10.3, 10.3, 10.0]]
+    blocks = [SideBlock(side, time, 0.0) for quad in times for side, time in zip(sides, quad, strict=True)]
+    logs = [math.log(block.time_us) for block in blocks]
+    of_quads = [math.log(1.01), math.log(1.03)]
+    assert ratio_error(blocks, logs) == pytest.approx((of_quads[1] - of_quads[0]) / 2)
