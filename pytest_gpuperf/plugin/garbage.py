@@ -19,6 +19,7 @@ class RareCollections:
     """
 
     def __init__(self, config: pytest.Config) -> None:
+        self._frozen = False
         self._thresholds = gc.get_threshold()
         gc.set_threshold(*self._thresholds[:2], RARELY)
         # The first clean-up is the last one that pytest does, after its own search for garbage.
@@ -32,7 +33,9 @@ class RareCollections:
             gc.set_threshold(*self._thresholds)
             return
         gc.freeze()
+        self._frozen = True
 
     def _restore(self) -> None:
-        gc.unfreeze()
+        if self._frozen:
+            gc.unfreeze()
         gc.set_threshold(*self._thresholds)

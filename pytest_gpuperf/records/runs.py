@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA
+from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Measurement
 from pytest_gpuperf.records.consistency import in_head, in_run
 from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from pytest_gpuperf.records import Measurement, Run, TestRecord
+    from pytest_gpuperf.records import Run, TestRecord
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
@@ -52,6 +52,8 @@ class RunStore:
     def __init__(self, state: Path, baselines: Path | None = None) -> None:
         self.folder = state / "runs"
         self._baselines = baselines
+        self._earlier: dict[str, Run] = {}
+        """Times of runs before another one, by id."""
 
     @staticmethod
     def new_id(now: datetime) -> str:
@@ -89,15 +91,18 @@ class RunStore:
         return set(self._runs())
 
     def earlier(self, run_id: str, card: str, nodeid: str, label: str) -> Measurement | None:
-        """Return a measurement by another process: of the newest run before one that has the test on a card.
+        """Return time and code by another process: of the newest run before one that has the test on a card.
 
         Returns:
-            None if none of the `EARLIER_RUNS` runs before has it, or if one of them is broken.
+            The measurement without other parts; None if none of the `EARLIER_RUNS` runs before has it, or if
+            one of them is broken.
         """
         with suppress(GpuperfError, OSError):
             before = sorted((other for other in self.ids() if other < run_id), reverse=True)
             for other in before[:EARLIER_RUNS]:
-                run = load_run(self.resolve(other))
+                if other not in self._earlier:
+                    self._earlier[other] = load_run(self.resolve(other), _time_and_code)
+                run = self._earlier[other]
                 found = [test for test in run.tests if test.nodeid == nodeid]
                 if found and run.cards[nodeid] == card:
                     return found[0].measurements.get(label)
@@ -212,6 +217,13 @@ def encode_run(run: Run) -> bytes:
     `load_run` reads as numbers again.
     """
     return encode_head(run) + b",\n".join(map(encode_test, run.tests)) + END
+
+
+def _time_and_code(test: TestRecord) -> TestRecord:
+    measured = {
+        label: Measurement(timing=found.timing, code=found.code) for label, found in test.measurements.items()
+    }
+    return replace(test, measurements=measured)
 
 
 def whole_test(test: TestRecord) -> TestRecord:

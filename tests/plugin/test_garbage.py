@@ -25,3 +25,13 @@ def test_replay_collects_rarely_and_leaves_the_collector_as_it_was(pytester: pyt
 def test_run_without_recording_collects_as_usual(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(f"import gc\ndef test_k(): assert gc.get_threshold() == {gc.get_threshold()}")
     pytester.runpytest_inprocess("--gpuperf").assert_outcomes(passed=1)
+
+
+def test_objects_that_others_have_frozen_stay_frozen(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import gc\ngc.freeze()")
+    pytester.makepyfile("def test_k(): pass")
+    try:
+        pytester.runpytest_inprocess("--gpuperf").assert_outcomes(passed=1)
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
