@@ -143,8 +143,7 @@ def joined(results: Sequence[Results]) -> Results:
     Raises:
         SystemExit: They are of several models of GPU or several versions of torch.
     """
-    if len({(one.environment.gpu.slug, one.environment.toolchain.torch) for one in results}) > 1:
-        raise SystemExit("costs: found several GPU models or versions of torch; expected one machine")
+    results_file.refuse_several_machines(one.environment for one in results)
     return msgspec.structs.replace(results[0], costs=tuple(cost for one in results for cost in one.costs))
 
 

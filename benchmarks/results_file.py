@@ -9,7 +9,10 @@ import msgspec
 from pytest_gpuperf.records.decoding import decode_versioned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from pytest_gpuperf.records import Environment
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
@@ -33,3 +36,13 @@ def read(path: Path, kind: type[Kind], *, schema: int) -> Kind:
         shown=path.name,
         next_step=f"type `git restore {path.name}`",
     )
+
+
+def refuse_several_machines(environments: Iterable[Environment]) -> None:
+    """Refuse to join results that cannot be compared.
+
+    Raises:
+        SystemExit: They are of several models of GPU or several versions of torch.
+    """
+    if len({(one.gpu.slug, one.toolchain.torch) for one in environments}) > 1:
+        raise SystemExit("found several GPU models or versions of torch; expected one machine")

@@ -1,4 +1,4 @@
-"""Measure what a worker for each GPU gains, and what it costs in precision.
+"""Measure the gain of a worker for each GPU, and its cost in precision.
 
 python -m benchmarks.several_gpus measure --out FILE [--runs 5] [--gpus 1 2] [-- PYTEST ARGUMENTS]  # on GPUs
 python -m benchmarks.several_gpus join FILE FILE --out FILE                                         # anywhere
@@ -111,11 +111,9 @@ def joined(results: Sequence[Results]) -> Results:
     Raises:
         SystemExit: They are of several models of GPU or several versions of torch.
     """
-    if len({(one.environment.gpu.slug, one.environment.toolchain.torch) for one in results}) > 1:
-        raise SystemExit("several_gpus: found several GPU models or versions of torch; expected one machine")
-    return msgspec.structs.replace(
-        results[0], sessions=tuple(session for one in results for session in one.sessions)
-    )
+    results_file.refuse_several_machines(one.environment for one in results)
+    sessions = tuple(session for one in results for session in one.sessions)
+    return msgspec.structs.replace(results[0], sessions=sessions)
 
 
 def measure(out: Path, runs: int, numbers: Sequence[int], arguments: list[str]) -> None:
@@ -125,10 +123,9 @@ def measure(out: Path, runs: int, numbers: Sequence[int], arguments: list[str]) 
     from pytest_gpuperf.measure.device.visible import visible_gpus
 
     visible = len(visible_gpus())
-    numbers = numbers or (1, visible)
-    most = max(2, *numbers) if len(numbers) > 1 else numbers[0]
-    if visible < most:
-        raise SystemExit(f"several_gpus: found {visible} GPUs; expected at least {most}")
+    numbers = numbers or (1, max(2, visible))
+    if visible < max(numbers):
+        raise SystemExit(f"several_gpus: found {visible} GPUs; expected at least {max(numbers)}")
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     sessions: list[Session] = []
     for number in range(runs):

@@ -138,10 +138,10 @@ def analyse(lines: Iterable[Line], choices: Iterable[Mapping[str, float]] = tuni
     samples = [line for line in lines if isinstance(line, SessionSample)]
     began = [line for line in lines if isinstance(line, Began)]
     sessions = session_rule.Sessions(samples)
+    models = {line.environment.gpu.uuid: line.environment.gpu.name for line in began}
     older = {line.environment.gpu.uuid for line in began if line.date < TUNED}
     restarts = restart_rule.Restarts(
-        (line for line in lines if isinstance(line, RestartSample)),
-        newer={line.environment.gpu.uuid for line in began} - older,
+        (line for line in lines if isinstance(line, RestartSample)), newer=models.keys() - older
     )
     shipped = Thresholds()
     tuning_sessions, held_out = sessions.halves()
@@ -174,8 +174,8 @@ def analyse(lines: Iterable[Line], choices: Iterable[Mapping[str, float]] = tuni
         held_out_tuned=_figures(held_out, judged_restarts, tuned_on_held_out),
         everything=_figures(list(sessions.lines), all_restarts, on_held_out, on_tuning),
         whatever_clock=_whatever_clock(session_rule.Sessions(samples, at_known_clock=False), shipped),
-        newest=_newest(sessions, held_out, began, shipped),
-        newest_against=_newest_against(sessions, restarts, older, began, shipped),
+        newest=_newest(sessions, held_out, models, shipped),
+        newest_against=_newest_against(sessions, restarts, older, models, shipped),
         failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
     )
 
@@ -254,9 +254,11 @@ def _whatever_clock(sessions: session_rule.Sessions, thresholds: Thresholds) -> 
 
 
 def _newest(
-    sessions: session_rule.Sessions, held_out: Sequence[int], began: Sequence[Began], thresholds: Thresholds
+    sessions: session_rule.Sessions,
+    held_out: Sequence[int],
+    models: Mapping[str, str],
+    thresholds: Thresholds,
 ) -> dict[str, Rule]:
-    models = {line.environment.gpu.uuid: line.environment.gpu.name for line in began}
     newest = set(sessions.with_all_kernels())
     kernels = [kernel for kernel in sessions.kernels if sessions.typical_us(kernel) >= SHORT_US]
     by_model: dict[str, list[int]] = {}
@@ -279,10 +281,9 @@ def _newest_against(
     sessions: session_rule.Sessions,
     restarts: restart_rule.Restarts,
     older: Container[str],
-    began: Sequence[Began],
+    models: Mapping[str, str],
     thresholds: Thresholds,
 ) -> dict[str, Rule]:
-    models = {line.environment.gpu.uuid: line.environment.gpu.name for line in began}
     kernels = [kernel for kernel in restarts.kernels if sessions.typical_us(kernel) >= SHORT_US]
     chosen: dict[str, list[int]] = {}
     for card, numbers in restarts.cards.items():
