@@ -161,22 +161,23 @@ FULL_CLOCK = 0.98
 
 def medium_kernels(root: Path) -> str:
     """Compare the sources of the times of medium kernels in the recordings: one a call, at the full clock."""
-    longer: dict[str, dict[tuple[str, str], tuple[float, float]]] = {}
+    longer: dict[str, dict[tuple[str, str], tuple[float, float, str]]] = {}
     for path in sorted(root.glob("baselines/*/recordings/*.json")):
         run = load_run(path)
         of_model = longer.setdefault(run.environment.gpu.name, {})
         for test in run.tests:
             for label, measured in test.measurements.items():
                 if (times := _both_sources(measured)) is not None:
-                    of_model[test.nodeid, label] = times
+                    of_model[test.nodeid, label] = (*times, run.started_at[:10])
     lines = []
     for model, found in longer.items():
         if len(found) > 1:
-            low, _, high = quantiles([events - cupti for events, cupti in found.values()], n=4)
-            middle = median(100 * (events / cupti - 1) for events, cupti in found.values())
+            low, _, high = quantiles([events - cupti for events, cupti, _ in found.values()], n=4)
+            middle = median(100 * (events / cupti - 1) for events, cupti, _ in found.values())
+            dates = sorted({date for *_, date in found.values()})
             lines.append(
-                f"On {model}, {len(found)} such kernels in the recordings are {low:.2f} to {high:.2f} µs "
-                f"longer by events (the middle half), {middle:.1f} % in the median.\n"
+                f"On {model}, {len(found)} such kernels recorded on {', '.join(dates)} are {low:.2f} to "
+                f"{high:.2f} µs longer by events (the middle half), {middle:.1f} % in the median.\n"
             )
     return "".join(lines)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode
 
 TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
-NOT_RECORDED = "CUPTI could not record half of its blocks"
+NOT_RECORDED = "CUPTI could not record enough of its blocks"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ zeros, or use an algorithm with fewer operations, so that:
 - Operations are those that the test declares, in the fastest type of the chip and with sparsity.
 - Counters are of another process, which an autotuner may have given another configuration: half of them.
 
-Sources of the peaks are in `pytest_gpuperf.metrics.peaks`. Without a peak there is no claim.
+Sources of the peaks are in `pytest_gpuperf.metrics.peaks`. Without a peak nothing is claimed.
 """
 
 from __future__ import annotations

@@ -58,22 +58,18 @@ def test_code_of_equal_speed_passes(project: Project) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_cupti_times_short_calls(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("new_us", "expected"), [(0.6, (True, 0.5, 0.6)), (10.0, (False, 0.75, 10.0))], ids=["both", "one"]
+)
+def test_cupti_times_calls_that_are_short_on_both_sides(
+    project: Project, new_us: float, expected: tuple[bool, float, float]
+) -> None:
     project.restarts = "2"
     project.commit({"kernels.py": "def kernel(): return 0.5\n"})
-    project.write({"kernels.py": "def kernel(): return 0.6\n"})
+    project.write({"kernels.py": f"def kernel(): return {new_us}\n"})
     project.session("--gpuperf-against=main")
     found = project.compared()["test_k"]
-    assert (found.recorded, found.old_us, found.new_us) == (True, 0.5, 0.6)
-
-
-def test_a_call_that_is_short_on_one_side_is_timed_by_events(project: Project) -> None:
-    project.restarts = "2"
-    project.commit({"kernels.py": "def kernel(): return 0.5\n"})
-    project.write({"kernels.py": "def kernel(): return 10.0\n"})
-    project.session("--gpuperf-against=main")
-    found = project.compared()["test_k"]
-    assert (found.recorded, found.old_us, found.new_us) == (False, 0.75, 10.0)
+    assert (found.recorded, found.old_us, found.new_us) == expected
 
 
 def test_run_file_has_no_absolute_path(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""Verdicts on new times of the same code, and names of what differs."""
+"""Verdicts on slower and faster times of the same code, and names of its differences."""
 
 from __future__ import annotations
 
