@@ -1,6 +1,7 @@
 """Measure the cost of a run at two commits: cold, warm, with counters, and against older code.
 
 python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [--parts PART ...]   # on a GPU
+                                   [--suites PATH ...] [--logs DIR]
 python -m benchmarks.costs join FILE FILE --out FILE                                            # anywhere
 python -m benchmarks.costs table FILE                                                           # anywhere
 
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -167,38 +169,51 @@ def _cell(cost: Cost | None) -> str:
     return f"{cost.seconds:.0f} ({cost.seconds / cost.tests:.1f})" if cost.tests else ""
 
 
-def run_part(folder: Path, tests: Sequence[str], commit: str, part: Part, seconds: float) -> Run:
-    """Run pytest in the worktree of a commit, which is in the folder."""
-    tree = folder / commit
-    environment = {
-        **os.environ,
-        **{name: str(folder / "caches" / commit / name) for name in CACHES},
-        "PYTHONPATH": os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")]),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_PLUGINS": _entry(tree),
-    }
-    paths = ["suites"] if part.startswith(ALL) else tests
-    begin = time.monotonic()
-    with (folder / "output").open("w+b") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "--gpuperf", *OPTIONS[part], *paths],
-            cwd=tree,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        cut_off = False
-        try:
-            process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            cut_off = True
-        finally:
-            end_group(process)
-        took = time.monotonic() - begin
-        output.seek(0)
-        return ended_tests(output.read().decode(errors="replace")), took, cut_off
+@dataclass(frozen=True)
+class Runs:
+    """Runs of pytest in worktrees of commits."""
+
+    folder: Path
+    """Holds the worktrees, each named as its commit, and the caches."""
+    tests: Sequence[str]
+    suites: Sequence[str] = ("suites",)
+    """What the parts of all suites run."""
+    logs: Path | None = None
+    """Keeps the output of each run."""
+
+    def __call__(self, commit: str, part: Part, seconds: float) -> Run:
+        """Run a part of a commit for some seconds at most."""
+        tree = self.folder / commit
+        environment = {
+            **os.environ,
+            **{name: str(self.folder / "caches" / commit / name) for name in CACHES},
+            "PYTHONPATH": os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")]),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": _entry(tree),
+        }
+        paths = self.suites if part.startswith(ALL) else self.tests
+        log = (self.logs or self.folder) / f"{commit}_{re.sub(r'[ ,]+', '_', part)}.log"
+        begin = time.monotonic()
+        with log.open("w+b") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest", "-q", "--durations=40", "--gpuperf", *OPTIONS[part], *paths],
+                cwd=tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            cut_off = False
+            try:
+                process.wait(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                cut_off = True
+            finally:
+                end_group(process)
+            took = time.monotonic() - begin
+            output.seek(0)
+            return ended_tests(output.read().decode(errors="replace")), took, cut_off
 
 
 def _entry(tree: Path) -> str:
@@ -228,6 +243,10 @@ def main() -> None:
     command.add_argument("--minutes", type=float, default=MINUTES, help="wall-clock time in all")
     command.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
     command.add_argument("--parts", nargs="+", default=tuple(OPTIONS), choices=tuple(OPTIONS))
+    command.add_argument(
+        "--suites", nargs="+", default=["suites"], metavar="PATH", help=f"what the parts of {ALL} run"
+    )
+    command.add_argument("--logs", type=Path, metavar="DIR", help="existing folder for the output")
     command = commands.add_parser("join")
     command.add_argument("files", type=Path, nargs="+", metavar="FILE")
     command.add_argument("--out", type=Path, required=True, help="NAME.json")
@@ -264,7 +283,7 @@ def main() -> None:
                 given.commits,
                 60 * given.minutes,
                 write,
-                lambda commit, part, seconds: run_part(folder, given.tests, commit, part, seconds),
+                Runs(folder, given.tests, given.suites, given.logs),
                 parts=given.parts,
             )
         finally:

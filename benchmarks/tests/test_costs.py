@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.costs import Cost, Results, ended_tests, joined, measure, report, run_part
+from benchmarks.costs import Cost, Results, Runs, ended_tests, joined, measure, report
 from pytest_gpuperf.records import NO_GPU, Environment, Toolchain
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
     )
     (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin"\n')
     (tree / "suites" / "test_two.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
-    assert run_part(tmp_path, ["nothing"], "old", "all suites, cold", 60)[0] == 2
+    (tree / "suites" / "test_new.py").write_text("def test_c(): pass\n")
+    assert Runs(tmp_path, ["nothing"])("old", "all suites, cold", 60)[0] == 3
+    chosen = Runs(tmp_path, ["nothing"], suites=["suites/test_two.py"], logs=tmp_path)
+    assert chosen("old", "all suites, cold", 60)[0] == 2
+    assert "2 passed" in (tmp_path / "old_all_suites_cold.log").read_text()
 
 
 def test_last_run_is_cut_off_when_the_time_is_up() -> None:
@@ -100,6 +104,6 @@ def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     tree = tmp_path / "c0ffee1"
     tree.mkdir()
     (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin.entry"\n', encoding="utf-8")
-    tests, seconds, cut_off = run_part(tmp_path, ["."], "c0ffee1", "cold", 0.01)
+    tests, seconds, cut_off = Runs(tmp_path, ["."])("c0ffee1", "cold", 0.01)
     assert (tests, cut_off) == (0, True)
     assert seconds < 30
