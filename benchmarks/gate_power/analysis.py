@@ -30,8 +30,8 @@ SCHEMA = 2
 STORED = (1, 3, 5, 8)
 """Numbers of sessions of a baseline."""
 AGAINST = "against"
-TUNED = "2026-11-23"
-"""Date of the thresholds: cards that were sampled later have not tuned them."""
+TUNED = "2026-11-25T19"
+"""Date of the thresholds for restarts: cards that were sampled later have not tuned them."""
 NEWEST_STORED = 5
 """Number of sessions of the baselines by which the newest sessions are judged."""
 SHORT_US = 5.0

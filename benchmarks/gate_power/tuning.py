@@ -23,7 +23,11 @@ DRAWS = 2
 """Baselines drawn for each new session, and orders for each series of restarts."""
 SESSION_GRID = {"session_sd_pct": (0.25, 0.18, 0.35), "replicated_share": (0.6, 1.0, 0.5)}
 """Values to try for sessions; the shipped thresholds come first and win a tie."""
-RESTART_GRID = {"restart_sd_pct": (0.2, 0.3, 0.1), "restart_df": (2, 4, 1)}
+RESTART_GRID = {
+    "restart_sd_pct": (0.2, 0.3),
+    "restart_df": (2, 4, 1),
+    "restart_indifference_pct": (0.15, 0.25),
+}
 CHOICES = tuple(
     dict(zip(grid, values, strict=True))
     for grid in (SESSION_GRID, RESTART_GRID)

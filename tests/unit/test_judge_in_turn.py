@@ -37,7 +37,7 @@ def test_comparison_with_old_code_replaces_sessions() -> None:
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
         "gpuperf: time_us 5.30 is 3.0 % slower than 5.14 of main (1a2b3c4) "
-        "(+2.5 to +3.6 %, detects 0.9 % and more, 4 restarts, hot)",
+        "(+2.5 to +3.6 %, detects 0.8 % and more, 4 restarts, hot)",
         "    accept it with: gpuperf baseline accept",
     ]
 

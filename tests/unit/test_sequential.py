@@ -218,9 +218,22 @@ def test_clock_noise_hides_no_slowdown() -> None:
 
 
 def test_more_comparisons_need_a_larger_slowdown() -> None:
-    ratios = [0.006, 0.007, 0.008, 0.006, 0.007, 0.008]
+    ratios = [0.005, 0.006, 0.007, 0.005, 0.006, 0.007]
     outcomes = [decide_restarts(ratios, T, comparisons, final=True).outcome for comparisons in (1, 100)]
     assert outcomes == [Outcome.REGRESSED, Outcome.PASS]
+
+
+def test_zone_in_turn_is_narrower_than_between_sessions() -> None:
+    ratios = [0.0035, 0.0040, 0.0038, 0.0036, 0.0042, 0.0037, 0.0039, 0.0041, 0.0036, 0.0038]
+    wide = replace(T, restart_indifference_pct=0.3)
+    assert [decide_restarts(ratios, these, 20).outcome for these in (T, wide)] == [
+        Outcome.REGRESSED,
+        Outcome.PASS,
+    ]
+
+
+def test_change_within_the_wide_zone_passes_before_the_last_look() -> None:
+    assert decide_restarts([0.002, 0.0021, 0.0019, 0.002], T, 20).outcome is Outcome.PASS
 
 
 def test_a_slowdown_within_the_tolerance_passes() -> None:
