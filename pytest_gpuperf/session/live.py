@@ -118,6 +118,8 @@ class LiveRunner(KeepingRunner):
             counters = self._profiling = self._profiling_pass(settings, ncu, chip, kept)
         self._counters = counters
         self._tests: dict[str, SelectedTest] = {}
+        self._tolerances_pct: dict[str, float] = {}
+        """Accepted slowdown of each test."""
         timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_mhz, Originals("pytest_gpuperf"))
         source = LiveSource(
             counters,
@@ -242,6 +244,7 @@ class LiveRunner(KeepingRunner):
         self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
         """Run the passes that the options ask for, then apply their results to the tests."""
+        self._tolerances_pct = {state.nodeid: self.tolerance_pct(state) for state in states}
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
         self._tests.update({state.nodeid: self._select(state) for state in states})
@@ -356,8 +359,10 @@ class LiveRunner(KeepingRunner):
     def _doubt(self, call: Call, timing: Timing) -> str:
         """Return the verdict on a first time; empty if it passes or has no baseline."""
         key, gate = (call.nodeid, call.label), self.expected.gate
+        tolerance_pct = self._tolerances_pct.get(call.nodeid, 0.0)
         with self.guarded("judging"):
-            for time in (gate.compare(key, timing), gate.compare_pinned(key, timing)):
+            for compare in (gate.compare, gate.compare_pinned):
+                time = compare(key, timing, tolerance_pct)
                 if time is not None and time.decision.outcome is not Outcome.PASS:
                     return (
                         f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"

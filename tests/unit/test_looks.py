@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import stdev
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from pytest_gpuperf.measure.verification.values import copied_call
 from pytest_gpuperf.records import Timing, Verification
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.session.live import LiveRunner
 from pytest_gpuperf.session.live_source import LiveSource, undoubted
 from run_builders import gate_of, timing
 
@@ -194,10 +196,25 @@ def test_further_looks_are_at_other_places_with_models_of_their_own(doubt: str, 
     assert timer.models == ["main None hot events", None, None][:looks]
 
 
-def test_places_that_differ_make_a_change_uncertain() -> None:
+def stored_times() -> Any:
+    """Return a gate with sessions of 5 µs."""
     sessions = tuple(Session(run=f"{n}", time_us=5 + 0.001 * n) for n in range(5))
     time = TimeBaseline(mode="hot", sessions=sessions)
-    gate = gate_of({"t": TestBaseline(measurements={"main": MeasurementBaseline(time=time)})})
+    return gate_of({"t": TestBaseline(measurements={"main": MeasurementBaseline(time=time)})})
+
+
+@pytest.mark.parametrize(("tolerance_pct", "doubt"), [(0.0, "regressed at first, +20.0 %"), (50.0, "")])
+def test_slowdown_that_the_test_accepts_is_not_in_doubt(tolerance_pct: float, doubt: str) -> None:
+    runner = SimpleNamespace(
+        guarded=lambda _: nullcontext(),
+        expected=SimpleNamespace(gate=stored_times()),
+        _tolerances_pct={"t": tolerance_pct},
+    )
+    assert LiveRunner._doubt(cast("Any", runner), Call("t", "main", max), timing(6.0)) == doubt
+
+
+def test_places_that_differ_make_a_change_uncertain() -> None:
+    gate = stored_times()
     sure = gate.compare(("t", "main"), timing(5.1))
     unsure = gate.compare(("t", "main"), replace(timing(5.1), looks_sd_pct=3.0))
     assert sure is not None
