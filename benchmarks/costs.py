@@ -5,9 +5,10 @@ python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [-
 python -m benchmarks.costs join FILE FILE --out FILE                                            # anywhere
 python -m benchmarks.costs table FILE                                                           # anywhere
 
-Each commit runs from a worktree with compile caches of its own. A part of both commits comes before the next
-part, and each time is in the file before the next one begins. Two processes of this program, each with one of
-two GPUs and one of the commits, take half as long; `join` makes their files one.
+Each commit runs from a worktree with compile caches of its own, and without baselines: a commit may have none
+of this GPU, and a time that differs from its baseline is measured three times. A part of both commits comes
+before the next part, and each time is in the file before the next one begins. Two processes of this program,
+each with one of two GPUs and one of the commits, take half as long; `join` makes their files one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Part = Literal[
-    "all suites, cold", "all suites, warm", "cold", "warm", "with counters", "counters kept", "against HEAD"
+    "all suites, cold",
+    "all suites, warm",
+    "cold",
+    "warm",
+    "with counters",
+    "counters kept",
+    "counters by CUPTI",
+    "against HEAD",
 ]
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "all suites, cold": (),
@@ -47,6 +55,7 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "warm": ("--gpuperf-counters=off",),
     "with counters": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
     "counters kept": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=auto"),
+    "counters by CUPTI": ("--gpuperf-counters=cupti",),
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
 """Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "with
@@ -193,10 +202,13 @@ class Runs:
         }
         paths = self.suites if part.startswith(ALL) else self.tests
         log = (self.logs or self.folder) / f"{commit}_{re.sub(r'[ ,]+', '_', part)}.log"
+        none = self.folder / "no_baselines"
+        none.mkdir(exist_ok=True)
+        options = ("-q", "--durations=40", "--gpuperf", f"--gpuperf-baselines={none}", *OPTIONS[part])
         begin = time.monotonic()
         with log.open("w+b") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", "-q", "--durations=40", "--gpuperf", *OPTIONS[part], *paths],
+                [sys.executable, "-m", "pytest", *options, *paths],
                 cwd=tree,
                 env=environment,
                 stdin=subprocess.DEVNULL,

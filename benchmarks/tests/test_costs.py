@@ -60,7 +60,9 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
     (tree / "pytest_gpuperf").mkdir()
     (tree / "pytest_gpuperf" / "__init__.py").touch()
     (tree / "pytest_gpuperf" / "plugin.py").write_text(
-        "def pytest_addoption(parser): parser.addoption('--gpuperf', action='store_true')\n"
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--gpuperf', action='store_true')\n"
+        "    parser.addoption('--gpuperf-baselines')\n"
     )
     (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin"\n')
     (tree / "suites" / "test_two.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
