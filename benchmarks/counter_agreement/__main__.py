@@ -20,13 +20,15 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, dest="command")
-    commands.add_parser("measure").add_argument("--out", type=Path, required=True, help="JSON file")
+    command = commands.add_parser("measure")
+    command.add_argument("--out", type=Path, required=True, help="JSON file")
+    command.add_argument("--flushed", action="store_true", help="begin with flushed caches")
     commands.add_parser("table").add_argument("file", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "measure":
         from benchmarks.counter_agreement.measure import measure
 
-        results = measure()
+        results = measure(flushed=arguments.flushed)
         write_files({arguments.out: encode(results)})
     else:
         results = read(arguments.file)

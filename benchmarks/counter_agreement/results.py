@@ -68,6 +68,8 @@ class Results(Record, frozen=True, kw_only=True):
     date: str
     """UTC, ISO 8601."""
     environment: Environment
+    flushed: bool = False
+    """True if each kernel began with flushed caches."""
     calls: dict[str, Agreement]
     ncu_seconds: float | None = None
     """Wall-clock time of the process under ncu and of reading its report; None if not measured."""

@@ -22,7 +22,8 @@ def source(results: Results) -> str:
     """Return the GPU, the versions and the date."""
     ncu = results.environment.toolchain.ncu
     where = provenance(results.environment, results.date)
-    return f"{where}{f', ncu {ncu} with `--cache-control none --clock-control none`' if ncu else ''}.\n"
+    options = f"--cache-control {'all' if results.flushed else 'none'} --clock-control none"
+    return f"{where}{f', ncu {ncu} with `{options}`' if ncu else ''}.\n"
 
 
 def agreement_table(results: Results) -> str:

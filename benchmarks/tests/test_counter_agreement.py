@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.counter_agreement.agreement import COMPUTE_BOUND, contradictions, differences, dram_bytes
+from benchmarks.counter_agreement.kernels import longest
 from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import (
     LEAST_BYTES,
@@ -20,6 +22,7 @@ from benchmarks.counter_agreement.results import (
 from benchmarks.counter_agreement.tables import agreement_table, cost, nsight_python, source, traffic_table
 from benchmarks.results_file import encode
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records import KernelProfile
 from run_builders import run
 
 RECORDED = Path(__file__).parents[1] / "results" / "counter_agreement.json"
@@ -198,6 +201,16 @@ def test_source_names_gpu_and_tool() -> None:
         f"commit {recorded.environment.commit[:7]}, {recorded.date[:10]}, ncu 2025.3.1.0 with "
         "`--cache-control none --clock-control none`.\n"
     )
+
+
+def test_source_tells_of_flushed_caches() -> None:
+    assert "`--cache-control all --clock-control none`" in source(replace(read(RECORDED), flushed=True))
+
+
+def test_kernel_that_flushes_is_not_compared() -> None:
+    flush = KernelProfile(name="read_kernel", metrics={"duration_us": 50.0})
+    own = KernelProfile(name="k", metrics={"duration_us": 3.0})
+    assert longest((flush, own)) is own
 
 
 def test_times_are_compared_if_nothing_waits_for_dram() -> None:
