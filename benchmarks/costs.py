@@ -6,9 +6,10 @@ python -m benchmarks.costs join FILE FILE --out FILE                            
 python -m benchmarks.costs table FILE                                                           # anywhere
 
 Each commit runs from a worktree with compile caches of its own, and without baselines: a commit may have none
-of this GPU, and a time that differs from its baseline is measured three times. A part of both commits comes
-before the next part, and each time is in the file before the next one begins. Two processes of this program,
-each with one of two GPUs and one of the commits, take half as long; `join` makes their files one.
+of this GPU, and a time that differs from its baseline is measured three times. So each run fits its clock
+models anew. A part of both commits comes before the next part, and each time is in the file before the next
+one begins. Two processes of this program, each with one of two GPUs and one of the commits, take half as
+long; `join` makes their files one.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ DRAWS = 2
 SESSION_GRID = {"session_sd_pct": (0.25, 0.18, 0.35), "replicated_share": (0.6, 1.0, 0.5)}
 """Values to try for sessions; the shipped thresholds come first and win a tie."""
 RESTART_GRID = {
-    "restart_sd_pct": (0.2, 0.3),
+    "restart_sd_pct": (0.2, 0.3, 0.1),
     "restart_df": (2, 4, 1),
-    "restart_indifference_pct": (0.15, 0.25),
+    "restart_indifference_pct": (0.15, 0.25, 0.1),
 }
 CHOICES = tuple(
     dict(zip(grid, values, strict=True))

@@ -63,14 +63,17 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
         "def pytest_addoption(parser):\n"
         "    parser.addoption('--gpuperf', action='store_true')\n"
         "    parser.addoption('--gpuperf-baselines')\n"
+        "def pytest_configure(config):\n"
+        "    import pathlib\n"
+        "    assert not list(pathlib.Path(config.getoption('gpuperf_baselines')).iterdir())\n"
     )
     (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin"\n')
     (tree / "suites" / "test_two.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
     (tree / "suites" / "test_new.py").write_text("def test_c(): pass\n")
     assert Runs(tmp_path, ["nothing"])("old", "all suites, cold", 60)[0] == 3
-    chosen = Runs(tmp_path, ["nothing"], suites=["suites/test_two.py"], logs=tmp_path)
+    chosen = Runs(tmp_path, ["nothing"], suites=["suites/test_two.py"], logs=tree)
     assert chosen("old", "all suites, cold", 60)[0] == 2
-    assert "2 passed" in (tmp_path / "old_all_suites_cold.log").read_text()
+    assert "2 passed" in (tree / "old_all_suites_cold.log").read_text()
 
 
 def test_last_run_is_cut_off_when_the_time_is_up() -> None:

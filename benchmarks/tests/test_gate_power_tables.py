@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from benchmarks.gate_power import samples as sample_files
-from benchmarks.gate_power.analysis import Summary, analyse, read
+from benchmarks.gate_power.analysis import TUNED, Summary, analyse, read
 from benchmarks.gate_power.samples import Failed
 from benchmarks.gate_power.tables import by_kernel, effects, outcomes, report, summarised
 from benchmarks.gate_power.tuning import CHOICES, best
@@ -48,7 +48,7 @@ def test_by_kernel_shows_found_of_all(summary: Summary) -> None:
 
 def test_summary_names_missed_targets(summary: Summary) -> None:
     text = summarised(summary)
-    assert text.startswith("NVIDIA H200, torch 2.11.0, commit c0ffee1, 2026-11-24; 12 sessions and 12 ")
+    assert text.startswith(f"NVIDIA H200, torch 2.11.0, commit c0ffee1, {TUNED[:10]}; 12 sessions and 12 ")
     assert "held out (baseline of 8 sessions and against): 0 false alarms in 96 verdicts, fewer" in text
     rule = summary.newest_against["NVIDIA H200"]
     few = msgspec.structs.replace(rule, doses={"10": Verdicts({PASS: 9, SLOWER: 1})})

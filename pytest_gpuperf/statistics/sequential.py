@@ -94,10 +94,10 @@ def decide_restarts(
     """Judge the restarts of a comparison in turn so far.
 
     At a look before the last, the comparison ends only if the result is clear at the level spent there:
-    slower or faster by more than `restart_indifference_pct`, or unchanged with `loss_pct` ruled out. The last
-    look decides by `decide` with the level that is left. At `pass_look` the comparison can only pass. That
-    cannot raise the share of false alarms (stopping for futility; S. S. Emerson and T. R. Fleming, Biometrics
-    45 (1989) 905).
+    slower, faster, or unchanged with `loss_pct` ruled out. The last look decides by `decide` with the level
+    that is left. At `pass_look` the comparison can only pass. That cannot raise the share of false alarms
+    (stopping for futility; S. S. Emerson and T. R. Fleming, Biometrics 45 (1989) 905). A change counts from
+    `restart_indifference_pct` on.
 
     The bounds are at the level of the look (repeated confidence intervals; C. Jennison and B. W. Turnbull, J.
     R. Stat. Soc. B 51 (1989) 305).
@@ -117,6 +117,7 @@ def decide_restarts(
     Returns:
         A decision that is `inconclusive` if it takes more restarts to tell.
     """
+    thresholds = replace(thresholds, indifference_pct=thresholds.restart_indifference_pct)
     indifferent = math.log1p(thresholds.indifference_pct / 100)
     if all(abs(one - other) <= indifferent for one, other in zip(log_ratios, raw, strict=False)):
         return _decide(
@@ -152,17 +153,16 @@ def _decide(
 ) -> Decision:
     restarts = estimate.replicates
     last = final or restarts >= thresholds.looks[-1]
-    in_turn = replace(thresholds, indifference_pct=thresholds.restart_indifference_pct)
     if not last and restarts not in thresholds.looks:
         passing = restarts == thresholds.pass_look and _may_pass_early(thresholds)
         between = decide(
             estimate,
-            in_turn,
+            thresholds,
             slower=False,
             faster=False,
             alpha=thresholds.alpha * thresholds.pass_share,
             tolerance_pct=tolerance_pct,
-            unchanged_pct=thresholds.indifference_pct,
+            last=False,
         )
         return between if passing else msgspec.structs.replace(between, outcome=Outcome.INCONCLUSIVE)
     # A comparison that is cut short has the level of its last look.
@@ -170,12 +170,12 @@ def _decide(
     level = spend(look, thresholds, thresholds.false_discovery_rate / comparisons)
     return decide(
         estimate,
-        in_turn,
-        slower=estimate.p_slower(in_turn) <= level,
-        faster=estimate.p_faster(in_turn) <= level,
+        thresholds,
+        slower=estimate.p_slower(thresholds) <= level,
+        faster=estimate.p_faster(thresholds) <= level,
         alpha=spend(look, thresholds, _alpha_of_looks(thresholds)),
         tolerance_pct=tolerance_pct,
-        unchanged_pct=None if last else thresholds.indifference_pct,
+        last=last,
     )
 
 

@@ -232,8 +232,24 @@ def test_zone_in_turn_is_narrower_than_between_sessions() -> None:
     ]
 
 
-def test_change_within_the_wide_zone_passes_before_the_last_look() -> None:
-    assert decide_restarts([0.002, 0.0021, 0.0019, 0.002], T, 20).outcome is Outcome.PASS
+def test_speedup_above_the_zone_in_turn_is_an_improvement() -> None:
+    ratios = [-0.0035, -0.0040, -0.0038, -0.0036, -0.0042, -0.0037, -0.0039, -0.0041, -0.0036, -0.0038]
+    assert decide_restarts(ratios, T, 20).outcome is Outcome.IMPROVED
+
+
+@pytest.mark.parametrize("restarts", [T.pass_look, T.looks[0]])
+def test_change_above_the_zone_does_not_pass_early(restarts: int) -> None:
+    within, above = ([ratio, ratio + 0.0001] * (restarts // 2) for ratio in (0.0013, 0.0018))
+    outcomes = [
+        decide_restarts(ratios, replace(T, restart_sd_pct=0.05), 20).outcome for ratios in (within, above)
+    ]
+    assert outcomes == [Outcome.PASS, Outcome.INCONCLUSIVE]
+
+
+def test_times_as_measured_count_from_the_zone_in_turn_on() -> None:
+    raw = [0.0024, 0.0023, 0.0024, 0.0023, 0.0024, 0.0023, 0.0024, 0.0023, 0.0024, 0.0023]
+    decision = decide_restarts([0.0, 0.0001] * 5, replace(T, restart_sd_pct=0.01), raw=raw)
+    assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, True)
 
 
 def test_a_slowdown_within_the_tolerance_passes() -> None:
