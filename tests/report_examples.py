@@ -77,8 +77,6 @@ def compared(change_pct: float) -> TimeComparison:
         low_pct=change_pct - 0.5,
         high_pct=change_pct + 0.5,
         detectable_pct=0.9,
-        p_slower=0.5,
-        p_faster=0.5,
         replicates=5,
     )
     return TimeComparison(decision, actual_us=5.3, baseline_us=5.3, raw_change_pct=change_pct)

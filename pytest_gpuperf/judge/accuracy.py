@@ -93,7 +93,7 @@ def worse_figures(now: Accuracy, known: Accuracy) -> dict[str, tuple[float, floa
     """
     found = {}
     for name, most in _tolerated(now, known).items():
-        value, before = now.values.get(name), known.values.get(name)
+        value, before = getattr(now, name), getattr(known, name)
         if value is not None and before is not None and value > most:
             found[name] = (value, before, most)
     return found

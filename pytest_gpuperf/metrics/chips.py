@@ -45,6 +45,7 @@ CHIPS = (
     Chip("gb202", "12.0", ("gb20x", "gb203", "gb205", "gb206", "gb207")),
     Chip("gb20b", "12.1", ("gb20c",)),
 )
+_BY_CAPABILITY = {chip.compute_capability: chip for chip in CHIPS}
 
 
 OLDER = "older"
@@ -98,7 +99,7 @@ def has(chip: str, feature: Feature) -> bool | None:
 
 def chip_of(compute_capability: str) -> Chip | None:
     """Find the chip of a compute capability such as `9.0`; None if it is unknown."""
-    return next((chip for chip in CHIPS if chip.compute_capability == compute_capability), None)
+    return _BY_CAPABILITY.get(compute_capability)
 
 
 def find_chip(text: str) -> Chip:

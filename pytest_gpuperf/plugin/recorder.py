@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -31,7 +32,7 @@ class Recorder:
         self._runner = runner
         self._checked = Checked()
 
-    @property
+    @cached_property
     def seed(self) -> int:
         """The seed of this test, for generators of its own: `numpy.random.default_rng(gpuperf.seed)`."""
         return seed_of(self._state.nodeid)

@@ -303,6 +303,7 @@ class Runner:
     def _judged(self, record: TestRecord, state: ItemState) -> TestVerdict:
         baseline = self.expected.of(state.nodeid)
         limits = state.stated_limits
+        is_compiled = any(measurement.is_static for measurement in record.measurements.values())
         errors = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors]
         if len(limits) > MOST_LIMITS:
             errors.append(f"the test states {len(limits):,} limits; expected at most {MOST_LIMITS:,}")
@@ -318,7 +319,7 @@ class Runner:
                 self.environment.gpu,
                 partial(self.earlier, state.nodeid),
             ),
-            compiled=self._expected_of_compiled(state.nodeid),
+            compiled=self._expected_of_compiled(state.nodeid) if is_compiled else None,
             errors=errors,
             strict=self.settings.strict,
         )

@@ -136,11 +136,6 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Slowdown that a test of this one time at that level detects with a power of `1 - beta`. Among many
     tests it takes more to be called `regressed`; a slowdown of this size is at least inconclusive, except for
     a share `alpha` of the cases."""
-    p_slower: float
-    """One-sided p-value against a change of at most `+indifference_pct`, or that of restarts, not adjusted
-    for other tests."""
-    p_faster: float
-    """The same against a change of at least `-indifference_pct`."""
     replicates: int
     """Number of stored sessions, or of restarts, in the estimate."""
     new_card: bool = False
@@ -161,6 +156,14 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
     replicates: int
     new_card: bool = False
 
+    def is_slower(self, thresholds: Thresholds, level: float) -> bool:
+        """Return True if the change is significantly above `+indifference_pct`."""
+        return self.log_ratio > 0 and self.p_slower(thresholds) <= level
+
+    def is_faster(self, thresholds: Thresholds, level: float) -> bool:
+        """Return True if the change is significantly below `-indifference_pct`."""
+        return self.log_ratio < 0 and self.p_faster(thresholds) <= level
+
     def p_slower(self, thresholds: Thresholds) -> float:
         """Return the one-sided p-value of the change against `+indifference_pct`."""
         return self._tail(self.log_ratio - math.log1p(thresholds.indifference_pct / 100))
@@ -170,7 +173,9 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
         return self._tail(-self.log_ratio - math.log1p(thresholds.indifference_pct / 100))
 
     def _tail(self, difference: float) -> float:
-        return _t_below(self.df, -difference / self.standard_error)
+        from scipy.special import stdtr
+
+        return float(stdtr(self.df, -difference / self.standard_error))
 
     def margin(self, level: float) -> float:
         """Return the standard error times the upper `level` quantile of t."""
@@ -230,18 +235,9 @@ def decide(
         low_pct=_pct(estimate.log_ratio - margin),
         high_pct=high_pct,
         detectable_pct=smallest_pct,
-        p_slower=estimate.p_slower(thresholds),
-        p_faster=estimate.p_faster(thresholds),
         replicates=estimate.replicates,
         new_card=estimate.new_card,
     )
-
-
-@lru_cache(maxsize=64)  # a decision asks twice, and tests of one suite share their levels
-def _t_below(df: float, t: float) -> float:
-    from scipy.special import stdtr
-
-    return float(stdtr(df, t))
 
 
 @lru_cache(maxsize=64)

@@ -42,8 +42,8 @@ def decide_session(
     return decide(
         estimate,
         thresholds,
-        slower=estimate.p_slower(thresholds) <= level,
-        faster=estimate.p_faster(thresholds) <= level,
+        slower=estimate.is_slower(thresholds, level),
+        faster=estimate.is_faster(thresholds, level),
         alpha=thresholds.alpha,
         tolerance_pct=tolerance_pct,
     )

@@ -171,8 +171,8 @@ def _decide(
     return decide(
         estimate,
         thresholds,
-        slower=estimate.p_slower(thresholds) <= level,
-        faster=estimate.p_faster(thresholds) <= level,
+        slower=estimate.is_slower(thresholds, level),
+        faster=estimate.is_faster(thresholds, level),
         alpha=spend(look, thresholds, _alpha_of_looks(thresholds)),
         tolerance_pct=tolerance_pct,
         last=last,

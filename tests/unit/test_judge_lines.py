@@ -27,8 +27,6 @@ PASSED = Decision(
     low_pct=0.1,
     high_pct=0.9,
     detectable_pct=1.25,
-    p_slower=0.5,
-    p_faster=0.5,
     replicates=5,
 )
 AT_CLOCK = TimeComparison(

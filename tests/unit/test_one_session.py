@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
-from pytest_gpuperf.statistics.one_session import decide_session
+from pytest_gpuperf.statistics.decision import Decision, Estimate, Outcome, Thresholds
+from pytest_gpuperf.statistics.one_session import _estimate, decide_session
 from pytest_gpuperf.statistics.variance import LogTime, Variance, moderate
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def test_detectable_slowdown_is_found_as_often_as_promised() -> None:
         log = math.log(100 * (1 + smallest / 100)) + 0.005 * math.sqrt(1 + 1 / 4) * float(
             rng.standard_normal()
         )
-        found += decide_session(LogTime(log, "GPU-1"), stored, variance, T, 1).p_slower <= T.alpha
+        found += _estimate(LogTime(log, "GPU-1"), stored, variance, T).is_slower(T, T.alpha)
     assert found / len(drawn) == pytest.approx(0.9, abs=0.02)
 
 
@@ -229,10 +229,11 @@ def test_changes_of_one_test_are_significant_in_the_suite() -> None:
     called = 0
     for dose in ("x1.005", "x1.01", "x1.02", "x1.05"):
         for new, stored in each_left_out(STEADY, dose):
-            decisions = decide_each(new, stored)
-            for outcome, p in ((Outcome.REGRESSED, "p_slower"), (Outcome.IMPROVED, "p_faster")):
+            decisions, variances = decide_each(new, stored), moderate(stored, T)
+            estimates = [_estimate(new[key], stored[key], variances[key], T) for key in decisions]
+            for outcome, p in ((Outcome.REGRESSED, Estimate.p_slower), (Outcome.IMPROVED, Estimate.p_faster)):
                 # the method of Benjamini and Hochberg over the suite
-                adjusted = false_discovery_control([getattr(each, p) for each in decisions.values()])
+                adjusted = false_discovery_control([p(each, T) for each in estimates])
                 together = dict(zip(decisions, adjusted <= T.false_discovery_rate, strict=True))
                 alone = [kernel for kernel, decision in decisions.items() if decision.outcome is outcome]
                 called += len(alone)
