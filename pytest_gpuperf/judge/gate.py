@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from functools import cached_property, partial
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from pytest_gpuperf.judge.one_clock import OneClock
-from pytest_gpuperf.records.baseline import card_of
+from pytest_gpuperf.records.baseline import Session, card_of
 from pytest_gpuperf.records.timing import LOOKS
 from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_gpuperf.records import AgainstTiming, Timing
-    from pytest_gpuperf.records.baseline import Baseline, RunNote, Session, TimeBaseline, Times
+    from pytest_gpuperf.records.baseline import Baseline, RunNote, TimeBaseline, Times
     from pytest_gpuperf.statistics.variance import Variance
 
 Key: TypeAlias = tuple[str, str]
@@ -64,13 +64,13 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
         return self.decision.outcome is Outcome.IMPROVED
 
 
-class _Stored(NamedTuple):
+class _Stored(msgspec.Struct, frozen=True, gc=False):
     """Sessions of a test that a new time is compared with."""
 
     clock: OneClock | None
     """Clock that they were brought to; None if they are as measured."""
     sessions: tuple[Session, ...]
-    log_times: Sequence[LogTime]
+    log_times: tuple[LogTime, ...]
 
 
 class Gate:
@@ -143,14 +143,15 @@ class Gate:
             return None
         timing, stored = found, self._brought(key, times, found)
         blocks, time_us = timing.blocks_us, timing.time_us
-        if stored.clock is not None:
-            brought = stored.clock.blocks_us(timing)
+        clock = stored.clock.for_time(timing) if stored.clock is not None else None
+        if clock is not None:
+            brought = clock.blocks_us(timing)
             if (brought_us := trimmed_mean(brought)) > 0:
                 blocks, time_us = brought, brought_us
             else:
                 # Cold blocks below 0 may outweigh the others by the model of another session.
-                stored = self._stored(times, None)
-        clock, sessions = stored.clock, stored.sessions
+                stored, clock = self._stored(times, None), None
+        sessions = stored.sessions
         new = _new(timing, blocks, time_us, clock, self._own_cards.get(key[0], self._card))
         if clock is None:
             error = math.hypot(new.standard_error, _clock_error(timing, sessions))
@@ -192,15 +193,14 @@ class Gate:
         if clock is not None:
             brought = [(one, time_us) for one in times.sessions if (time_us := clock.stored_us(one)) > 0]
             if brought:
-                log_times = [
+                log_times = (
                     LogTime(math.log(us), card_of(one, self._runs), clock.error(one.sm_clock_mhz))
                     for one, us in brought
-                ]
-                return _Stored(clock, tuple(one for one, _ in brought), log_times)
+                )
+                return _Stored(clock, tuple(one for one, _ in brought), tuple(log_times))
         sessions = times.sessions
-        return _Stored(
-            None, sessions, [LogTime(math.log(one.time_us), card_of(one, self._runs)) for one in sessions]
-        )
+        log_times = (LogTime(math.log(one.time_us), card_of(one, self._runs)) for one in sessions)
+        return _Stored(None, sessions, tuple(log_times))
 
     def _variance(self, key: Key, stored: _Stored) -> Variance:
         if (stored.clock is None) == (self._known[key].clock is None) and key in self._variances:
@@ -228,7 +228,7 @@ class Gate:
 def _new(
     timing: Timing, blocks: Sequence[float], time_us: float, clock: OneClock | None, card: str
 ) -> LogTime:
-    error = clock.error(timing.sm_clock_mhz, timing) if clock is not None else 0.0
+    error = clock.error(timing.sm_clock_mhz) if clock is not None else 0.0
     if len(blocks) >= ENOUGH_BLOCKS:
         error = math.hypot(error, standard_error(blocks) / time_us)
     # A time that depends on the place of its tensors in memory is no more certain than those are alike.

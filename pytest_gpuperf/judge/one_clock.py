@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytest_gpuperf.statistics.clock_model import (
+    ClockModel,
     alike_shares,
     normalisation_error,
     normalise,
@@ -13,24 +16,16 @@ from pytest_gpuperf.statistics.clock_model import (
 )
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import ClockModel, Timing
+    from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import Session, Times
 
 
-class OneClock:
-    """The clock and the model for all times of a test.
+class OneClock(msgspec.Struct, frozen=True, gc=False):
+    """The clock and the model for all times of a test."""
 
-    Args:
-        model: The model.
-        at_mhz: The SM clock that times are brought to.
-    """
-
-    def __init__(self, model: ClockModel, at_mhz: float) -> None:
-        self._model = model
-        self.at_mhz = at_mhz
-        # One model is asked for twice.
-        self._compared: ClockModel | None = None
-        self._alike = True
+    model: ClockModel
+    at_mhz: float
+    """The SM clock that times are brought to."""
 
     @classmethod
     def of(cls, times: Times, timing: Timing | None = None) -> OneClock | None:
@@ -52,28 +47,22 @@ class OneClock:
         """Return a session's time at the one clock, in µs; 0 if its clock was not known or swung."""
         own, mhz = session.clock_model, session.sm_clock_mhz
         if own is None:
-            return normalise(session.time_us, mhz, self._model, self.at_mhz) if mhz else 0.0
+            return normalise(session.time_us, mhz, self.model, self.at_mhz) if mhz else 0.0
         if not mhz:
             return session.normalised_us
         # Its blocks were brought to the one clock one by one, by its own model.
         as_measured = normalise(session.normalised_us, self.at_mhz, own, mhz)
-        return normalise(as_measured, mhz, self._model, self.at_mhz)
+        return normalise(as_measured, mhz, self.model, self.at_mhz)
+
+    def for_time(self, timing: Timing) -> OneClock:
+        """Return the clock for a new time: with its own model if its code depends on the clock otherwise."""
+        own = timing.clock_model
+        return self if own is None or alike_shares(own, self.model) else OneClock(own, self.at_mhz)
 
     def blocks_us(self, timing: Timing) -> tuple[float, ...]:
-        """Return the blocks of a new time at the one clock; its clocks have to be known."""
-        model = self._of(timing)
-        return tuple(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, self.at_mhz))
+        """Return the blocks of a time at the one clock; its clocks have to be known."""
+        return tuple(normalise_blocks(timing.blocks_us, timing.blocks_mhz, self.model, self.at_mhz))
 
-    def error(self, mhz: float, timing: Timing | None = None) -> float:
+    def error(self, mhz: float) -> float:
         """Return the relative error of a time from an SM clock, in MHz; 0 if the clock is not known."""
-        model = self._model if timing is None else self._of(timing)
-        return normalisation_error(mhz, model, self.at_mhz) if mhz else 0.0
-
-    def _of(self, timing: Timing) -> ClockModel:
-        """Return the model for a new time: its own if its code depends on the clock in another way."""
-        own, shared = timing.clock_model, self._model
-        if own is None:
-            return shared
-        if own is not self._compared:
-            self._compared, self._alike = own, alike_shares(own, shared)
-        return shared if self._alike else own
+        return normalisation_error(mhz, self.model, self.at_mhz) if mhz else 0.0

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.limits import Limit, parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
+from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.selection import check_kernels, check_launches
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.records.selection import Launches
 
 MOST_GPUS = 64
@@ -148,8 +148,7 @@ def _tolerance(value: object, where: str) -> float:
     return float(value)
 
 
-@dataclass
-class ItemState:
+class ItemState(msgspec.Struct, gc=False):
     """A test while it runs."""
 
     nodeid: str
@@ -158,12 +157,12 @@ class ItemState:
     """The file of the test."""
     unavailable: str = ""
     """Why a required measurement, such as counters, is unavailable."""
-    measurements: dict[str, Measurement] = field(default_factory=dict)
-    limits: list[Limit] = field(default_factory=list)
+    measurements: dict[str, Measurement] = {}
+    limits: list[Limit] = []
     """Added by `gpuperf.limit()`."""
-    began: float = field(default_factory=time.perf_counter)
+    began: float = msgspec.field(default_factory=time.perf_counter)
     """Begin of its set-up, by `time.perf_counter`."""
-    errors: list[str] = field(default_factory=list)
+    errors: list[str] = []
     """Errors that the user must fix before the test can be judged."""
 
     @property
