@@ -167,7 +167,7 @@ def _remarks(
         yield Finding(Status.PASS, contradiction, label)
     profile = measurement.profile
     if profile is not None and not profile.unavailable and profile.preset:
-        missing = len(baseline.counters.keys() - profile.combined.keys())
+        missing = len([name for name in baseline.counters if name not in profile.combined])
         if missing:
             line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
             yield Finding(Status.PASS, line, label)

@@ -57,7 +57,11 @@ class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         Near 1 if compute or latency bounds the kernel, near 0 if memory does.
         """
-        return self.cycles / self.reference_mhz / self.time_us(self.reference_mhz)
+        return self.share_at(self.reference_mhz)
+
+    def share_at(self, sm_clock_mhz: float) -> float:
+        """Return the same share at another SM clock, in MHz."""
+        return self.cycles / sm_clock_mhz / self.time_us(sm_clock_mhz)
 
 
 def fit(
@@ -121,7 +125,7 @@ def pool_models(models: Sequence[ClockModel], reference_mhz: float) -> ClockMode
     Returns:
         A model whose time is 1 µs at the reference clock: only its share counts.
     """
-    shares = [model.cycles / reference_mhz / model.time_us(reference_mhz) for model in models]
+    shares = [model.share_at(reference_mhz) for model in models]
     weights = [1 / (LEAST_SHARE_ERROR**2 + model.share_error**2) for model in models]
     share = sum(map(mul, weights, shares)) / sum(weights)
     spread = sum(weight * (each - share) ** 2 for weight, each in zip(weights, shares, strict=True))
@@ -134,7 +138,7 @@ def pool_models(models: Sequence[ClockModel], reference_mhz: float) -> ClockMode
 
 def alike_shares(own: ClockModel, pooled: ClockModel) -> bool:
     """Return False if the code of `own` depends on the clock in another way than that of a pool."""
-    differs = abs(pool_models([own], pooled.reference_mhz).sm_clock_share - pooled.sm_clock_share)
+    differs = abs(own.share_at(pooled.reference_mhz) - pooled.sm_clock_share)
     return differs <= UNLIKE * hypot(own.share_error, pooled.share_error, LEAST_SHARE_ERROR)
 
 
