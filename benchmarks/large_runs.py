@@ -74,12 +74,12 @@ COMMANDS: dict[str, Sequence[str]] = {
 
 
 class Used(NamedTuple):
-    """Resources of one process and its children."""
+    """Resources of one process and its children, or of several at once."""
 
     wall_s: float
     cpu_s: float
     memory_mb: float
-    """Largest resident memory of one process, in MB."""
+    """Largest resident memory of one process, in MB; those of several are added."""
     status: int
 
     def __str__(self) -> str:
@@ -100,17 +100,36 @@ def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 def used_by(arguments: Sequence[str], folder: Path) -> Used:
     """Run Python with these arguments in a folder, with its output in `output.log` there."""
+    return used_at_once([arguments], folder)
+
+
+def used_at_once(commands: Sequence[Sequence[str]], folder: Path) -> Used:
+    """Run Python with several lists of arguments at once; the first one's output is in `output.log`.
+
+    Args:
+        commands: Arguments of each process.
+        folder: Where they run.
+    """
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     begin = time.perf_counter()
-    with (folder / "output.log").open("wb") as log:
-        child = subprocess.Popen(
-            [sys.executable, *arguments], cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT
-        )
+    children = []
+    for at, arguments in enumerate(commands):
+        with (folder / (f"output-{at}.log" if at else "output.log")).open("wb") as log:
+            command = [sys.executable, *arguments]
+            child = subprocess.Popen(command, cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT)
+            children.append(child)
+    usages = []
+    for child in children:
         # Not `wait`: only this call returns the resources of one child.
         _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    wall_s = time.perf_counter() - begin
-    return Used(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000, child.returncode)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        usages.append(usage)
+    return Used(
+        time.perf_counter() - begin,
+        sum(usage.ru_utime + usage.ru_stime for usage in usages),
+        sum(usage.ru_maxrss for usage in usages) / 1000,
+        max(child.returncode for child in children),
+    )
 
 
 def recorded() -> Run:
@@ -172,7 +191,7 @@ def make_project(folder: Path, tests: int, *, plain: bool = False) -> None:
 
 
 def replayed(tests: int) -> Iterator[tuple[str, Used]]:
-    """Yield the resources of a replay, and of the same tests without the plugin."""
+    """Yield the resources of a replay, of one in two shards, and of the same tests without the plugin."""
     with tempfile.TemporaryDirectory() as folder:
         measured, plain = Path(folder) / "measured", Path(folder) / "plain"
         apart(make_project, measured, tests)
@@ -181,6 +200,8 @@ def replayed(tests: int) -> Iterator[tuple[str, Used]]:
         yield "pytest alone", used_by(pytest, plain)
         plugin = (*pytest, "-p", "pytest_gpuperf.plugin.entry", "--gpuperf")
         yield "pytest --gpuperf", used_by(plugin, measured)
+        shards = [(*plugin, f"--gpuperf-shard={shard}/2") for shard in (1, 2)]
+        yield "two shards at once", used_at_once(shards, measured)
 
 
 def large_run(megabytes: int, name: str = "large", shift: int = 0) -> Run:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.large_runs import TESTS_IN_FILE, apart, large_run, make_project, used_by, write_runs
+from benchmarks.large_runs import (
+    TESTS_IN_FILE,
+    apart,
+    large_run,
+    make_project,
+    used_at_once,
+    used_by,
+    write_runs,
+)
 from pytest_gpuperf.records.runs import encode_run
 
 if TYPE_CHECKING:
@@ -26,6 +34,13 @@ def test_generated_tests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
     assert f"{TESTS_IN_FILE} passed" in log
     assert used.status == 0
     assert used.memory_mb > 10
+
+
+def test_processes_at_once_have_outputs_of_their_own(tmp_path: Path) -> None:
+    used = used_at_once([("-c", "print('one')"), ("-c", "print('two'); raise SystemExit(3)")], tmp_path)
+    assert [(tmp_path / name).read_text() for name in ("output.log", "output-1.log")] == ["one\n", "two\n"]
+    assert used.status == 3
+    assert used.memory_mb > 1.5 * used_at_once([("-c", "")], tmp_path).memory_mb
 
 
 def test_run_file_has_the_size_that_was_asked_for() -> None:
