@@ -160,11 +160,11 @@ def test_interruption_reports_the_tests_that_have_ended(
 
 
 def test_every_test_is_judged_once_though_workers_are_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fleet_kills, "WORKERS", 2)
     with dask.config.set(FORKED):
         # Seed 16 kills after 0.28 and 0.47 of the time without kills; a faster run can end before the second.
+        # One of the three workers outlives both: Dask gives up workers that are killed while they start.
         assert fleet_kills.main(["--runs", "1", "--seed", "16", "--files", "3", "--tests", "1"]) == 0
     os.chdir(tmp_path)
     assert re.search("1 runs of 12 tests with [12] kills: in 0 a test", capsys.readouterr().out)
