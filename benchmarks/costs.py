@@ -7,7 +7,7 @@ python -m benchmarks.costs table FILE                                           
 
 Each commit runs from a worktree with compile caches of its own, and without baselines: a commit may have none
 of this GPU, and a time that differs from its baseline is measured three times. So each run fits its clock
-models anew. A part of both commits comes before the next part, and each time is in the file before the next
+models again. A part of both commits comes before the next part, and each time is in the file before the next
 one begins. Two processes of this program, each with one of two GPUs and one of the commits, take half as
 long; `join` makes their files one.
 """
@@ -18,7 +18,6 @@ import argparse
 import datetime
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +30,7 @@ import msgspec
 from benchmarks import results_file
 from benchmarks.children import ROOT, end_in_order_when_told, say
 from benchmarks.markdown import provenance, table
-from pytest_gpuperf.processes.children import end_group
+from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
 from pytest_gpuperf.records.writing import write_files
@@ -187,7 +186,7 @@ class Runs:
     """Holds the worktrees, each named as its commit, and the caches."""
     tests: Sequence[str]
     suites: Sequence[str] = ("suites",)
-    """What the parts of all suites run."""
+    """Paths that the parts of all suites run."""
     logs: Path | None = None
     """Keeps the output of each run."""
 
@@ -206,27 +205,20 @@ class Runs:
         none = self.folder / "no_baselines"
         none.mkdir(exist_ok=True)
         options = ("-q", "--durations=40", "--gpuperf", f"--gpuperf-baselines={none}", *OPTIONS[part])
+        command = [sys.executable, "-m", "pytest", *options, *paths]
         begin = time.monotonic()
-        with log.open("w+b") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", *options, *paths],
-                cwd=tree,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            cut_off = False
-            try:
-                process.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                cut_off = True
-            finally:
-                end_group(process)
-            took = time.monotonic() - begin
-            output.seek(0)
-            return ended_tests(output.read().decode(errors="replace")), took, cut_off
+
+        def poll() -> None:
+            if time.monotonic() - begin >= seconds:
+                raise TimeoutError
+
+        cut_off = False
+        try:
+            run_child(command, cwd=tree, env=environment, log=log, poll=poll)
+        except TimeoutError:
+            cut_off = True
+        took = time.monotonic() - begin
+        return ended_tests(log.read_text(errors="replace")), took, cut_off
 
 
 def _entry(tree: Path) -> str:

@@ -108,7 +108,7 @@ def used_at_once(commands: Sequence[Sequence[str]], folder: Path) -> Used:
 
     Args:
         commands: Arguments of each process.
-        folder: Where they run.
+        folder: Their working directory.
     """
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     begin = time.perf_counter()
