@@ -117,9 +117,6 @@ class CompiledKernel:
         self.asm = {"ptx": ptx}
 
 
-CompiledKernel.__module__ = "triton.compiler.compiler"
-
-
 def kernel(name: str, shared: int = 0) -> chrome.Activity:
     return chrome.Activity(0.0, 1.0, "kernel", name, shared_memory_bytes=shared)
 
@@ -132,7 +129,9 @@ MMA = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2}, {%r3}, 
 
 
 def test_triton_kernels_are_classified_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
+    monkeypatch.setitem(
+        sys.modules, "triton.compiler.compiler", SimpleNamespace(CompiledKernel=CompiledKernel)
+    )
     kept = [
         CompiledKernel("gemm_k", code("gemm_k", MMA)),
         CompiledKernel("add_k", code("add_k", "add.f32 a, b, c")),
@@ -145,7 +144,9 @@ def test_triton_kernels_are_classified_by_their_code(monkeypatch: pytest.MonkeyP
 def test_ambiguous_variants_give_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", SimpleNamespace())
+    monkeypatch.setitem(
+        sys.modules, "triton.compiler.compiler", SimpleNamespace(CompiledKernel=CompiledKernel)
+    )
     kept = [
         CompiledKernel("two_k", code("two_k", MMA), 4096),
         CompiledKernel("two_k", code("two_k", "nop"), 512),

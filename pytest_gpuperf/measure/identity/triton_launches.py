@@ -42,10 +42,11 @@ def _owner_of_hooks() -> Any:
 def compiled_kernels() -> dict[str, list[Any]]:
     """Return Triton's kernels of this process by name: each configuration and type makes a variant."""
     found: dict[str, list[Any]] = {}
-    if "triton.compiler.compiler" not in sys.modules:
+    kind = getattr(sys.modules.get("triton.compiler.compiler"), "CompiledKernel", None)
+    if kind is None:
         return found
     # Triton's place for them differs by version; Inductor keeps its own.
-    for thing in gc.get_objects():
-        if type(thing).__name__ == "CompiledKernel" and type(thing).__module__.startswith("triton."):
+    for thing in gc.get_referrers(kind):
+        if type(thing) is kind:
             found.setdefault(thing.metadata.name, []).append(thing)
     return found

@@ -144,15 +144,32 @@ class Cubin:
     def sections(self) -> list[Section]:
         """All sections, sorted by name."""
         data = self._data
-        table, size, count, names = struct.unpack_from("<Q10xHHH", data, 0x28)
-        headers = [struct.unpack_from("<II16xQQII", data, table + size * index) for index in range(count)]
-        first_name = headers[names][2]
+        first_name, _ = self._bounds_of_names
         found = []
-        for name, kind, start, length, _, info in headers:
+        for index in range(self._headers[2]):
+            name, kind, start, length, _, info = self._header(index)
             begin = first_name + name
             title = data[begin : data.index(b"\0", begin)].decode(errors="replace")
             found.append(Section(title, info, start, 0 if kind == _NO_BITS else length))
         return sorted(found)
+
+    @cached_property
+    def _headers(self) -> tuple[int, int, int, int]:
+        """Place and size of the section headers, their number, and the index of the section of names."""
+        return struct.unpack_from("<Q10xHHH", self._data, 0x28)
+
+    def _header(self, index: int) -> tuple[int, ...]:
+        place, size, _, _ = self._headers
+        return struct.unpack_from("<II16xQQII", self._data, place + size * index)
+
+    @cached_property
+    def _bounds_of_names(self) -> tuple[int, int]:
+        """Begin and end of the names of all sections; an empty range in a file that ends before."""
+        try:
+            _, _, begin, length, _, _ = self._header(self._headers[3])
+        except struct.error:
+            return 0, 0
+        return begin, begin + length
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -164,8 +181,11 @@ class Cubin:
 
     def has(self, kernel: str) -> bool:
         """Return True if a kernel is in the cubin."""
-        # A search for the bytes is quicker than to read all names.
-        return kernel.encode() in self._data and self.is_entry(kernel) and f".text.{kernel}" in self._names
+        # A search in the names is quicker than to read all sections, and one in the whole file takes seconds
+        # in a run of many tests.
+        name = f".text.{kernel}"
+        begin = self._data.find(f"{name}\0".encode(), *self._bounds_of_names)
+        return begin >= 0 and self.is_entry(kernel) and name in self._names
 
     def is_entry(self, function: str) -> bool:
         """Return True if a function is a kernel, which has parameters in a section of its own."""
