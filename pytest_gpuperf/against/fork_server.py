@@ -19,12 +19,15 @@ import sys
 import threading
 import warnings
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 LIBRARIES = ("numpy", "scipy.special")
 """Packages whose threads survive a fork: OpenBLAS ends and starts them itself."""
 SLOW = ("torch", "triton", "torch._dynamo")
 """Packages that take seconds to import, and neither initialise CUDA nor start threads."""
+FIRST_LAUNCH = "triton.experimental.gluon.nvidia.hopper"
+"""Module that the first launch of a Triton kernel imports, if Triton has it."""
 NOT_INITIALISED = 3
 """CUDA_ERROR_NOT_INITIALIZED."""
 LONGEST = 65536
@@ -49,6 +52,7 @@ def load(names: list[str]) -> str:
         threads = native_threads()
         for name in names:
             importlib.import_module(name)
+        ready_triton()
     except Exception as error:
         return f"an import failed with {type(error).__name__}: {error}"
     sys.modules.pop("__mp_main__", None)  # a name for this program, by `multiprocessing`; a fork runs another
@@ -59,6 +63,21 @@ def load(names: list[str]) -> str:
     # Else each fork would go through all objects of the packages, and so copy their memory.
     gc.freeze()
     return ""
+
+
+def ready_triton() -> None:
+    """Do what the first launch of a Triton kernel would do in each process, if Triton was imported.
+
+    Triton hashes its own files, hundreds of megabytes, as a part of the keys of its cache.
+    """
+    if "triton" not in sys.modules:
+        return
+    with suppress(ImportError):
+        importlib.import_module(FIRST_LAUNCH)
+    for owner in ("triton.runtime.cache", "triton.compiler.compiler"):  # the latter in older versions
+        if hash_of_triton := getattr(sys.modules.get(owner), "triton_key", None):
+            hash_of_triton()
+            return
 
 
 def of_one_side(checkout: str, tree: str) -> str:

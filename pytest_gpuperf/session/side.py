@@ -23,6 +23,7 @@ from pytest_gpuperf.against.messages import (
 )
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.activity import kept_attached
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
@@ -234,8 +235,10 @@ class SideSource(ChildSource):
         if call.label not in self._settled.get(call.nodeid, ()):
             prepared = self._timer.prepare(call, mode)
             self._parent.tell(Ready(call.label, prepared.mode, prepared.is_short()))
-            while isinstance(command := self._parent.command(), RunBlock):
-                self._parent.tell(_timed(prepared, command))
+            # Once blocks are recorded, all are: none of a graph, which CUPTI would slow down.
+            with kept_attached():
+                while isinstance(command := self._parent.command(), RunBlock):
+                    self._parent.tell(_timed(prepared, command))
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
 

@@ -194,6 +194,16 @@ def test_forks_do_not_keep_the_name_of_the_servers_program(monkeypatch: pytest.M
     assert "__mp_main__" not in sys.modules
 
 
+@pytest.mark.parametrize("owner", ["triton.runtime.cache", "triton.compiler.compiler"])
+def test_triton_hashes_itself_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, owner: str) -> None:
+    for name in ("triton", "triton.runtime.cache", "triton.compiler.compiler"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    hashed: list[str] = []
+    vars(sys.modules[owner]).update(triton_key=lambda: hashed.append(owner))
+    assert fork_server.load([]) in ("", "an import initialised CUDA", "an import started a thread")
+    assert hashed == [owner]
+
+
 def test_no_server_starts_if_nothing_slow_was_imported() -> None:
     assert launching.slow_imports({"numpy": fork_server}) == []
     assert launching.slow_imports({"torch": ModuleType("torch")}) == []

@@ -131,6 +131,8 @@ class Activity(NamedTuple):
 
 _RECORDERS: list[_Recorder] = []
 """Recorders whose callbacks CUPTI may still call."""
+_KEPT: list[None] = []
+"""An entry for each `kept_attached` that has not ended."""
 
 
 class _Recorder:
@@ -213,6 +215,7 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
 
     library = cupti()
     refuse_if_taken()
+    stay = stay or bool(_KEPT)
     of_kernels = _KERNEL if serial else _CONCURRENT_KERNEL
     if not stay or any(recorder.of_kernels != of_kernels for recorder in _RECORDERS):
         detach()
@@ -236,6 +239,22 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
             _RECORDERS.append(recorder)
         else:
             library.functions.cuptiFinalize()
+            _RECORDERS.clear()
+
+
+@contextmanager
+def kept_attached() -> Iterator[None]:
+    """Leave CUPTI attached from the first recording inside the `with` to its end.
+
+    To attach and detach it takes several times as long as to record a short block.
+    """
+    _KEPT.append(None)
+    try:
+        yield
+    finally:
+        _KEPT.pop()
+        if _RECORDERS:
+            detach()
             _RECORDERS.clear()
 
 
