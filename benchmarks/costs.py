@@ -5,11 +5,11 @@ python -m benchmarks.costs measure --out FILE --commits OLD NEW [--minutes M] [-
 python -m benchmarks.costs join FILE FILE --out FILE                                            # anywhere
 python -m benchmarks.costs table FILE                                                           # anywhere
 
-Each commit runs from a worktree with compile caches of its own, and without baselines: a commit may have none
-of this GPU, and a time that differs from its baseline is measured three times. So each run fits its clock
-models again. A part of both commits comes before the next part, and each time is in the file before the next
-one begins. Two processes of this program, each with one of two GPUs and one of the commits, take half as
-long; `join` makes their files one.
+Each commit runs from a worktree with compile caches of its own. Its own baselines are not used: it may have
+none of this GPU, and a time that differs from its baseline is measured three times. The cold run of all
+suites makes baselines for the warm one, as the first run of a project does. A part of both commits comes
+before the next part, and each time is in the file before the next one begins. Two processes of this program,
+each with one of two GPUs and one of the commits, take half as long; `join` makes their files one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Part = Literal[
     "against HEAD",
 ]
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
-    "all suites, cold": (),
+    "all suites, cold": ("--gpuperf-update=new",),
     "all suites, warm": (),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
@@ -193,8 +193,9 @@ class Runs:
     def __call__(self, commit: str, part: Part, seconds: float) -> Run:
         """Run a part of a commit for some seconds at most."""
         tree = self.folder / commit
+        # Compiled Python is a cache, too, which people have.
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             **{name: str(self.folder / "caches" / commit / name) for name in CACHES},
             "PYTHONPATH": os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -202,9 +203,9 @@ class Runs:
         }
         paths = self.suites if part.startswith(ALL) else self.tests
         log = (self.logs or self.folder) / f"{commit}_{re.sub(r'[ ,]+', '_', part)}.log"
-        none = self.folder / "no_baselines"
-        none.mkdir(exist_ok=True)
-        options = ("-q", "--durations=40", "--gpuperf", f"--gpuperf-baselines={none}", *OPTIONS[part])
+        baselines = self.folder / "baselines" / (commit if part.startswith(ALL) else "none")
+        baselines.mkdir(parents=True, exist_ok=True)
+        options = ("-q", "--durations=40", "--gpuperf", f"--gpuperf-baselines={baselines}", *OPTIONS[part])
         command = [sys.executable, "-m", "pytest", *options, *paths]
         begin = time.monotonic()
 

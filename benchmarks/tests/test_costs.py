@@ -63,6 +63,7 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
         "def pytest_addoption(parser):\n"
         "    parser.addoption('--gpuperf', action='store_true')\n"
         "    parser.addoption('--gpuperf-baselines')\n"
+        "    parser.addoption('--gpuperf-update')\n"
         "def pytest_configure(config):\n"
         "    import pathlib\n"
         "    assert not list(pathlib.Path(config.getoption('gpuperf_baselines')).iterdir())\n"
