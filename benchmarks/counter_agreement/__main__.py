@@ -22,13 +22,12 @@ def main() -> None:
     commands = parser.add_subparsers(required=True, dest="command")
     command = commands.add_parser("measure")
     command.add_argument("--out", type=Path, required=True, help="JSON file")
-    command.add_argument("--flushed", action="store_true", help="begin with flushed caches")
     commands.add_parser("table").add_argument("file", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "measure":
         from benchmarks.counter_agreement.measure import measure
 
-        results = measure(flushed=arguments.flushed)
+        results = measure()
         write_files({arguments.out: encode(results)})
     else:
         results = read(arguments.file)

@@ -1,8 +1,8 @@
 """Decide if readings of a kernel by CUPTI and by ncu are the same, and which of them must be.
 
-CUPTI repeats the whole call for each pass, so L2 holds the data of the previous call, and DRAM receives its
-unwritten lines. ncu repeats the kernel alone and restores memory between passes. So DRAM traffic differs, the
-times of kernels that wait for DRAM, and each rate over such a time. The work, rate times cycles, is the same.
+Both empty the caches before each pass. CUPTI repeats the whole call, and ncu the kernel alone, with memory
+restored. The times of kernels that wait for DRAM may differ with that, and each rate over such a time. The
+work, rate times cycles, is the same.
 """
 
 from __future__ import annotations
@@ -41,11 +41,18 @@ COMPARED = (*ANY_STATE, *ELAPSED, *DRAM)
 
 COMPUTE_BOUND = ("gemm_bf16", "gemm_triton", "gemm_fp32", "transpose")
 """Calls that do not wait for DRAM; the transpose waits for L1, one line for each element."""
-STAYS_IN_L2 = ("square_small",)
-"""Calls whose input is in L2 when repeated, and in DRAM when memory was restored."""
-OF_THE_STATE = ("l1_throughput", "achieved_occupancy", "stall.imc_miss")
-"""Metrics that change with that state in a kernel of a few microseconds. The last varies severalfold among
-the repeats of either tool."""
+SHORT = ("square_small",)
+"""Calls of a few microseconds. ncu empties the caches of instructions and constants, too, which CUPTI finds
+filled; only in these calls that matters."""
+OF_THE_STATE = (
+    "l1_throughput",
+    "achieved_occupancy",
+    "stall.imc_miss",
+    "stall.no_instruction",
+    "stall.long_scoreboard",
+    *WORK,
+)
+"""Metrics that change with those caches in such a call."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,7 @@ def differences(found: Agreement, metrics: Sequence[str] = COMPARED) -> Iterator
 def contradictions(name: str, found: Agreement) -> list[Difference]:
     """Return unexpected differences of a call."""
     expected = (*ANY_STATE, *ELAPSED, "duration_us") if name in COMPUTE_BOUND else ANY_STATE
-    moves = OF_THE_STATE if name in STAYS_IN_L2 else ()
+    moves = OF_THE_STATE if name in SHORT else ()
     return [each for each in differences(found, expected) if not each.same and each.metric not in moves]
 
 

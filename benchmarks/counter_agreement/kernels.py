@@ -2,7 +2,6 @@
 
 ncu … python -m benchmarks.counter_agreement.kernels launch
 python -m benchmarks.counter_agreement.kernels profile ROWS.jsonl [FIRST]
-python -m benchmarks.counter_agreement.kernels flushed ROWS.jsonl [FIRST]
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-import triton
-import triton.language as tl
 
 from benchmarks.counter_agreement.results import REPEATS, Reading
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
@@ -41,7 +38,6 @@ METRICS = tuple(
 )
 """Speed of light, occupancy, all stalls, and DRAM traffic, which needs no further pass."""
 ONE_KERNEL_S = 20
-BLOCK = 4096
 
 
 def calls() -> dict[str, Callable[[], object]]:
@@ -71,30 +67,9 @@ def calls() -> dict[str, Callable[[], object]]:
     }
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def read_kernel(input_ptr, output_ptr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Read BLOCK numbers in each program, and write their sum."""
-    numbers = tl.load(input_ptr + tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK))
-    tl.store(output_ptr + tl.program_id(0), tl.sum(numbers))
-
-
-def flushed(call: Callable[[], object], l2_bytes: int) -> Callable[[], object]:
-    """Return a call that reads four times the L2 first: its lines are clean then, as after ncu's flush."""
-    programs = 4 * l2_bytes // (4 * BLOCK)
-    numbers = torch.ones(programs * BLOCK, device="cuda")
-    sums = torch.empty(programs, device="cuda")
-
-    def both() -> object:
-        read_kernel[programs,](numbers, sums, BLOCK)
-        return call()
-
-    return both
-
-
 def longest(kernels: tuple[KernelProfile, ...]) -> KernelProfile:
-    """Return the kernel of the call itself that took longest."""
-    own = (kernel for kernel in kernels if kernel.name != read_kernel.__name__)
-    return max(own, key=lambda kernel: float(kernel.metrics["duration_us"]))
+    """Return the kernel that took longest."""
+    return max(kernels, key=lambda kernel: float(kernel.metrics["duration_us"]))
 
 
 def launch() -> None:
@@ -139,13 +114,12 @@ def lookups(
     return found, seconds
 
 
-def profile(path: Path, first: int, *, flush: bool) -> None:
+def profile(path: Path, first: int) -> None:
     """Profile each call from index `first` on, and append a row of JSON for each.
 
     Args:
         path: The file of the rows.
         first: Index of the first call.
-        flush: Begin each call with a flush of L2; costs are left out then.
     """
     gpu = gpu_info()
     chip = chip_of(gpu.compute_capability)
@@ -154,13 +128,11 @@ def profile(path: Path, first: int, *, flush: bool) -> None:
         if index < first:
             continue
         row: dict[str, Any] = {"cupti": []}
-        call = Call("counter_agreement", name, flushed(fn, gpu.l2_bytes) if flush else fn)
+        call = Call("counter_agreement", name, fn)
         faulthandler.dump_traceback_later(ONE_KERNEL_S, exit=True)
         try:
             found, row["cupti_seconds"] = lookups(counters, call, METRICS)
             row["cupti"] = [reading(longest(each.kernels)) for each in found]
-            if flush:
-                continue
             row["one_pass_seconds"] = lookups(counters, call, PRESETS["one-pass"])[1]
             counters.let_go()
             row["apart_seconds"] = lookups(counters, call, METRICS, apart=True)[1]
@@ -181,4 +153,4 @@ if __name__ == "__main__":
         launch()
     else:
         first_call = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-        profile(Path(sys.argv[2]), first_call, flush=sys.argv[1] == "flushed")
+        profile(Path(sys.argv[2]), first_call)

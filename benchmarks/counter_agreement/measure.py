@@ -21,7 +21,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
-from pytest_gpuperf.measure.ncu.tool import find_ncu
+from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, find_ncu
 from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.chips import chip_of
 
@@ -36,11 +36,8 @@ NAMES = tuple(LEAST_BYTES)
 _CHILD = (sys.executable, "-m", "benchmarks.counter_agreement.kernels")
 
 
-def measure(*, flushed: bool = False) -> Results:
+def measure() -> Results:
     """Read the kernels by both tools on the current device.
-
-    Args:
-        flushed: Begin each kernel with flushed caches; nsight-python is left out then.
 
     Raises:
         GpuperfError: ncu is not installed, or wrote no report.
@@ -48,34 +45,31 @@ def measure(*, flushed: bool = False) -> Results:
     ncu = find_ncu()
     if ncu is None:
         raise GpuperfError("ncu was not found", next_step="install Nsight Compute")
-    calls = _by_cupti(flushed=flushed)
+    calls = _by_cupti()
     plain_seconds = _run(_CHILD, "launch")[1]
-    kernels, ncu_seconds = _by_ncu(ncu, "all" if flushed else "none")
+    kernels, ncu_seconds = _by_ncu(ncu)
     readings = _of_each_call(kernels)
     results = Results(
         schema=SCHEMA,
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         environment=environment(gpu_info(), ROOT, ncu.version),
-        flushed=flushed,
         calls={name: msgspec.structs.replace(calls[name], ncu=readings[name]) for name in NAMES},
         ncu_seconds=ncu_seconds,
         plain_seconds=plain_seconds,
     )
-    if flushed:
-        return results
     numbers = (
         {name for name, value in kernel.metrics.items() if not isinstance(value, str)} for kernel in kernels
     )
     return with_nsight_python(results, ncu.path, set.intersection(*numbers))
 
 
-def _by_cupti(*, flushed: bool) -> dict[str, Agreement]:
+def _by_cupti() -> dict[str, Agreement]:
     """Profile each call by CUPTI; after a call that ends the process, go on in a new one."""
     rows: list[Agreement] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
         while len(rows) < len(NAMES):
-            done, _ = _run(_CHILD, "flushed" if flushed else "profile", str(path), str(len(rows)))
+            done, _ = _run(_CHILD, "profile", str(path), str(len(rows)))
             lines = path.read_bytes().splitlines() if path.exists() else []
             rows = [msgspec.json.decode(line, type=Agreement) for line in lines]
             if len(rows) < len(NAMES):
@@ -86,15 +80,15 @@ def _by_cupti(*, flushed: bool) -> dict[str, Agreement]:
     return dict(zip(NAMES, rows, strict=True))
 
 
-def _by_ncu(ncu: Ncu, cache_control: str) -> tuple[list[RawKernel], float]:
+def _by_ncu(ncu: Ncu) -> tuple[list[RawKernel], float]:
     """Return the launches read by ncu, and the seconds that this took."""
     chip = chip_of(gpu_info().compute_capability)
     names = ncu_metric_names(METRICS, chip.name if chip else "")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.ncu-rep"
         command = (
-            *(str(ncu.path), "--config-file", "off", "--clock-control", "none"),
-            *("--cache-control", cache_control),
+            *(str(ncu.path), "--config-file", "off"),
+            *("--cache-control", CACHE_CONTROL, "--clock-control", CLOCK_CONTROL),
             *("--profile-from-start", "off", "--nvtx", "--metrics", ",".join(names), "--export", str(report)),
         )
         began = time.perf_counter()

@@ -114,7 +114,7 @@ def main(asked: str, answer: str) -> None:
         configs=[(name,) for name in LEAST_BYTES],
         runs=REPEATS,
         metrics=metrics,
-        cache_control="none",
+        cache_control="all",
         clock_control="none",
         thermal_mode="off",
         output="quiet",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
-REPEATS = 3
+REPEATS = 5
 """Readings of each call by each tool."""
 
 LEAST_BYTES = {
@@ -68,8 +68,6 @@ class Results(Record, frozen=True, kw_only=True):
     date: str
     """UTC, ISO 8601."""
     environment: Environment
-    flushed: bool = False
-    """True if each kernel began with flushed caches."""
     calls: dict[str, Agreement]
     ncu_seconds: float | None = None
     """Wall-clock time of the process under ncu and of reading its report; None if not measured."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks.counter_agreement.agreement import COMPARED, RELATIVE, STALLS, differences, dram_bytes
 from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS
 from benchmarks.markdown import provenance, table, us
+from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ def source(results: Results) -> str:
     """Return the GPU, the versions and the date."""
     ncu = results.environment.toolchain.ncu
     where = provenance(results.environment, results.date)
-    options = f"--cache-control {'all' if results.flushed else 'none'} --clock-control none"
+    options = f"--cache-control {CACHE_CONTROL} --clock-control {CLOCK_CONTROL}"
     return f"{where}{f', ncu {ncu} with `{options}`' if ncu else ''}.\n"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from benchmarks.counter_agreement.agreement import COMPUTE_BOUND, contradictions, differences, dram_bytes
-from benchmarks.counter_agreement.kernels import longest
 from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import (
     LEAST_BYTES,
@@ -22,7 +21,6 @@ from benchmarks.counter_agreement.results import (
 from benchmarks.counter_agreement.tables import agreement_table, cost, nsight_python, source, traffic_table
 from benchmarks.results_file import encode
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import KernelProfile
 from run_builders import run
 
 RECORDED = Path(__file__).parents[1] / "results" / "counter_agreement.json"
@@ -187,10 +185,10 @@ def test_recorded_kernels_agree_as_expected(name: str) -> None:
     assert [str(each) for each in contradictions(name, read(RECORDED).calls[name])] == []
 
 
-@pytest.mark.parametrize("name", ["square_torch", "square_triton", "softmax", "entropy"])
-def test_recorded_traffic_is_the_minimum(name: str) -> None:
-    moved = dram_bytes(read(RECORDED).calls[name].cupti)
-    assert moved == pytest.approx((LEAST_BYTES[name],) * 3, rel=0.03)
+@pytest.mark.parametrize("name", ["square_torch", "square_triton", "softmax", "sum_rows", "layer_norm"])
+def test_recorded_traffic_is_the_same(name: str) -> None:
+    call = read(RECORDED).calls[name]
+    assert median(dram_bytes(call.cupti)) == pytest.approx(median(dram_bytes(call.ncu)), rel=0.02)
 
 
 def test_source_names_gpu_and_tool() -> None:
@@ -199,18 +197,8 @@ def test_source_names_gpu_and_tool() -> None:
     assert said.startswith("NVIDIA H200, driver 580.159.04, ")
     assert said.endswith(
         f"commit {recorded.environment.commit[:7]}, {recorded.date[:10]}, ncu 2025.3.1.0 with "
-        "`--cache-control none --clock-control none`.\n"
+        "`--cache-control all --clock-control none`.\n"
     )
-
-
-def test_source_tells_of_flushed_caches() -> None:
-    assert "`--cache-control all --clock-control none`" in source(replace(read(RECORDED), flushed=True))
-
-
-def test_kernel_that_flushes_is_not_compared() -> None:
-    flush = KernelProfile(name="read_kernel", metrics={"duration_us": 50.0})
-    own = KernelProfile(name="k", metrics={"duration_us": 3.0})
-    assert longest((flush, own)) is own
 
 
 def test_times_are_compared_if_nothing_waits_for_dram() -> None:

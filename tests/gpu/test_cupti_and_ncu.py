@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 import torch
 
@@ -16,8 +18,8 @@ FACTS = [
     for name in (*PRESETS["launch"], "shared_memory.dynamic")
     if name not in ("duration_us", "occupancy_limit.barriers")
 ]
-STREAMED = ("square_torch", "square_triton", "softmax", "entropy")
-"""Kernels that read 134 MB once and write 134 MB: more than twice the size of L2."""
+STREAMED = ("square_torch", "square_triton", "softmax", "entropy", "sum_rows")
+"""Kernels that read 134 MB once: more than twice the size of L2."""
 
 pytestmark = [
     pytest.mark.gpu,
@@ -45,9 +47,9 @@ def test_cache_independent_values_agree_with_ncu(name: str, results: Results) ->
 
 
 @pytest.mark.parametrize("name", STREAMED)
-def test_streamed_bytes_are_counted_completely(name: str, results: Results) -> None:
-    for moved in dram_bytes(call_of(results, name).cupti):
-        assert moved == pytest.approx(LEAST_BYTES[name], rel=0.03)
+def test_traffic_after_a_flush_agrees_with_ncu(name: str, results: Results) -> None:
+    call = call_of(results, name)
+    assert median(dram_bytes(call.cupti)) == pytest.approx(median(dram_bytes(call.ncu)), rel=0.02)
 
 
 @pytest.mark.parametrize("name", LEAST_BYTES)

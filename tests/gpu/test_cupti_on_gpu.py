@@ -90,7 +90,7 @@ def test_kernels_are_in_launch_order(counters: CuptiCounters, x: torch.Tensor) -
     assert found.combined["kernels"] == len(names) >= 4
     gemm = counters.lookup(call_of(chain), Selection("gemm|nvjet|cutlass"), PRESETS["sol"])
     assert gemm.combined["kernels"] == 1
-    assert (gemm.source, gemm.cache_control) == ("cupti", "none")
+    assert (gemm.source, gemm.cache_control) == ("cupti", "all")
 
 
 def test_backward_kernels_are_counted(counters: CuptiCounters) -> None:

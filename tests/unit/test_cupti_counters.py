@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from fake_cupti import CONTEXT, FakeCupti, activity, recording
+from fake_cupti import CONTEXT, PASSES, FakeCupti, activity, recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, in_launch_order
@@ -46,6 +46,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeCupti]:
         monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
         monkeypatch.setattr(cupti_counters, "cupti", lambda: cupti)
         monkeypatch.setattr(cupti_counters, "recorded", recording(*launches))
+        monkeypatch.setattr(cupti_counters, "CleanFlush", lambda _: lambda: cupti.called.append("flush"))
         return cupti
 
     return put
@@ -80,10 +81,34 @@ def test_values_belong_to_kernels_in_the_order_of_their_launches(two: FakeCupti)
 
 def test_profile_records_source_and_cache_control(two: FakeCupti) -> None:
     profile = lookup()
-    assert (profile.source, profile.cache_control, profile.clock_control) == ("cupti", "none", "none")
+    assert (profile.source, profile.cache_control, profile.clock_control) == ("cupti", "all", "none")
     assert profile.chip == "gh100"
     assert profile.combined["achieved_occupancy"] == pytest.approx((80 * 5 + 40 * 3) / 8)
     assert profile.combined["theoretical_occupancy"] == 100
+
+
+def test_each_pass_begins_with_a_flush_that_is_not_counted(two: FakeCupti) -> None:
+    lookup()
+    steps = [name for name in two.called if name in ("flush", "RangeProfilerStart", "RangeProfilerStop")]
+    assert steps == ["flush", "RangeProfilerStart", "RangeProfilerStop"] * PASSES
+
+
+def test_too_little_memory_for_a_flush_is_an_error(two: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setattr(cupti_counters, "CleanFlush", full)
+    with pytest.raises(CuptiError, match="no memory left to flush the L2"):
+        lookup()
+    assert two.state == "away"
+
+
+def test_refusal_is_known_before_any_test(install: Callable[..., FakeCupti]) -> None:
+    cupti = install(FakeCupti(row(5000, 80)), SQUARE)
+    assert CuptiCounters(H200, "gh100").refusal() == ""
+    assert cupti.state == "away"
+    install(FakeCupti(row(5000, 80), refusals={"RangeProfilerEnable": 35}), SQUARE)
+    assert "the driver denies hardware counters" in CuptiCounters(H200, "gh100").refusal()
 
 
 def test_regex_of_a_call_chooses_among_its_kernels(two: FakeCupti) -> None:

@@ -1,7 +1,8 @@
 """Counters read by CUPTI in the process of the tests, without ncu.
 
 A call runs twice: CUPTI's activity records tell its kernels and their launches, and the range profiler
-counts. Both cannot run at once, so they are matched by the order of launches.
+counts. Both cannot run at once, so they are matched by the order of launches. Before each pass of the range
+profiler the L2 is emptied, as ncu does before each kernel.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import torch
+
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
+from pytest_gpuperf.measure.device.l2 import FLUSHED_SIZES, CleanFlush
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.measure.ncu.tool import NO_NCU
+from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
@@ -29,9 +33,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
 
-BY_CUPTI = (
-    f"{NO_NCU}: CUPTI has read the counters, in the process of the tests and with the caches as they were"
-)
 WARM_UP_CALLS = 2
 """Compilation and autotuning happen in the first call, lazy initialisation in the next."""
 
@@ -54,14 +55,21 @@ class CuptiCounters:
         self._wanted: dict[str, SelectedTest] = {}
         self._profiler: RangeProfiler | None = None
 
-    def expect(self, tests: Iterable[SelectedTest]) -> list[str]:
-        """Store the requests of the tests.
-
-        Returns:
-            Notices for users who did not ask for CUPTI.
-        """
+    def expect(self, tests: Iterable[SelectedTest]) -> None:
+        """Store the requests of the tests."""
         self._wanted = {test.nodeid: test for test in tests}
-        return [] if self._insists or self.unavailable or not self._wanted else [BY_CUPTI]
+
+    def refusal(self) -> str:
+        """Return why CUPTI cannot read any counters here; empty if it can."""
+        if self.unavailable:
+            return self.unavailable
+        try:
+            self._attached().try_out()
+        except CuptiError as error:
+            return str(error)
+        finally:
+            self.let_go()
+        return ""
 
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         """Profile a call. CUPTI stays attached until `let_go`.
@@ -91,8 +99,8 @@ class CuptiCounters:
             selection=selection,
             wanted=wanted,
             source="cupti",
-            cache_control="none",
-            clock_control="none",
+            cache_control=CACHE_CONTROL,
+            clock_control=CLOCK_CONTROL,
             chip=self._chip,
         )
 
@@ -101,19 +109,35 @@ class CuptiCounters:
         if self._profiler is not None:
             self._profiler.let_go()
 
-    def _read(self, call: Call, metrics: Sequence[str]) -> list[RawKernel]:
-        for _ in range(WARM_UP_CALLS):
-            call()
+    def _attached(self) -> RangeProfiler:
         if self._profiler is None:
             self._profiler = RangeProfiler(cupti())
         self._profiler.attach()
+        return self._profiler
+
+    def _flush(self) -> CleanFlush:
+        try:
+            return CleanFlush(self._gpu.l2_bytes)
+        except torch.cuda.OutOfMemoryError:
+            raise CuptiError(
+                "there is no memory left to flush the L2 with",
+                expected=f"{FLUSHED_SIZES} times the L2",
+                next_step="profile a smaller shape",
+            ) from None
+
+    def _read(self, call: Call, metrics: Sequence[str]) -> list[RawKernel]:
+        for _ in range(WARM_UP_CALLS):
+            call()
+        profiler = self._attached()
         with recorded(stay=True) as activities:
             call()
         launches = in_launch_order(activity for activity in activities if activity.name)
         if not launches:
             return []
-        names = self._profiler.known(names_to_read(metrics, self._chip))
-        rows = self._profiler.read(call, names, len(launches)) if names else [{}] * len(launches)
+        names = profiler.known(names_to_read(metrics, self._chip))
+        rows: list[dict[str, float]] = [{}] * len(launches)
+        if names:
+            rows = profiler.read(call, names, len(launches), self._flush())
         return [
             RawKernel(
                 name=function_name(launch.name),

@@ -2,7 +2,7 @@
 
 Each kernel is one range, and the call is repeated until all counters are read. CUPTI could repeat each kernel
 itself and restore device memory before it, but the restored data is still on its way to DRAM when the kernel
-runs, and counts as traffic of the kernel. Caches and clocks stay as they are.
+runs, and counts as traffic of the kernel. Clocks stay as they are.
 
 Starting the profiler costs as much as several passes, so it stays enabled between reads until `let_go`. While
 it is attached, CUDA graphs are slower (see `activity`), and no other profiler can use CUPTI.
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
 _AUTO_RANGE, _USER_REPLAY = 1, 3
+TRIED = "gpu__time_duration.sum"
+"""Metric that every chip counts."""
 
 
 class RangeProfiler:
@@ -80,8 +82,23 @@ class RangeProfiler:
             return tuple(counted)
         return tuple(name for name in counted if self._configuration([name]) is not None)
 
+    def try_out(self) -> None:
+        """Start the profiler as for a read: some refusals only come then.
+
+        Raises:
+            CuptiError: CUPTI refuses.
+        """
+        self.attach()
+        found = self._configuration([TRIED])
+        if found is not None:
+            self._enable(found)
+
     def read(
-        self, call: Callable[[], object], metrics: Sequence[str], kernels: int
+        self,
+        call: Callable[[], object],
+        metrics: Sequence[str],
+        kernels: int,
+        before: Callable[[], object] = lambda: None,
     ) -> list[dict[str, float]]:
         """Run a call and read the counters of its kernels.
 
@@ -89,6 +106,7 @@ class RangeProfiler:
             call: Launches kernels; it was called before, and is called once for each pass.
             metrics: Raw names, all known and at least one.
             kernels: Number of kernels that it launches.
+            before: Called before each pass; what it launches is not counted.
 
         Returns:
             Values by raw name for each kernel, in the order of their launches, in base units (`ns`, `byte`,
@@ -101,7 +119,7 @@ class RangeProfiler:
         assert found is not None
         self.attach()
         try:
-            counters, dropped = self._count(call, found, kernels)
+            counters, dropped = self._count(call, found, kernels, before)
         except BaseException:
             self.let_go()
             raise
@@ -156,12 +174,18 @@ class RangeProfiler:
             self._ask_quietly("cuptiRangeProfilerDisable", profiler)
 
     def _count(
-        self, call: Callable[[], object], configuration: Configuration, kernels: int
+        self,
+        call: Callable[[], object],
+        configuration: Configuration,
+        kernels: int,
+        before: Callable[[], object],
     ) -> tuple[ctypes.Array[ctypes.c_char], int]:
         """Count: return the counters and the number of kernels that found no room in them."""
         profiler = self._enable(configuration)
         counters = self._counter_data(profiler, configuration, kernels)
         for _ in range(configuration.passes):
+            before()
+            torch.cuda.synchronize()
             self._cupti.ask("cuptiRangeProfilerStart", WithProfiler(pRangeProfilerObject=profiler))
             try:
                 call()

@@ -126,6 +126,12 @@ def zero(tensor: torch.Tensor) -> torch.Tensor:
         return _TENSOR.zero_(tensor)
 
 
+def total(tensor: torch.Tensor) -> torch.Tensor:
+    """Read all of a tensor, and return its sum."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        return _TENSOR.sum(tensor)
+
+
 class Originals:
     """Functions as they were, to find those that were replaced since.
 

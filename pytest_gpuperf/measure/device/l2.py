@@ -1,4 +1,4 @@
-"""Memory that stays in the L2 across a flush: CUDA's persisting accesses.
+"""Flush the L2, also of memory that stays across a flush: CUDA's persisting accesses.
 
 A part of the L2 can be set aside for persisting accesses (`cudaLimitPersistingL2CacheSize`). Lines in it
 outlive a flush by normal writes, the kernel that marked them, and the test. Source: CUDA C++ Programming
@@ -12,11 +12,15 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pytest_gpuperf.measure.device import kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FLUSHED_SIZES = 4
+"""Sizes of the L2 that a flush reads: the L2 does not replace its oldest lines first."""
 _PERSISTING_L2 = 5  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE in cuda.h
 _ACCESS_POLICY_WINDOW = 1  # CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW
 _ATTRIBUTE_BYTES = 64  # sizeof(CUstreamAttrValue)
@@ -68,3 +72,22 @@ def reset_after() -> Iterator[None]:
             none = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
             stream = ctypes.c_void_p(kept.current_stream().cuda_stream)
             driver.cuStreamSetAttribute(stream, _ACCESS_POLICY_WINDOW, none)
+
+
+class CleanFlush:
+    """Fills the L2 of the current device with clean lines, by reads.
+
+    ncu's flush leaves no data to be written, either: after a flush by writes, the next kernel would write
+    them to DRAM, and the counters would have them.
+
+    Args:
+        l2_bytes: Size of the L2.
+    """
+
+    def __init__(self, l2_bytes: int) -> None:
+        self._memory = torch.zeros(FLUSHED_SIZES * l2_bytes, dtype=torch.int8, device="cuda")
+
+    def __call__(self) -> None:
+        """Queue the flush."""
+        forget()
+        kept.total(self._memory)
