@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 BASELINE_SCHEMA = 1
 """Version of the baseline file. A reader refuses a newer one and leaves the file as it is."""
+BY_NCU = "ncu/all"
+"""`MeasurementBaseline.counters_by` of ncu as this plugin starts it."""
 
 
 class BaselineGpu(Record, frozen=True, kw_only=True):
@@ -126,7 +128,7 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters: dict[str, MetricValue] = {}
     """Values of all kernels of a call as one, by short or raw name."""
     counters_run: str = ""
-    counters_by: str = "ncu/all"
+    counters_by: str = BY_NCU
     """Tool that read them and its control of the caches, as in `Profile.read_by`."""
     counters_sessions: Positive = 1
     """Number of sessions of the same code that have read them in this way; `counters` has the newest

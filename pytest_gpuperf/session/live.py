@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.against.candidate import WHOLE_TEST
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.judge.code import compare_code
+from pytest_gpuperf.measure.counters.auto_counters import AutoCounters
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
@@ -20,6 +21,7 @@ from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
+from pytest_gpuperf.records.baseline import BY_NCU
 from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
@@ -103,26 +105,29 @@ class LiveRunner(KeepingRunner):
             gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
         self._nvml = nvml
         where = environment(gpu, settings.root, ncu.version if ncu else "")
-        self._profiling: ProfilingPass | None = None
-        self._in_process: CuptiCounters | None = None
         known = chip_of(gpu.compute_capability)
         chip = known.name if known else ""
+        in_process = None
         with self.guarded("counters"):
-            if settings.counters == "cupti" or (settings.counters == "auto" and ncu is None):
-                self._in_process = _in_process(gpu, chip, insists=settings.counters == "cupti")
-        counters: ProfilingPass | CuptiCounters
-        if self._in_process is not None:
-            counters = self._in_process
+            if settings.counters in ("auto", "cupti"):
+                insists = settings.counters == "cupti" or ncu is not None
+                in_process = _in_process(gpu, chip, insists=insists)
+        self._in_process: CuptiCounters | None = None
+        self._profiling: ProfilingPass | AutoCounters | None = None
+        if in_process is not None and ncu is None:
+            self._in_process = in_process
         else:
             kept = self._kept_counters(settings, where, chip) if ncu else None
-            counters = self._profiling = self._profiling_pass(settings, ncu, chip, kept)
-        self._counters = counters
+            self._profiling = self._profiling_pass(settings, in_process, ncu, chip, kept)
+        counters = self._in_process or self._profiling
+        assert counters is not None
+        self._counters: ProfilingPass | CuptiCounters | AutoCounters = counters
         self._tests: dict[str, SelectedTest] = {}
         self._tolerances_pct: dict[str, float] = {}
         """Accepted slowdown of each test."""
         timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_mhz, Originals("pytest_gpuperf"))
         source = LiveSource(
-            counters,
+            self._counters,
             self._tests,
             timer,
             self._doubt,
@@ -138,9 +143,9 @@ class LiveRunner(KeepingRunner):
         self._against = self._against_pass(settings.against, server) if settings.against else None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         if self._sanitizing is not None:
-            counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
+            self._counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
         elif settings.counters == "off":
-            counters.unavailable = COUNTERS_OFF
+            self._counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
         self._host_lock = GpuLock(HOST)
         self._ranks = self.ranks = LiveRanks(
@@ -171,16 +176,34 @@ class LiveRunner(KeepingRunner):
         )
 
     def _profiling_pass(
-        self, settings: Settings, ncu: Ncu | None, chip: str, kept: KeptCounters | None
-    ) -> ProfilingPass:
-        return ProfilingPass(
-            PassFolder(self._folder_of("ncu")),
-            ncu,
-            f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "",
-            chip,
-            kept=kept,
-            required=settings.counters == "ncu",
-        )
+        self,
+        settings: Settings,
+        in_process: CuptiCounters | None,
+        ncu: Ncu | None,
+        chip: str,
+        kept: KeptCounters | None,
+    ) -> ProfilingPass | AutoCounters:
+        """Return the pass under ncu, for all tests or for those that CUPTI does not read in this process."""
+
+        def under_ncu(number: int) -> ProfilingPass:
+            folder = self._folder_of("ncu")
+            return ProfilingPass(
+                PassFolder(folder / f"alone-{number}" if number else folder),
+                ncu,
+                f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "",
+                chip,
+                kept=kept,
+                required=settings.counters == "ncu",
+            )
+
+        if in_process is None:
+            return under_ncu(0)
+        return AutoCounters(in_process, under_ncu(0), under_ncu, self._has_counters_of_ncu)
+
+    def _has_counters_of_ncu(self, nodeid: str) -> bool:
+        baseline = self.expected.of(nodeid)
+        known = baseline.measurements.values() if baseline is not None else ()
+        return any(one.counters and one.counters_by == BY_NCU for one in known)
 
     def _sanitizing_pass(self, tool: str) -> SanitizingPass:
         from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
@@ -249,9 +272,11 @@ class LiveRunner(KeepingRunner):
         states = [state for state in states if not state.marker.gpus]
         self._tests.update({state.nodeid: self._select(state) for state in states})
         tests = list(self._tests.values())
-        if self._in_process is not None:
-            with self._counting():
-                self.notices += self._in_process.expect(tests)
+        with self._counting():
+            if self._in_process is not None:
+                self._in_process.expect(tests)
+            elif isinstance(self._profiling, AutoCounters) and not self._profiling.unavailable:
+                self._profiling.expect(tests, invocation, partial(self._open_progress, reporter))
         path = self._folder / RESULTS_FILE.format(self._worker)
         resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
         if resumed is None:
@@ -407,6 +432,8 @@ class LiveRunner(KeepingRunner):
             with self.guarded("counter cache"):
                 problem = self._profiling.keep(timestamp(self._started))
                 self.notices += [problem] if problem else []
+        if isinstance(self._profiling, AutoCounters):
+            self.notices += self._profiling.read_alone
         super().finish(complete=complete)
 
     @property
