@@ -111,13 +111,14 @@ class LiveRunner(KeepingRunner):
         with self.guarded("counters"):
             if settings.counters in ("auto", "cupti"):
                 insists = settings.counters == "cupti" or ncu is not None
-                in_process = _in_process(gpu, chip, insists=insists)
+                kept = self._kept_counters(settings, where, chip, "cupti")
+                in_process = _in_process(gpu, chip, kept, insists=insists)
         self._in_process: CuptiCounters | None = None
         self._profiling: ProfilingPass | AutoCounters | None = None
         if in_process is not None and ncu is None:
             self._in_process = in_process
         else:
-            kept = self._kept_counters(settings, where, chip) if ncu else None
+            kept = self._kept_counters(settings, where, chip, "ncu") if ncu else None
             self._profiling = self._profiling_pass(settings, in_process, ncu, chip, kept)
         counters = self._in_process or self._profiling
         assert counters is not None
@@ -163,7 +164,9 @@ class LiveRunner(KeepingRunner):
             return replace(found, other_processes=found.other_processes - own) if found and own else found
         return None
 
-    def _kept_counters(self, settings: Settings, where: Environment, chip: str) -> KeptCounters | None:
+    def _kept_counters(
+        self, settings: Settings, where: Environment, chip: str, reader: str
+    ) -> KeptCounters | None:
         nvml = self._nvml
         if nvml is None or settings.counter_cache == "off":
             return None
@@ -171,6 +174,7 @@ class LiveRunner(KeepingRunner):
             self.runs.folder.parent,
             settings.root,
             lambda: conditions_of(where, nvml.clock_settings(), settings.command_line),
+            reader=reader,
             chip=chip,
             reads=settings.counter_cache == "auto",
         )
@@ -428,10 +432,9 @@ class LiveRunner(KeepingRunner):
 
     def finish(self, *, complete: bool) -> None:
         """Keep the counters that were read, and write the run."""
-        if self._profiling is not None:
-            with self.guarded("counter cache"):
-                problem = self._profiling.keep(timestamp(self._started))
-                self.notices += [problem] if problem else []
+        with self.guarded("counter cache"):
+            problem = self._counters.keep(timestamp(self._started))
+            self.notices += [problem] if problem else []
         if isinstance(self._profiling, AutoCounters):
             self.notices += self._profiling.read_alone
         super().finish(complete=complete)
@@ -442,11 +445,13 @@ class LiveRunner(KeepingRunner):
         return self._counters.unavailable
 
 
-def _in_process(gpu: GpuInfo, chip: str, *, insists: bool) -> CuptiCounters:
+def _in_process(gpu: GpuInfo, chip: str, kept: KeptCounters | None, *, insists: bool) -> CuptiCounters:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
+    from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
     from pytest_gpuperf.measure.cupti.range_profiler import why_no_range_profiler
 
-    counters = CuptiCounters(gpu, chip, insists=insists)
+    calls = KeptCalls(kept) if kept is not None else None
+    counters = CuptiCounters(gpu, chip, insists=insists, kept=calls)
     counters.unavailable = why_no_range_profiler()
     if counters.unavailable and not insists:
         counters.unavailable = f"{NO_NCU}, and {counters.unavailable}; {INSTALL_EITHER}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ sys.path.append({tests!r})
 import torch
 import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
 from fake_cupti import CONTEXT, FakeCupti, activity, recording
+import pytest_gpuperf.measure.cupti.activity as cupti_activity
 from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.records import GpuInfo
@@ -34,7 +36,7 @@ torch.cuda.current_device = lambda: 0
 range_profiler._current_context = lambda: CONTEXT
 range_profiler.why_no_range_profiler = lambda: {missing!r}
 cupti_counters.cupti = lambda: CUPTI
-cupti_counters.recorded = recording(activity("square_kernel"))
+cupti_counters.recorded = cupti_activity.recorded = recording(activity("square_kernel"))
 cupti_counters.CleanFlush = lambda l2_bytes: lambda: None
 """
 TEST = """
@@ -131,6 +133,28 @@ def test_auto_uses_cupti_without_ncu(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
     assert (profile(pytester)["source"], profile(pytester)["cache_control"]) == ("cupti", "all")
     assert "no counters" not in said(result)
+
+
+def test_auto_starts_no_ncu_for_a_test_without_a_baseline(pytester: pytest.Pytester) -> None:
+    run(pytester, "off").assert_outcomes(passed=1)
+    conftest = pytester.path / "conftest.py"
+    text = conftest.read_text().replace(
+        "lambda path: None", "lambda path: Ncu(pathlib.Path('ncu'), '2025.3')"
+    )
+    conftest.write_text(f"import pathlib\nfrom pytest_gpuperf.measure.ncu.tool import Ncu\n{text}")
+    shutil.rmtree(pytester.path / ".gpuperf")
+    pytester.runpytest_subprocess("--gpuperf", "-v").assert_outcomes(passed=1)
+    assert profile(pytester)["source"] == "cupti"
+    assert not list((pytester.path / ".gpuperf").rglob("plan.json"))
+
+
+def test_an_unchanged_project_uses_the_counters_of_the_run_before(pytester: pytest.Pytester) -> None:
+    run(pytester, "cupti").assert_outcomes(passed=1)
+    assert "read_at" not in profile(pytester)
+    for name in ("runs", "lock"):
+        shutil.rmtree(pytester.path / ".gpuperf" / name, ignore_errors=True)
+    pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti", "-v").assert_outcomes(passed=1)
+    assert profile(pytester)["read_at"]
 
 
 def test_auto_continues_without_either_and_names_the_reason(pytester: pytest.Pytester) -> None:

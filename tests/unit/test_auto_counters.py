@@ -42,6 +42,9 @@ class InProcess:
     def let_go(self) -> None:
         self.let_gone += 1
 
+    def keep(self, read_at: str) -> str:
+        return f"the disk is full on {read_at}"
+
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         if "graph" in call.nodeid:
             raise CuptiError(GRAPH, next_step="use ncu")
@@ -151,7 +154,7 @@ def test_an_error_of_the_test_is_not_asked_again_of_ncu() -> None:
 def test_counters_of_all_passes_are_kept() -> None:
     run = Run()
     run.lookup("test_graph")
-    assert run.counters.keep("2026-11-25") == ""
+    assert run.counters.keep("2026-11-25") == "the disk is full on 2026-11-25"
     assert [each.kept for each in (run.before, *run.alone)] == [["2026-11-25"]] * 2
 
 

@@ -144,8 +144,9 @@ class AutoCounters:
         self._in_process.let_go()
 
     def keep(self, read_at: str) -> str:
-        """Keep the counters that ncu has read; return why that failed, or an empty text."""
-        problems = [each.keep(read_at) for each in (self._before, *self._alone.values())]
+        """Keep the counters that were read; return why that failed, or an empty text."""
+        passes = (self._before, *self._alone.values())
+        problems = [self._in_process.keep(read_at), *(each.keep(read_at) for each in passes)]
         return next(filter(None, problems), "")
 
     @property

@@ -27,6 +27,7 @@ from pytest_gpuperf.records import Profile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import GpuInfo
     from pytest_gpuperf.records.call import Call
@@ -44,10 +45,14 @@ class CuptiCounters:
         gpu: The current device.
         chip: Name of its chip, such as `gh100`; empty if it is unknown.
         insists: Raise an error if CUPTI refuses; if False, the profile says so and the test goes on.
+        kept: Counters of earlier runs; None to read all.
     """
 
-    def __init__(self, gpu: GpuInfo, chip: str, *, insists: bool = True) -> None:
+    def __init__(
+        self, gpu: GpuInfo, chip: str, *, insists: bool = True, kept: KeptCalls | None = None
+    ) -> None:
         self._insists = insists
+        self._kept = kept
         self.unavailable = ""
         """Reason why this run has no counters; empty if it can have them."""
         self._gpu = gpu
@@ -85,8 +90,14 @@ class CuptiCounters:
         if self.unavailable:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
         wanted = self._wanted.get(call.nodeid)
+        kernels: Sequence[RawKernel]
+        read_at = ""
         try:
-            kernels = self._read(call, metrics)
+            found = self._kept.find(call, wanted) if self._kept is not None and wanted is not None else None
+            if found is not None:
+                kernels, read_at = found
+            else:
+                kernels = self._read(call, metrics)
             chosen = choose(call, kernels, selection, wanted, lambda: [kernel.name for kernel in kernels])
             _check_metrics(chosen, by_kind(metrics)[1])
         except CuptiError as error:
@@ -102,7 +113,19 @@ class CuptiCounters:
             cache_control=CACHE_CONTROL,
             clock_control=CLOCK_CONTROL,
             chip=self._chip,
+            read_at=read_at,
         )
+
+    def keep(self, read_at: str) -> str:
+        """Keep the counters that were read in this run for later ones.
+
+        Args:
+            read_at: Date of the run.
+
+        Returns:
+            Why they could not be kept; empty if they were.
+        """
+        return self._kept.keep(read_at) if self._kept is not None else ""
 
     def let_go(self) -> None:
         """Detach CUPTI: other profilers can use it, and the GPU has its full speed."""
@@ -138,7 +161,7 @@ class CuptiCounters:
         rows: list[dict[str, float]] = [{}] * len(launches)
         if names:
             rows = profiler.read(call, names, len(launches), self._flush())
-        return [
+        kernels = [
             RawKernel(
                 name=function_name(launch.name),
                 demangled=launch.name,
@@ -148,6 +171,9 @@ class CuptiCounters:
             )
             for launch, row in zip(launches, rows, strict=True)
         ]
+        if self._kept is not None and call.nodeid in self._wanted:
+            self._kept.note(call, kernels, launches)
+        return kernels
 
 
 def in_launch_order(kernels: Iterable[Activity]) -> list[Activity]:

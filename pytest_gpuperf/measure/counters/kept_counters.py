@@ -1,12 +1,12 @@
-"""Counters of unchanged projects, kept in `.gpuperf/counters/` so that ncu need not read them again.
+"""Counters of unchanged projects, kept in `.gpuperf/counters/` so that they need not be read again.
 
-Before ncu starts, a key decides whether the kept counters of a test are valid: the sources of the project
+Before they are read, a key decides whether the kept counters of a test are valid: the sources of the project
 (`project_hash`), the machine, the options, and the metrics and kernels that the test asks for. When the test
-comes to its call, CUPTI records its launches. Counters are kept only if ncu saw the same launches, and used
-only if the launches are still the same. If they are not, something else decides the launches, such as an
-autotuner: nothing more is kept of the test until the project changes.
+comes to its call, CUPTI records its launches. Counters are kept only if their reader saw the same launches,
+and used only if the launches are still the same. If they are not, something else decides the launches, such
+as an autotuner: nothing more is kept of the test until the project changes.
 
-An error here never fails a run: the counters are read by ncu, and `problem` tells why.
+An error here never fails a run: the counters are read, and `problem` tells why.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import Environment
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import SelectedTest
 
 SCHEMA = 2
@@ -95,10 +96,24 @@ class KeptTest(msgspec.Struct, frozen=True):
     schema: int
     nodeid: str
     read_at: str
-    """Time when ncu read them: `2026-11-20T17:30:12Z`."""
+    """Time when they were read: `2026-11-20T17:30:12Z`."""
     calls: dict[str, KeptCall] = {}
     varies: bool = False
     """True if the test launched different kernels although nothing had changed."""
+
+
+def launched_kernels(call: Call) -> list[Activity]:
+    """Return the kernels that a call launches, in order, as CUPTI records them.
+
+    Raises:
+        CuptiError: CUPTI cannot record them.
+    """
+    from pytest_gpuperf.measure.cupti.activity import recorded
+
+    call()
+    with recorded() as activities:
+        call()
+    return [activity for activity in activities if activity.name]
 
 
 class KeptCounters:
@@ -108,6 +123,7 @@ class KeptCounters:
         state: The `.gpuperf` folder of the project; need not exist.
         root: pytest's rootdir.
         conditions: Returns everything except the sources that counters depend on, see `conditions_of`.
+        reader: `ncu` or `cupti`; neither uses what the other has read.
         chip: Name of the GPU's chip.
         reads: Use kept counters; if False, read all again and keep them.
     """
@@ -118,6 +134,7 @@ class KeptCounters:
         root: Path,
         conditions: Callable[[], Sequence[str]],
         *,
+        reader: str = "ncu",
         chip: str = "",
         reads: bool = True,
     ) -> None:
@@ -127,6 +144,7 @@ class KeptCounters:
         self._folder = state / "counters"
         self._root = root
         self._conditions = conditions
+        self._reader = reader
         self._chip = chip
         self._reads = reads
         self._paths: dict[str, Path] = {}
@@ -173,12 +191,12 @@ class KeptCounters:
     def note(
         self, nodeid: str, label: str, kernels: Iterable[RawKernel], launched: Iterable[Activity]
     ) -> None:
-        """Remember the counters of a call until `keep`, if ncu saw the launches of this process.
+        """Remember the counters of a call until `keep`, if their reader saw the launches of this process.
 
         Args:
             nodeid: The test.
             label: The call.
-            kernels: Its kernels as ncu read them.
+            kernels: Its kernels as they were read.
             launched: Its launches in this process.
         """
         wanted = self._wanted[nodeid]
@@ -199,6 +217,10 @@ class KeptCounters:
         if Counter(seen) == Counter(_shape(launch.name, launch) for launch in launches):
             self._new.setdefault(nodeid, {})[label] = KeptCall(chosen, launches)
 
+    def carry(self, nodeid: str, label: str, call: KeptCall) -> None:
+        """Keep a call of an earlier run again, next to new ones of its test."""
+        self._new.setdefault(nodeid, {})[label] = call
+
     def drop(self, nodeid: str) -> None:
         """Forget the kept counters of a test that varies."""
         with self.guarded():
@@ -208,7 +230,7 @@ class KeptCounters:
         """Write the counters of tests whose calls were all noted, and delete old files.
 
         Args:
-            labels: The calls of each test that ran to its end under ncu.
+            labels: All calls of each test.
             read_at: Date of the session.
         """
         files = {}
@@ -260,7 +282,7 @@ class KeptCounters:
 
     def _path(self, wanted: SelectedTest) -> Path:
         asked = sorted(names_to_read(wanted.metrics, self._chip))
-        parts = [wanted.nodeid, wanted.regex or "", *asked, *self._everywhere]
+        parts = [wanted.nodeid, self._reader, wanted.regex or "", *asked, *self._everywhere]
         of_test, of_all = (_hash(part) for part in ([wanted.nodeid], parts))
         return self._folder / f"{of_test[:16]}-{of_all[:32]}.json"
 

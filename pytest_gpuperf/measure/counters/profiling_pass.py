@@ -16,6 +16,7 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
+from pytest_gpuperf.measure.counters.kept_counters import launched_kernels
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
 from pytest_gpuperf.measure.ncu.ncu_failures import explain
@@ -35,20 +36,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
     from pytest_gpuperf.records.selection import Selection
-
-
-def launched_kernels(call: Call) -> list[Activity]:
-    """Return the kernels that a call launches, in order, as CUPTI records them.
-
-    Raises:
-        CuptiError: CUPTI cannot record them.
-    """
-    from pytest_gpuperf.measure.cupti.activity import recorded
-
-    call()
-    with recorded() as activities:
-        call()
-    return [activity for activity in activities if activity.name]
 
 
 class Reading(msgspec.Struct):
