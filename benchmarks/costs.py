@@ -55,7 +55,7 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "warm": ("--gpuperf-counters=off",),
     "with counters": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
     "counters kept": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=auto"),
-    "counters by CUPTI": ("--gpuperf-counters=cupti",),
+    "counters by CUPTI": ("--gpuperf-counters=cupti", "--gpuperf-counter-cache=refresh"),
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
 """Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "with
