@@ -1,4 +1,4 @@
-"""Kept counters, one of several launches, and weights, read by ncu on a real GPU."""
+"""Kept counters, one of several launches, weights, and the reader of each test, on a real GPU."""
 
 from __future__ import annotations
 
@@ -64,6 +64,21 @@ def test_torch(gpuperf):
 """
 
 
+GRAPH = """
+import torch
+
+def test_graph(gpuperf):
+    x = torch.randn(1024, 1024, device=gpuperf.device)
+    y = torch.empty_like(x)
+    torch.square(x, out=y)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.square(x, out=y)
+        torch.exp(x, out=y)
+    gpuperf.profile(graph.replay)
+"""
+
+
 @pytest.fixture
 def project(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
@@ -76,10 +91,11 @@ def project(
     return pytester
 
 
-def run(project: pytest.Pytester, **outcomes: int) -> tuple[dict[str, Profile], bool]:
+def run(project: pytest.Pytester, counters: str = "auto", **outcomes: int) -> tuple[dict[str, Profile], bool]:
     """Return the profiles of a run by test and label, and True if ncu was started."""
     before = set((project.path / ".gpuperf" / "runs").glob("*"))
-    project.runpytest_subprocess("--gpuperf", "-p", "no:cacheprovider").assert_outcomes(**outcomes)
+    options = ("--gpuperf", f"--gpuperf-counters={counters}", "-p", "no:cacheprovider")
+    project.runpytest_subprocess(*options).assert_outcomes(**outcomes)
     (folder,) = set((project.path / ".gpuperf" / "runs").glob("*")) - before
     profiles = {
         f"{test.nodeid.partition('::')[2]} {label}": measured.profile
@@ -90,30 +106,49 @@ def run(project: pytest.Pytester, **outcomes: int) -> tuple[dict[str, Profile], 
     return profiles, (folder / "ncu").exists()
 
 
-def test_second_run_reuses_counters_without_ncu(project: pytest.Pytester) -> None:
-    first, ran = run(project, passed=2)
-    assert ran
+@pytest.mark.parametrize("counters", ["ncu", "auto"])
+def test_second_run_reuses_counters(project: pytest.Pytester, counters: str) -> None:
+    first, ran = run(project, counters, passed=2)
+    assert ran is (counters == "ncu")
     assert not any(profile.unavailable or profile.read_at for profile in first.values())
-    second, ran = run(project, passed=2)
+    second, ran = run(project, counters, passed=2)
     assert not ran
     assert {name: replace(profile, read_at="") for name, profile in second.items()} == first
     assert all(profile.read_at for profile in second.values())
 
     (project.path / "chain_kernels.py").write_text(KERNELS.replace("* 2", "* 3"))
-    third, ran = run(project, passed=2)
-    assert ran
+    third, ran = run(project, counters, passed=2)
+    assert ran is (counters == "ncu")
     assert not any(profile.read_at for profile in third.values())
 
 
 def test_other_launches_of_the_same_code_are_detected(project: pytest.Pytester) -> None:
-    run(project, passed=2)
+    for counters in ("ncu", "auto"):
+        run(project, counters, passed=2)
     (project.path / "rows.txt").write_text("2048")
-    found, ran = run(project, passed=2)
-    assert not ran
-    assert "now it launches scale_kernel" in found["test_chain main"].unavailable
-    found, ran = run(project, passed=2)
+    # CUPTI reads them at once, and ncu in the next run.
+    found, _ = run(project, passed=2)
+    assert [kernel.grid for kernel in found["test_chain last"].kernels] == [(16384, 1, 1)]
+    run(project, "ncu", passed=1, failed=1)
+    found, ran = run(project, "ncu", passed=2)
     assert ran
     assert not found["test_chain main"].read_at
+
+
+def test_ncu_reads_only_the_test_that_cupti_cannot_read(project: pytest.Pytester) -> None:
+    project.makepyfile(test_graph=GRAPH)
+    found, ran = run(project, passed=3)
+    assert ran
+    sources = {name: profile.source for name, profile in found.items()}
+    assert (sources["test_graph main"], sources["test_chain main"], sources["test_torch main"]) == (
+        "ncu",
+        "cupti",
+        "cupti",
+    )
+    assert found["test_graph main"].combined["kernels"] == 2
+    found, ran = run(project, passed=3)
+    assert not ran
+    assert all(profile.read_at for profile in found.values())
 
 
 def test_kept_launches_combine_by_their_weights(
