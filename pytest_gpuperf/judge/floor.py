@@ -157,7 +157,7 @@ def _of_counters(profile: Profile, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor
         time_us = COUNTED * beyond / peaks.dram_gb_per_s / 1e3
 
         def show_bytes() -> str:
-            what = f"half of {_bytes(beyond)} that ncu counted beyond L2"
+            what = f"half of {_bytes(beyond)} that were counted beyond L2"
             return f"{what} / {_rate(peaks.dram_gb_per_s)} of DRAM"
 
         yield Floor(time_us, show_bytes)
@@ -166,7 +166,7 @@ def _of_counters(profile: Profile, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor
         time_us = COUNTED * as_float16 / peaks.float16_tflop_per_s / 1e6
 
         def show_operations() -> str:
-            what = f"half of the operations that ncu counted, {as_float16:.3g} in float16"
+            what = f"half of the operations that were counted, {as_float16:.3g} in float16"
             return f"{what} / {peaks.float16_tflop_per_s:,.0f} TFLOP/s"
 
         yield Floor(time_us, show_operations)

@@ -192,7 +192,7 @@ OPTIONS = (
     Option(
         "counter-cache",
         "auto",
-        "counters of tests that have not changed since ncu read them: 'auto' uses the kept ones, but reads "
+        "counters of tests that have not changed since they were read: 'auto' uses the kept ones, but reads "
         "all again if baselines are updated, and keeps none if CI is set; 'refresh' reads all again and "
         "keeps them; 'off' does neither",
         choices=("auto", "refresh", "off"),

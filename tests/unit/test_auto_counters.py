@@ -56,8 +56,9 @@ class InProcess:
 class Pass:
     """A pass under ncu that notes its tests."""
 
-    def __init__(self, unavailable: str = "") -> None:
+    def __init__(self, unavailable: str = "", kept: Sequence[str] = ()) -> None:
         self.unavailable = unavailable
+        self.recalled = dict.fromkeys(kept)
         self.notices: list[str] = []
         self.ran: list[str] = []
         self.kept: list[str] = []
@@ -82,17 +83,19 @@ class Run:
 
     Args:
         refused: Why CUPTI is refused altogether.
-        no_ncu: Why ncu reads nothing.
+        no_ncu: Why ncu reads no test by itself.
+        lost: Why the pass before the tests has read nothing.
+        kept: Tests with kept counters of ncu.
     """
 
-    def __init__(self, refused: str = "", no_ncu: str = "") -> None:
+    def __init__(self, refused: str = "", no_ncu: str = "", lost: str = "", kept: Sequence[str] = ()) -> None:
         self.in_process = InProcess(refused)
-        self.before = Pass(no_ncu)
+        self.before = Pass(lost)
         self.alone: list[Pass] = []
 
         def one_more(number: int) -> ProfilingPass:
             assert number == len(self.alone) + 1
-            self.alone.append(Pass(no_ncu))
+            self.alone.append(Pass(no_ncu, kept))
             return cast("ProfilingPass", self.alone[-1])
 
         self.counters = AutoCounters(
@@ -120,6 +123,19 @@ def test_ncu_reads_all_tests_if_cupti_is_refused() -> None:
     run = Run(refused="the driver denies hardware counters to this user")
     assert run.before.ran == ["test_new", "test_known", "test_graph", "test_graph_2"]
     assert run.lookup("test_graph").source == "ncu"
+    assert run.counters.notices == [
+        "ncu reads all counters, in a process of its own: the driver denies hardware counters to this user"
+    ]
+
+
+def test_cupti_reads_if_ncu_cannot_read_a_test_that_it_has_read_before() -> None:
+    assert Run(lost="ncu does not fit the driver").lookup("test_known").source == "cupti"
+
+
+def test_counters_of_ncu_that_were_kept_need_no_notice() -> None:
+    run = Run(kept=["t.py::test_graph"])
+    assert run.lookup("test_graph").source == "ncu"
+    assert run.counters.read_alone == []
 
 
 def test_ncu_reads_a_test_that_cupti_cannot_read_once_for_all_calls() -> None:

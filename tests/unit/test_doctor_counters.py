@@ -119,7 +119,7 @@ def test_ncu_outside_of_path_is_named(tmp_path: Path) -> None:
         system_file(tmp_path, f"opt/nvidia/nsight-compute/{version}/ncu")
     assert said(counters.ncu(machine(tmp_path, ncu=None))) == (
         "warning",
-        "neither on PATH nor in the CUDA installation: a run reads its counters by CUPTI, if at all",
+        "neither on PATH nor in the CUDA installation: CUDA graphs have no counters",
         "pytest --gpuperf --gpuperf-ncu=/opt/nvidia/nsight-compute/2025.10.0/ncu",
     )
 
@@ -127,7 +127,7 @@ def test_ncu_outside_of_path_is_named(tmp_path: Path) -> None:
 def test_missing_ncu_is_a_warning_only_with_a_gpu(tmp_path: Path) -> None:
     assert said(counters.ncu(machine(tmp_path, ncu=None))) == (
         "warning",
-        "not found: a run reads its counters by CUPTI, if at all",
+        "not found: CUDA graphs have no counters",
         "install Nsight Compute: https://developer.nvidia.com/nsight-compute",
     )
     text = "not found; without a GPU there is nothing to profile"

@@ -10,12 +10,15 @@ import pytest
 from fake_cupti import activity
 from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
 from pytest_gpuperf.measure.counters.kept_counters import KeptCounters
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import SelectedTest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_gpuperf.measure.cupti.activity import Activity
 
 WANTED = SelectedTest("t.py::test_k", None, ("duration_us",))
 DAYS = ("2026-11-20", "2026-11-21", "2026-11-22")
@@ -85,3 +88,18 @@ def test_a_further_call_is_read_and_the_others_keep_their_date(project: Project)
 def test_counters_of_ncu_are_not_those_of_cupti(project: Project) -> None:
     project.run(DAYS[0], "main")
     assert Project(project.root, reader="ncu").run(DAYS[1], "main") == {"main": ""}
+
+
+def test_a_refusal_of_cupti_costs_no_other_call(project: Project) -> None:
+    project.run(DAYS[0], "main", "other")
+    kept = KeptCounters(project.root / ".gpuperf", project.root, lambda: ("NVIDIA H200",), reader="cupti")
+
+    def launched(call: Call) -> list[Activity]:
+        if call.label == "main":
+            raise CuptiError("torch.profiler is running and holds CUPTI")
+        return [activity("square_kernel")]
+
+    calls = KeptCalls(kept, launched)
+    found = [calls.find(Call(WANTED.nodeid, label, print), WANTED) for label in ("main", "other")]
+    assert [one is None for one in found] == [True, False]
+    assert calls.keep(DAYS[1]) == ""

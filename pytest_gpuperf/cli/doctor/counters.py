@@ -86,13 +86,13 @@ def _no_ncu(machine: Machine) -> CheckResult:
     installed = sorted(packages.glob("*/ncu"), key=lambda path: _two(path.parent.name) or (0, 0))
     if installed:
         return warning(
-            "neither on PATH nor in the CUDA installation: a run reads its counters by CUPTI, if at all",
+            "neither on PATH nor in the CUDA installation: CUDA graphs have no counters",
             f"pytest --gpuperf --gpuperf-ncu={NVIDIA_PACKAGES / installed[-1].parent.name / 'ncu'}",
         )
     if machine.gpu is None:
         return absent("not found; without a GPU there is nothing to profile")
     return warning(
-        "not found: a run reads its counters by CUPTI, if at all",
+        "not found: CUDA graphs have no counters",
         "install Nsight Compute: https://developer.nvidia.com/nsight-compute",
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class AutoCounters:
     """Counters by the reader that each test needs.
 
-    CUPTI takes a fifth of ncu's time: it needs no second process. ncu reads, before any test runs, the tests
+    CUPTI needs no second process, which takes most of ncu's time. ncu reads, before any test runs, the tests
     whose baselines it has read, so that all of their counters can be compared, and all tests if CUPTI is
     refused altogether. It reads a test by itself if CUPTI cannot read one of its calls, such as a CUDA graph.
 
@@ -50,6 +50,8 @@ class AutoCounters:
         self._read_by_ncu = read_by_ncu
         self._tests: dict[str, SelectedTest] = {}
         self._under_ncu: frozenset[str] = frozenset()
+        self._refused = ""
+        """Why CUPTI reads nothing in this run."""
         self._alone: dict[str, ProfilingPass] = {}
         """Passes of single tests, by node id."""
         self._ask_ncu: Callable[[ProfilingPass, SelectedTest], None] | None = None
@@ -78,8 +80,10 @@ class AutoCounters:
         self._tests = {test.nodeid: test for test in tests}
         self._in_process.expect(tests)
         self._ask_ncu = lambda each, test: each.run([test], invocation, progress)
-        refused = bool(tests) and bool(self._in_process.refusal())
-        self._under_ncu = frozenset(name for name in self._tests if refused or self._read_by_ncu(name))
+        self._refused = self._in_process.refusal() if tests else ""
+        self._under_ncu = frozenset(name for name in self._tests if self._refused or self._read_by_ncu(name))
+        if self._refused:
+            self.notices.append(f"ncu reads all counters, in a process of its own: {self._refused}")
 
     def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
         """Run the tests that need ncu under it, after `expect`.
@@ -112,7 +116,9 @@ class AutoCounters:
         """
         if self.unavailable:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
-        by_ncu = self._before if call.nodeid in self._under_ncu else self._alone.get(call.nodeid)
+        by_ncu = self._alone.get(call.nodeid)
+        if call.nodeid in self._under_ncu and (self._refused or not self._before.unavailable):
+            by_ncu = self._before
         why = ""
         if by_ncu is None:
             try:
@@ -128,14 +134,14 @@ class AutoCounters:
 
     def _read_alone(self, call: Call, error: CuptiError) -> ProfilingPass | None:
         """Run the test of a call under ncu; None if ncu has failed before."""
-        if self._no_ncu or self._ask_ncu is None:
+        if self._no_ncu or self._before.unavailable or self._ask_ncu is None:
             return None
         # One process at a time can have the counters of a GPU.
         self._in_process.let_go()
         each = self._alone[call.nodeid] = self._one_more(len(self._alone) + 1)
         self._ask_ncu(each, self._tests[call.nodeid])
         self._no_ncu = each.unavailable
-        if not each.unavailable:
+        if not each.unavailable and call.nodeid not in each.recalled:
             self._why.setdefault(error.found, []).append(call.nodeid.rpartition("/")[2])
         return each
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.counters.kept_counters import launched_kernels
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -48,7 +50,8 @@ class KeptCalls:
         one = test.calls.get(call.label) if test is not None else None
         if test is None or one is None:
             return None
-        with self._kept.guarded():
+        # If CUPTI refuses, it refuses to read, too, and tells why.
+        with self._kept.guarded(), suppress(CuptiError):
             if not self._kept.why_stale(call.nodeid, one, self._launched(call)):
                 self._used.setdefault(call.nodeid, {})[call.label] = one
                 return one.kernels, test.read_at
