@@ -1,8 +1,8 @@
 """Decide if readings of a kernel by CUPTI and by ncu are the same, and which of them must be.
 
-Both empty the caches before each pass. CUPTI repeats the whole call, and ncu the kernel alone, with memory
+Both flush the caches before each pass. CUPTI repeats the whole call, and ncu the kernel alone, with memory
 restored. The times of kernels that wait for DRAM may differ with that, and each rate over such a time. The
-work, rate times cycles, is the same.
+work of the SMs, rate times cycles, is the same. That of the L2 differs by up to 5 %, whatever the flush.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RELATIVE, POINTS, SMALL_STALL = 0.02, 0.5, 5.0
 one tool sometimes differ by more, and a stall below 5 % by half of its value."""
 
 STALLS = "stalls"
-WORK = ("sm_throughput * elapsed_cycles", "l2_throughput * elapsed_cycles")
+OF_SMS, OF_L2 = "sm_throughput * elapsed_cycles", "l2_throughput * elapsed_cycles"
 ANY_STATE = (
     "instructions",
     "tensor_active",
@@ -31,28 +31,37 @@ ANY_STATE = (
     "issue_active",
     "l1_throughput",
     STALLS,
-    *WORK,
+    OF_SMS,
 )
 """Metrics that do not depend on the initial state of L2."""
 ELAPSED = ("sm_throughput", "l2_throughput", "memory_throughput")
 """Shares of the kernel's time, which depends on the state of L2 if the kernel waits for DRAM."""
 DRAM = ("dram_throughput", "duration_us")
-COMPARED = (*ANY_STATE, *ELAPSED, *DRAM)
+COMPARED = (*ANY_STATE, OF_L2, *ELAPSED, *DRAM)
 
-COMPUTE_BOUND = ("gemm_bf16", "gemm_triton", "gemm_fp32", "transpose")
-"""Calls that do not wait for DRAM; the transpose waits for L1, one line for each element."""
+COMPUTE_BOUND = ("gemm_bf16", "gemm_triton", "gemm_fp32")
+"""Calls that do not wait for DRAM."""
 SHORT = ("square_small",)
-"""Calls of a few microseconds. ncu empties the caches of instructions and constants, too, which CUPTI finds
-filled; only in these calls that matters."""
-OF_THE_STATE = (
-    "l1_throughput",
-    "achieved_occupancy",
-    "stall.imc_miss",
-    "stall.no_instruction",
-    "stall.long_scoreboard",
-    *WORK,
-)
-"""Metrics that change with those caches in such a call."""
+"""Calls of a few microseconds. ncu empties the caches of instructions, too, which CUPTI finds filled; only in
+these calls that matters."""
+PLACED = ("transpose",)
+"""Calls whose time depends on the place of their tensors: on an H100 it is 278 µs in some processes and 294
+in others, by the same tool."""
+MAY_DIFFER = {
+    **dict.fromkeys(
+        SHORT,
+        (
+            "l1_throughput",
+            "achieved_occupancy",
+            "stall.imc_miss",
+            "stall.no_instruction",
+            "stall.long_scoreboard",
+            OF_SMS,
+        ),
+    ),
+    **dict.fromkeys(PLACED, ("issue_active", "l1_throughput")),
+}
+"""Metrics that change with that, by call."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,7 @@ def differences(found: Agreement, metrics: Sequence[str] = COMPARED) -> Iterator
 def contradictions(name: str, found: Agreement) -> list[Difference]:
     """Return unexpected differences of a call."""
     expected = (*ANY_STATE, *ELAPSED, "duration_us") if name in COMPUTE_BOUND else ANY_STATE
-    moves = OF_THE_STATE if name in SHORT else ()
+    moves = MAY_DIFFER.get(name, ())
     return [each for each in differences(found, expected) if not each.same and each.metric not in moves]
 
 
