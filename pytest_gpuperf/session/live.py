@@ -13,19 +13,18 @@ from pytest_gpuperf.against.candidate import WHOLE_TEST
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.measure.counters.auto_counters import AutoCounters
-from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, conditions_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
-from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
+from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
-from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.baseline import BY_NCU
 from pytest_gpuperf.records.change import show_signed
-from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
+from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingRunner, timestamp
+from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_ranks import LiveRanks
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
@@ -39,14 +38,10 @@ if TYPE_CHECKING:
     from pytest_gpuperf.against.against_pass import AgainstPass
     from pytest_gpuperf.against.launching import ForkServer
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-    from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import (
         ClockModel,
         Conditions,
-        Environment,
-        GpuInfo,
         LaunchedCode,
         Timing,
         TimingMode,
@@ -58,15 +53,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
-
-COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
-INSTALL_NCU = (
-    "install Nsight Compute or name it with --gpuperf-ncu, read counters without it by "
-    "--gpuperf-counters=cupti, or silence this with --gpuperf-counters=off"
-)
-INSTALL_EITHER = (
-    "install one of them, name ncu with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
-)
 
 
 class LiveRunner(KeepingRunner):
@@ -105,24 +91,16 @@ class LiveRunner(KeepingRunner):
             gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
         self._nvml = nvml
         where = environment(gpu, settings.root, ncu.version if ncu else "")
-        known = chip_of(gpu.compute_capability)
-        chip = known.name if known else ""
-        in_process = None
-        with self.guarded("counters"):
-            if settings.counters in ("auto", "cupti"):
-                insists = settings.counters == "cupti" or ncu is not None
-                kept = self._kept_counters(settings, where, chip, "cupti")
-                in_process = _in_process(gpu, chip, kept, insists=insists)
-        self._in_process: CuptiCounters | None = None
-        self._profiling: ProfilingPass | AutoCounters | None = None
-        if in_process is not None and ncu is None:
-            self._in_process = in_process
-        else:
-            kept = self._kept_counters(settings, where, chip, "ncu") if ncu else None
-            self._profiling = self._profiling_pass(settings, in_process, ncu, chip, kept)
-        counters = self._in_process or self._profiling
-        assert counters is not None
-        self._counters: ProfilingPass | CuptiCounters | AutoCounters = counters
+        self._counters = make_counters(
+            settings,
+            where,
+            ncu,
+            nvml,
+            state=self.runs.folder.parent,
+            folder=self._folder_of("ncu"),
+            read_by_ncu=self._has_counters_of_ncu,
+            guarded=self.guarded("counters"),
+        )
         self._tests: dict[str, SelectedTest] = {}
         self._tolerances_pct: dict[str, float] = {}
         """Accepted slowdown of each test."""
@@ -164,45 +142,10 @@ class LiveRunner(KeepingRunner):
             return replace(found, other_processes=found.other_processes - own) if found and own else found
         return None
 
-    def _kept_counters(
-        self, settings: Settings, where: Environment, chip: str, reader: str
-    ) -> KeptCounters | None:
-        nvml = self._nvml
-        if nvml is None or settings.counter_cache == "off":
-            return None
-        return KeptCounters(
-            self.runs.folder.parent,
-            settings.root,
-            lambda: conditions_of(where, nvml.clock_settings(), settings.command_line),
-            reader=reader,
-            chip=chip,
-            reads=settings.counter_cache == "auto",
-        )
-
-    def _profiling_pass(
-        self,
-        settings: Settings,
-        in_process: CuptiCounters | None,
-        ncu: Ncu | None,
-        chip: str,
-        kept: KeptCounters | None,
-    ) -> ProfilingPass | AutoCounters:
-        """Return the pass under ncu, for all tests or for those that CUPTI does not read in this process."""
-
-        def under_ncu(number: int) -> ProfilingPass:
-            folder = self._folder_of("ncu")
-            return ProfilingPass(
-                PassFolder(folder / f"alone-{number}" if number else folder),
-                ncu,
-                f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "",
-                chip,
-                kept=kept,
-                required=settings.counters == "ncu",
-            )
-
-        if in_process is None:
-            return under_ncu(0)
-        return AutoCounters(in_process, under_ncu(0), under_ncu, self._has_counters_of_ncu)
+    @property
+    def _profiling(self) -> ProfilingPass | AutoCounters | None:
+        """The counters, if ncu may read some."""
+        return self._counters if isinstance(self._counters, (ProfilingPass, AutoCounters)) else None
 
     def _has_counters_of_ncu(self, nodeid: str) -> bool:
         baseline = self.expected.of(nodeid)
@@ -277,10 +220,11 @@ class LiveRunner(KeepingRunner):
         self._tests.update({state.nodeid: self._select(state) for state in states})
         tests = list(self._tests.values())
         with self._counting():
-            if self._in_process is not None:
-                self._in_process.expect(tests)
-            elif isinstance(self._profiling, AutoCounters) and not self._profiling.unavailable:
-                self._profiling.expect(tests, invocation, partial(self._open_progress, reporter))
+            if isinstance(self._counters, AutoCounters):
+                if not self._counters.unavailable:
+                    self._counters.expect(tests, invocation, partial(self._open_progress, reporter))
+            elif not isinstance(self._counters, ProfilingPass):
+                self._counters.expect(tests)
         path = self._folder / RESULTS_FILE.format(self._worker)
         resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
         if resumed is None:
@@ -435,27 +379,14 @@ class LiveRunner(KeepingRunner):
         with self.guarded("counter cache"):
             problem = self._counters.keep(timestamp(self._started))
             self.notices += [problem] if problem else []
-        if isinstance(self._profiling, AutoCounters):
-            self.notices += self._profiling.read_alone
+        if isinstance(self._counters, AutoCounters):
+            self.notices += self._counters.read_alone
         super().finish(complete=complete)
 
     @property
     def why_no_counters(self) -> str:
         """Reason why the whole run has no counters."""
         return self._counters.unavailable
-
-
-def _in_process(gpu: GpuInfo, chip: str, kept: KeptCounters | None, *, insists: bool) -> CuptiCounters:
-    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-    from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
-    from pytest_gpuperf.measure.cupti.range_profiler import why_no_range_profiler
-
-    calls = KeptCalls(kept) if kept is not None else None
-    counters = CuptiCounters(gpu, chip, insists=insists, kept=calls)
-    counters.unavailable = why_no_range_profiler()
-    if counters.unavailable and not insists:
-        counters.unavailable = f"{NO_NCU}, and {counters.unavailable}; {INSTALL_EITHER}"
-    return counters
 
 
 def why_not_live() -> str:
