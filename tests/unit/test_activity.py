@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.activity import kept_attached, recorded
@@ -37,8 +36,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
     monkeypatch.setattr(activity, "cupti", lambda: made)
     monkeypatch.setattr(activity, "_RECORDERS", [])
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     return made
 
 
