@@ -43,7 +43,7 @@ Part = Literal[
     "all suites, warm",
     "cold",
     "warm",
-    "with counters",
+    "counters by ncu",
     "counters kept",
     "counters by CUPTI",
     "against HEAD",
@@ -53,13 +53,13 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "all suites, warm": (),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
-    "with counters": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
+    "counters by ncu": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
     "counters kept": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=auto"),
     "counters by CUPTI": ("--gpuperf-counters=cupti", "--gpuperf-counter-cache=refresh"),
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
-"""Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "with
-counters" keeps counters."""
+"""Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "counters
+by ncu" keeps counters."""
 ALL = "all suites"
 """Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
 SCHEMA = 1

@@ -72,7 +72,7 @@ def ready_triton() -> None:
     """
     if "triton" not in sys.modules:
         return
-    with suppress(ImportError):
+    with suppress(Exception):
         importlib.import_module(FIRST_LAUNCH)
     for owner in ("triton.runtime.cache", "triton.compiler.compiler"):  # the latter in older versions
         if hash_of_triton := getattr(sys.modules.get(owner), "triton_key", None):

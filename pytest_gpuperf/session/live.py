@@ -98,7 +98,7 @@ class LiveRunner(KeepingRunner):
             nvml,
             state=self.runs.folder.parent,
             folder=self._folder_of("ncu"),
-            read_by_ncu=self._has_counters_of_ncu,
+            of_baseline=self._labels_of_ncu,
             guarded=self.guarded("counters"),
         )
         self._tests: dict[str, SelectedTest] = {}
@@ -147,10 +147,11 @@ class LiveRunner(KeepingRunner):
         """The counters, if ncu may read some."""
         return self._counters if isinstance(self._counters, (ProfilingPass, AutoCounters)) else None
 
-    def _has_counters_of_ncu(self, nodeid: str) -> bool:
+    def _labels_of_ncu(self, nodeid: str) -> frozenset[str]:
+        """Return the labels of a test whose counters in the baseline are of ncu."""
         baseline = self.expected.of(nodeid)
-        known = baseline.measurements.values() if baseline is not None else ()
-        return any(one.counters and one.counters_by == BY_NCU for one in known)
+        known = baseline.measurements if baseline is not None else {}
+        return frozenset(label for label, one in known.items() if one.counters and one.counters_by == BY_NCU)
 
     def _sanitizing_pass(self, tool: str) -> SanitizingPass:
         from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
@@ -220,10 +221,7 @@ class LiveRunner(KeepingRunner):
         self._tests.update({state.nodeid: self._select(state) for state in states})
         tests = list(self._tests.values())
         with self._counting():
-            if isinstance(self._counters, AutoCounters):
-                if not self._counters.unavailable:
-                    self._counters.expect(tests, invocation, partial(self._open_progress, reporter))
-            elif not isinstance(self._counters, ProfilingPass):
+            if not isinstance(self._counters, ProfilingPass) and not self._counters.unavailable:
                 self._counters.expect(tests)
         path = self._folder / RESULTS_FILE.format(self._worker)
         resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
@@ -379,8 +377,6 @@ class LiveRunner(KeepingRunner):
         with self.guarded("counter cache"):
             problem = self._counters.keep(timestamp(self._started))
             self.notices += [problem] if problem else []
-        if isinstance(self._counters, AutoCounters):
-            self.notices += self._counters.read_alone
         super().finish(complete=complete)
 
     @property

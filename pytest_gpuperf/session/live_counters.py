@@ -40,7 +40,7 @@ def make_counters(
     *,
     state: Path,
     folder: Path,
-    read_by_ncu: Callable[[str], bool],
+    of_baseline: Callable[[str], frozenset[str]],
     guarded: AbstractContextManager[object],
 ) -> ProfilingPass | CuptiCounters | AutoCounters:
     """Make the counters of a run.
@@ -51,8 +51,8 @@ def make_counters(
         ncu: The installed ncu, if the options allow it.
         nvml: Knows the clock settings; None keeps no counters.
         state: The `.gpuperf` folder.
-        folder: Folder for the passes under ncu.
-        read_by_ncu: Returns True if ncu has read the baseline of a test.
+        folder: Folder for the pass under ncu.
+        of_baseline: Returns labels of a test whose counters in the baseline are of ncu.
         guarded: Goes on after an error of this plugin.
     """
     known = chip_of(where.gpu.compute_capability)
@@ -79,19 +79,17 @@ def make_counters(
         return in_process
     kept_by_ncu = kept("ncu") if ncu else None
 
-    def under_ncu(number: int) -> ProfilingPass:
-        return ProfilingPass(
-            PassFolder(folder / f"alone-{number}" if number else folder),
-            ncu,
-            f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "",
-            chip,
-            kept=kept_by_ncu,
-            required=settings.counters == "ncu",
-        )
-
+    under_ncu = ProfilingPass(
+        PassFolder(folder),
+        ncu,
+        f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "",
+        chip,
+        kept=kept_by_ncu,
+        required=settings.counters == "ncu",
+    )
     if in_process is None:
-        return under_ncu(0)
-    return AutoCounters(in_process, under_ncu(0), under_ncu, read_by_ncu)
+        return under_ncu
+    return AutoCounters(in_process, under_ncu, of_baseline, kept_by_ncu)
 
 
 def _in_process(gpu: GpuInfo, chip: str, kept: KeptCounters | None, *, insists: bool) -> CuptiCounters:

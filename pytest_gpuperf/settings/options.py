@@ -58,8 +58,9 @@ OPTIONS = (
         "counters",
         "auto",
         "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the "
-        "same process; both fail tests whose counters cannot be read; 'auto' is CUPTI, but ncu for tests "
-        "that CUPTI cannot read or whose baseline ncu has read, and warns if neither works; 'off' only times",
+        "same process; both fail tests whose counters cannot be read; 'auto' is CUPTI, but ncu for calls "
+        "that CUPTI could not read in an earlier run or whose baseline has counters of ncu, and warns if "
+        "neither works; 'off' only times",
         choices=("auto", "ncu", "cupti", "off"),
     ),
     Option(

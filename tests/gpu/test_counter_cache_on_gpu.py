@@ -138,6 +138,9 @@ def test_other_launches_of_the_same_code_are_detected(project: pytest.Pytester) 
 def test_ncu_reads_only_the_test_that_cupti_cannot_read(project: pytest.Pytester) -> None:
     project.makepyfile(test_graph=GRAPH)
     found, ran = run(project, passed=3)
+    assert not ran
+    assert "CUDA graph" in found["test_graph main"].unavailable
+    found, ran = run(project, passed=3)
     assert ran
     sources = {name: profile.source for name, profile in found.items()}
     assert (sources["test_graph main"], sources["test_chain main"], sources["test_torch main"]) == (

@@ -1,4 +1,4 @@
-"""The reader of each test under `--gpuperf-counters=auto`."""
+"""The reader of each call under `--gpuperf-counters=auto`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.auto_counters import AutoCounters
+from pytest_gpuperf.measure.counters.kept_counters import KeptCounters
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.call import Call
@@ -17,13 +18,14 @@ from pytest_gpuperf.records.passes import Invocation, SelectedTest
 from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-    from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+    from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass, Reading
 
 GRAPH = "the call launches a CUDA graph, whose kernels CUPTI counts as one"
-TESTS = [SelectedTest(f"t.py::{name}") for name in ("test_new", "test_known", "test_graph", "test_graph_2")]
+DENIED = "the driver denies hardware counters to this user"
+TESTS = [SelectedTest(f"t.py::{name}") for name in ("test_new", "test_known", "test_graph")]
 
 
 class InProcess:
@@ -31,22 +33,20 @@ class InProcess:
 
     def __init__(self, refused: str = "") -> None:
         self.refused = refused
-        self.let_gone = 0
 
     def expect(self, tests: Sequence[SelectedTest]) -> None:
         """Do nothing."""
 
     def refusal(self) -> str:
+        if self.refused == "KeyError":
+            raise KeyError("a fault of this plugin")
         return self.refused
-
-    def let_go(self) -> None:
-        self.let_gone += 1
 
     def keep(self, read_at: str) -> str:
         return f"the disk is full on {read_at}"
 
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
-        if "graph" in call.nodeid:
+        if call.label == "graph":
             raise CuptiError(GRAPH, next_step="use ncu")
         if selection.regex == "gemm":
             raise GpuperfError("no kernel matched")
@@ -54,135 +54,153 @@ class InProcess:
 
 
 class Pass:
-    """A pass under ncu that notes its tests."""
+    """The pass under ncu."""
 
-    def __init__(self, unavailable: str = "", kept: Sequence[str] = ()) -> None:
+    def __init__(self, unavailable: str = "", recalled: Sequence[str] = ()) -> None:
         self.unavailable = unavailable
-        self.recalled = dict.fromkeys(kept)
+        self.recalled = dict.fromkeys(recalled)
         self.notices: list[str] = []
         self.ran: list[str] = []
-        self.kept: list[str] = []
+        self.others: Collection[tuple[str, str]] = ()
 
     def run(self, tests: Sequence[SelectedTest], *_: object) -> None:
         self.ran += [test.nodeid.partition("::")[2] for test in tests]
 
-    def resume(self, tests: Sequence[SelectedTest], reading: object) -> None:
+    def resume(self, tests: Sequence[SelectedTest], reading: Reading) -> None:
         self.run(tests)
 
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         assert call.nodeid.partition("::")[2] in self.ran
-        return Profile(unavailable=self.unavailable) if self.unavailable else Profile(source="ncu")
+        return Profile(source="ncu")
 
-    def keep(self, read_at: str) -> str:
-        self.kept.append(read_at)
+    def keep(self, read_at: str, but: Collection[tuple[str, str]]) -> str:
+        self.others = but
         return ""
 
 
 class Run:
-    """A run of all tests.
+    """A run of all tests in a project.
 
     Args:
+        project: Its folder.
         refused: Why CUPTI is refused altogether.
-        no_ncu: Why ncu reads no test by itself.
-        lost: Why the pass before the tests has read nothing.
-        kept: Tests with kept counters of ncu.
+        lost: Why ncu has read nothing.
+        recalled: Tests with kept counters of ncu.
+        keeps: False if no counters are kept.
     """
 
-    def __init__(self, refused: str = "", no_ncu: str = "", lost: str = "", kept: Sequence[str] = ()) -> None:
-        self.in_process = InProcess(refused)
-        self.before = Pass(lost)
-        self.alone: list[Pass] = []
-
-        def one_more(number: int) -> ProfilingPass:
-            assert number == len(self.alone) + 1
-            self.alone.append(Pass(no_ncu, kept))
-            return cast("ProfilingPass", self.alone[-1])
-
+    def __init__(
+        self,
+        project: Path,
+        refused: str = "",
+        lost: str = "",
+        recalled: Sequence[str] = (),
+        *,
+        keeps: bool = True,
+    ) -> None:
+        self.under_ncu = Pass(lost, recalled)
         self.counters = AutoCounters(
-            cast("CuptiCounters", self.in_process),
-            cast("ProfilingPass", self.before),
-            one_more,
-            lambda nodeid: nodeid.endswith("test_known"),
+            cast("CuptiCounters", InProcess(refused)),
+            cast("ProfilingPass", self.under_ncu),
+            lambda nodeid: frozenset(["main"] if nodeid.endswith("test_known") else []),
+            KeptCounters(project / ".gpuperf", project, lambda: ()) if keeps else None,
         )
+        self.counters.expect(TESTS)
         asked: Any = (TESTS, Invocation((), Path(), Path()), lambda title: nullcontext(print))
-        self.counters.expect(*asked)
         self.counters.run(*asked)
 
     def lookup(self, name: str, label: str = "main", regex: str | None = None) -> Profile:
         return self.counters.lookup(Call(f"t.py::{name}", label, print), Selection(regex), ())
 
 
-def test_cupti_reads_new_tests_and_ncu_those_whose_baseline_it_has_read() -> None:
-    run = Run()
-    assert run.before.ran == ["test_known"]
+def test_cupti_reads_new_calls_and_ncu_those_of_its_baselines(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.under_ncu.ran == ["test_known"]
     assert [run.lookup(name).source for name in ("test_new", "test_known")] == ["cupti", "ncu"]
-    assert (run.alone, run.counters.read_alone) == ([], [])
+    assert run.lookup("test_known", "other").source == "cupti"
+    assert run.counters.notices == []
 
 
-def test_ncu_reads_all_tests_if_cupti_is_refused() -> None:
-    run = Run(refused="the driver denies hardware counters to this user")
-    assert run.before.ran == ["test_new", "test_known", "test_graph", "test_graph_2"]
-    assert run.lookup("test_graph").source == "ncu"
+def test_ncu_reads_everything_if_cupti_is_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path, refused=DENIED)
+    assert run.under_ncu.ran == ["test_new", "test_known", "test_graph"]
+    assert run.lookup("test_graph", "graph").source == "ncu"
+    assert run.counters.notices == [f"ncu has read the counters, in another process: {DENIED}"]
+
+
+def test_a_fault_in_the_try_out_leaves_all_tests_to_ncu(tmp_path: Path) -> None:
+    run = Run(tmp_path, refused="KeyError")
+    assert run.lookup("test_new").source == "ncu"
+    assert "KeyError" in run.counters.notices[0]
+
+
+def test_a_run_has_no_counters_if_both_are_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path, refused=DENIED, lost="ncu does not fit the driver")
+    assert run.counters.unavailable == f"{DENIED}; ncu does not fit the driver"
+    assert run.lookup("test_new").unavailable == run.counters.unavailable
+
+
+def test_ncu_reads_in_the_next_run_what_cupti_cannot_read(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    found = first.lookup("test_graph", "graph")
+    assert (found.unavailable, found.tolerated) == (f"{GRAPH}; the next run reads it by ncu", True)
+    first.counters.keep("2026-11-25")
+    for _ in range(2):
+        later = Run(tmp_path)
+        assert later.under_ncu.ran == ["test_known", "test_graph"]
+        assert later.lookup("test_graph", "graph").source == "ncu"
+        assert later.lookup("test_graph", "plain").source == "cupti"
+        later.counters.keep("2026-11-26")
+        assert later.under_ncu.others == {("t.py::test_graph", "plain")}
+
+
+def test_a_test_that_cupti_can_read_again_is_left_to_it(tmp_path: Path) -> None:
+    Run(tmp_path).lookup("test_graph", "graph")
+    changed = Run(tmp_path)
+    assert changed.lookup("test_graph", "plain").source == "cupti"
+    changed.counters.keep("2026-11-26")
+    assert Run(tmp_path).under_ncu.ran == ["test_known"]
+
+
+def test_without_kept_counters_the_option_is_named(tmp_path: Path) -> None:
+    found = Run(tmp_path, keeps=False).lookup("test_graph", "graph")
+    assert found.unavailable == f"{GRAPH}; --gpuperf-counters=ncu reads it"
+
+
+def test_cupti_reads_if_ncu_cannot(tmp_path: Path) -> None:
+    run = Run(tmp_path, lost="ncu does not fit the driver")
+    assert run.lookup("test_known").source == "cupti"
     assert run.counters.notices == [
-        "ncu reads all counters, in a process of its own: the driver denies hardware counters to this user"
+        "CUPTI has read counters that ncu reads otherwise: ncu does not fit the driver"
     ]
 
 
-def test_cupti_reads_if_ncu_cannot_read_a_test_that_it_has_read_before() -> None:
-    assert Run(lost="ncu does not fit the driver").lookup("test_known").source == "cupti"
+def test_kept_counters_of_ncu_are_used_though_ncu_cannot_read(tmp_path: Path) -> None:
+    run = Run(tmp_path, lost="ncu does not fit the driver", recalled=["t.py::test_known"])
+    assert run.lookup("test_known").source == "ncu"
 
 
-def test_counters_of_ncu_that_were_kept_need_no_notice() -> None:
-    run = Run(kept=["t.py::test_graph"])
-    assert run.lookup("test_graph").source == "ncu"
-    assert run.counters.read_alone == []
-
-
-def test_ncu_reads_a_test_that_cupti_cannot_read_once_for_all_calls() -> None:
-    run = Run()
-    assert [run.lookup("test_graph", label).source for label in ("main", "other")] == ["ncu", "ncu"]
-    assert run.in_process.let_gone == 1, "only one process can have the counters"
-    assert run.lookup("test_graph_2").source == "ncu"
-    assert [each.ran for each in run.alone] == [["test_graph"], ["test_graph_2"]]
-    assert run.counters.read_alone == [
-        f"ncu has read t.py::test_graph and 1 more in a process of its own, which takes longer: {GRAPH}"
-    ]
-
-
-def test_without_either_the_test_goes_on_and_ncu_is_asked_once() -> None:
-    run = Run(no_ncu="the driver denies counters")
-    first, second = run.lookup("test_graph"), run.lookup("test_graph_2")
-    assert (first.tolerated, second.tolerated) == (True, True)
-    assert first.unavailable.startswith(GRAPH)
-    assert first.unavailable.endswith("; the driver denies counters")
-    assert second.unavailable.startswith(GRAPH)
-    assert len(run.alone) == 1
-    assert run.counters.read_alone == []
-
-
-def test_an_error_of_the_test_is_not_asked_again_of_ncu() -> None:
-    run = Run()
+def test_an_error_of_the_test_is_raised(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match="no kernel matched"):
-        run.lookup("test_new", regex="gemm")
-    assert run.alone == []
+        Run(tmp_path).lookup("test_new", regex="gemm")
 
 
-def test_counters_of_all_passes_are_kept() -> None:
-    run = Run()
-    run.lookup("test_graph")
-    assert run.counters.keep("2026-11-25") == "the disk is full on 2026-11-25"
-    assert [each.kept for each in (run.before, *run.alone)] == [["2026-11-25"]] * 2
+def test_an_error_of_keeping_is_told(tmp_path: Path) -> None:
+    assert Run(tmp_path).counters.keep("2026-11-25") == "the disk is full on 2026-11-25"
 
 
-def test_a_run_without_counters_asks_nobody() -> None:
-    run = Run()
+def test_a_run_without_counters_asks_nobody(tmp_path: Path) -> None:
+    run = Run(tmp_path)
     run.counters.unavailable = "counters are off"
-    assert run.lookup("test_graph").unavailable == "counters are off"
-    assert run.alone == []
+    assert run.lookup("test_graph", "graph").unavailable == "counters are off"
 
 
-def test_a_process_that_replaces_another_takes_its_counters() -> None:
-    run = Run()
-    run.before.ran.clear()
-    run.counters.resume(TESTS, cast("Any", None))
-    assert run.before.ran == ["test_known"]
+def test_a_process_that_replaces_another_has_the_tests_of_its_pass(tmp_path: Path) -> None:
+    Run(tmp_path).lookup("test_graph", "graph")
+    run = Run(tmp_path, refused=DENIED)
+    run.under_ncu.ran.clear()
+    run.counters.resume(TESTS, cast("Any", type("Reading", (), {"tests": ["t.py::test_known"]})))
+    assert run.under_ncu.ran == ["test_known"]
+    assert run.lookup("test_known").source == "ncu"
+    found = run.lookup("test_new")
+    assert (found.unavailable, found.tolerated) == (DENIED, True)

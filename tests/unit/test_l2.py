@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_gpuperf.measure.device import kept, l2
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Driver:
@@ -71,3 +74,21 @@ def test_without_a_driver_nothing_persists(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(l2, "_driver", lambda: None)
     l2.forget()
     assert l2.persisting_bytes() == 0
+
+
+@pytest.mark.parametrize("driver", [0], indirect=True)
+def test_a_clean_flush_reads_four_times_the_l2_and_writes_nothing(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[int, int]] = []
+    total = kept.total
+
+    def noted(tensor: torch.Tensor) -> torch.Tensor:
+        read.append((tensor.nbytes, int(total(tensor))))
+        return total(tensor)
+
+    monkeypatch.setattr(kept, "total", noted)
+    flush = l2.CleanFlush(1024, device="cpu")
+    flush()
+    flush()
+    assert (read, driver.asked) == ([(4096, 0)] * 2, [])

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
+from pytest_gpuperf.measure.counters.kept_counters import launched_kernels
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
-from pytest_gpuperf.measure.device.l2 import FLUSHED_SIZES, CleanFlush
+from pytest_gpuperf.measure.device.l2 import FLUSHED_SIZES, CleanFlush, reset_after
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
@@ -90,16 +91,29 @@ class CuptiCounters:
         if self.unavailable:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
         wanted = self._wanted.get(call.nodeid)
-        kernels: Sequence[RawKernel]
         read_at = ""
+        launched: list[Activity] = []  # none if the counters were kept
         try:
             found = self._kept.find(call, wanted) if self._kept is not None and wanted is not None else None
             if found is not None:
                 kernels, read_at = found
             else:
-                kernels = self._read(call, metrics)
-            chosen = choose(call, kernels, selection, wanted, lambda: [kernel.name for kernel in kernels])
+                with reset_after():
+                    launched = self._launches(call)
+                    kernels = self._read(call, launched, metrics)
+            # Kept are only the kernels of the marker.
+            chosen = choose(
+                call,
+                kernels,
+                selection,
+                wanted,
+                lambda: [
+                    function_name(one.name) for one in (launched_kernels(call) if read_at else launched)
+                ],
+            )
             _check_metrics(chosen, by_kind(metrics)[1])
+            if self._kept is not None and wanted is not None and found is None:
+                self._kept.note(call, kernels, launched)
         except CuptiError as error:
             if self._insists:
                 raise
@@ -148,20 +162,27 @@ class CuptiCounters:
                 next_step="profile a smaller shape",
             ) from None
 
-    def _read(self, call: Call, metrics: Sequence[str]) -> list[RawKernel]:
+    def _names(self, call: Call, launched: Sequence[Activity], *, kept: bool) -> list[str]:
+        """Return the names of all kernels of a call; kept are only those of the marker."""
+        return [function_name(one.name) for one in (launched_kernels(call) if kept else launched)]
+
+    def _launches(self, call: Call) -> list[Activity]:
         for _ in range(WARM_UP_CALLS):
             call()
-        profiler = self._attached()
+        self._attached()
         with recorded(stay=True) as activities:
             call()
-        launches = in_launch_order(activity for activity in activities if activity.name)
+        return in_launch_order(activity for activity in activities if activity.name)
+
+    def _read(self, call: Call, launches: Sequence[Activity], metrics: Sequence[str]) -> list[RawKernel]:
         if not launches:
             return []
+        profiler = self._attached()
         names = profiler.known(names_to_read(metrics, self._chip))
         rows: list[dict[str, float]] = [{}] * len(launches)
         if names:
             rows = profiler.read(call, names, len(launches), self._flush())
-        kernels = [
+        return [
             RawKernel(
                 name=function_name(launch.name),
                 demangled=launch.name,
@@ -171,9 +192,6 @@ class CuptiCounters:
             )
             for launch, row in zip(launches, rows, strict=True)
         ]
-        if self._kept is not None and call.nodeid in self._wanted:
-            self._kept.note(call, kernels, launches)
-        return kernels
 
 
 def in_launch_order(kernels: Iterable[Activity]) -> list[Activity]:

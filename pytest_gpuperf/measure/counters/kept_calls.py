@@ -75,7 +75,7 @@ class KeptCalls:
                 self._read.setdefault(call.nodeid, set()).add(call.label)
 
     def keep(self, read_at: str) -> str:
-        """Write what was read, next to what was used again; that keeps its date.
+        """Write what was read, next to what was used again; a test has the date of its oldest counters.
 
         Args:
             read_at: Date of the run.
@@ -85,6 +85,8 @@ class KeptCalls:
         """
         of_dates: dict[str, dict[str, set[str]]] = {read_at: {}}
         for nodeid, labels in self._read.items():
+            if nodeid in self._varying:
+                continue
             used = self._used.get(nodeid, {})
             for label, one in used.items():
                 self._kept.carry(nodeid, label, one)

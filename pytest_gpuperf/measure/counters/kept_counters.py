@@ -226,6 +226,29 @@ class KeptCounters:
         with self.guarded():
             write_files({self._paths[nodeid]: msgspec.json.encode(KeptTest(SCHEMA, nodeid, "", varies=True))})
 
+    def is_for_ncu(self, nodeid: str) -> bool:
+        """Return True if CUPTI could not read a call of a test in an earlier run."""
+        with self.guarded():
+            path = self._for_ncu(nodeid)
+            if path.is_file():
+                os.utime(path)  # it is in use
+                return True
+        return False
+
+    def leave_to_ncu(self, nodeid: str) -> bool:
+        """Let ncu read a test in later runs; return True if that was noted."""
+        if self.problem:
+            return False
+        with self.guarded():
+            make_state_folder(self._state)
+            write_files({self._for_ncu(nodeid): msgspec.json.encode(nodeid)})
+        return not self.problem
+
+    def leave_to_cupti(self, nodeid: str) -> None:
+        """Let CUPTI read a test in later runs."""
+        with self.guarded():
+            self._for_ncu(nodeid).unlink(missing_ok=True)
+
     def keep(self, labels: Mapping[str, AbstractSet[str]], read_at: str) -> None:
         """Write the counters of tests whose calls were all noted, and delete old files.
 
@@ -279,6 +302,9 @@ class KeptCounters:
             for kernel in kernels
             if RawKernel(function_name(kernel.name), kernel.name).matches(regex)
         )
+
+    def _for_ncu(self, nodeid: str) -> Path:
+        return self._folder / f"{_hash([nodeid])[:16]}-ncu.json"
 
     def _path(self, wanted: SelectedTest) -> Path:
         asked = sorted(names_to_read(wanted.metrics, self._chip))

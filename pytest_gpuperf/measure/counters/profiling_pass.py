@@ -29,7 +29,7 @@ from pytest_gpuperf.records.passes import PassFolder, PassPlan
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, KeptTest
     from pytest_gpuperf.measure.cupti.activity import Activity
@@ -50,6 +50,8 @@ class Reading(msgspec.Struct):
     skipped: set[str]
     kernels: dict[str, list[RawKernel]]
     """Kernels of each range."""
+    tests: list[str]
+    """Tests of the pass."""
 
 
 class ProfilingPass:
@@ -139,6 +141,7 @@ class ProfilingPass:
             self._finished,
             self._skipped,
             self._kernels,
+            list(self._wanted),
         )
 
     def resume(self, tests: Sequence[SelectedTest], reading: Reading) -> None:
@@ -154,11 +157,12 @@ class ProfilingPass:
         self._failures, self._finished = reading.failures, reading.finished
         self._skipped, self._kernels = reading.skipped, reading.kernels
 
-    def keep(self, read_at: str) -> str:
+    def keep(self, read_at: str, but: Collection[tuple[str, str]] = ()) -> str:
         """Keep the counters that ncu read in this run for later ones.
 
         Args:
             read_at: Date of the run.
+            but: Calls that another reader has read, by test and label.
 
         Returns:
             Why they could not be kept; empty if they were.
@@ -167,7 +171,7 @@ class ProfilingPass:
             return self._kept.problem if self._kept is not None else ""
         ended = self._skipped | (self._finished - self._failures.keys())
         labels: dict[str, set[str]] = {nodeid: set() for nodeid in ended}
-        for nodeid, label in self._ranges:
+        for nodeid, label in self._ranges.keys() - set(but):
             if nodeid in labels:
                 labels[nodeid].add(label)
         self._kept.keep(labels, read_at)

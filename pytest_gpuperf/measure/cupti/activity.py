@@ -215,9 +215,10 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
 
     library = cupti()
     refuse_if_taken()
-    stay = stay or bool(_KEPT)
     of_kernels = _KERNEL if serial else _CONCURRENT_KERNEL
-    if not stay or any(recorder.of_kernels != of_kernels for recorder in _RECORDERS):
+    fresh = not stay and not (_KEPT and _RECORDERS)
+    stay = stay or bool(_KEPT)
+    if fresh or any(recorder.of_kernels != of_kernels for recorder in _RECORDERS):
         detach()
         _RECORDERS.clear()
     recorder = _Recorder(library, of_kernels)
@@ -253,8 +254,7 @@ def kept_attached() -> Iterator[None]:
         yield
     finally:
         _KEPT.pop()
-        if _RECORDERS:
-            detach()
+        if _RECORDERS and detach():
             _RECORDERS.clear()
 
 
@@ -281,8 +281,8 @@ def refuse_if_taken() -> None:
         )
 
 
-def detach() -> None:
-    """Detach CUPTI from the process: a torch.profiler that has ended leaves it attached.
+def detach() -> bool:
+    """Detach CUPTI from the process, and return True: a torch.profiler that has ended leaves it attached.
 
     torch detaches it with `TEARDOWN_CUPTI=1`, but in a thread that waits for a later call into CUDA: a
     process without such a call hangs at its end, and CUPTI may end while its next client uses it. Do nothing
@@ -293,10 +293,11 @@ def detach() -> None:
 
     taken = torch_profiler_runs() or _CUPTI_PYTHON in sys.modules
     if taken or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return
+        return False
     torch.cuda.synchronize()
     with suppress(CuptiError):
         cupti().functions.cuptiFinalize()
+    return True
 
 
 def attach(library: Cupti) -> None:

@@ -82,10 +82,11 @@ class CleanFlush:
 
     Args:
         l2_bytes: Size of the L2.
+        device: Replaced in tests.
     """
 
-    def __init__(self, l2_bytes: int) -> None:
-        self._memory = torch.zeros(FLUSHED_SIZES * l2_bytes, dtype=torch.int8, device="cuda")
+    def __init__(self, l2_bytes: int, device: str = "cuda") -> None:
+        self._memory = torch.zeros(FLUSHED_SIZES * l2_bytes, dtype=torch.int8, device=device)
 
     def __call__(self) -> None:
         """Queue the flush."""
