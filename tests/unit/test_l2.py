@@ -60,7 +60,7 @@ def test_end_of_a_test_restores_the_limit_and_the_stream(driver: Driver) -> None
         l2.forget()
         driver.persisting = 1 << 20
         driver.asked.clear()
-    assert driver.asked == ["reset", "limit 64", "attribute 1 of stream 7"]
+    assert driver.asked == ["reset", "attribute 1 of stream 7", "limit 64"]
 
 
 @pytest.mark.parametrize("driver", [64], indirect=True)
@@ -92,3 +92,11 @@ def test_a_clean_flush_reads_four_times_the_l2_and_writes_nothing(
     flush()
     flush()
     assert (read, driver.asked) == ([(4096, 0)] * 2, [])
+
+
+@pytest.mark.parametrize("driver", [64], indirect=True)
+def test_a_flush_costs_a_test_nothing_that_it_has_set_aside(driver: Driver) -> None:
+    with l2.set_aside_restored():
+        l2.CleanFlush(1024, device="cpu")()
+        assert l2.persisting_bytes() == 0
+    assert l2.persisting_bytes() == 64

@@ -7,6 +7,7 @@ profiler the L2 is emptied, as ncu does before each kernel.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
-from pytest_gpuperf.measure.device.l2 import FLUSHED_SIZES, CleanFlush, reset_after
+from pytest_gpuperf.measure.device.l2 import FLUSHED_SIZES, CleanFlush, set_aside_restored
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
@@ -98,19 +99,11 @@ class CuptiCounters:
             if found is not None:
                 kernels, read_at = found
             else:
-                with reset_after():
+                with set_aside_restored():
                     launched = self._launches(call)
                     kernels = self._read(call, launched, metrics)
-            # Kept are only the kernels of the marker.
-            chosen = choose(
-                call,
-                kernels,
-                selection,
-                wanted,
-                lambda: [
-                    function_name(one.name) for one in (launched_kernels(call) if read_at else launched)
-                ],
-            )
+            names = partial(self._names, call, launched, kept=found is not None)
+            chosen = choose(call, kernels, selection, wanted, names)
             _check_metrics(chosen, by_kind(metrics)[1])
             if self._kept is not None and wanted is not None and found is None:
                 self._kept.note(call, kernels, launched)

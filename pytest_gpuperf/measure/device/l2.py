@@ -55,23 +55,33 @@ def forget() -> None:
 
 
 @contextmanager
-def reset_after() -> Iterator[None]:
-    """Restore the part of the L2 that was set aside, and end what the block left persisting.
-
-    That includes the access policy of the current stream.
-    """
+def set_aside_restored() -> Iterator[None]:
+    """Restore the part of the L2 that was set aside."""
     before = persisting_bytes()
     try:
         yield
     finally:
         driver = _driver()
-        if driver is not None:
-            driver.cuCtxResetPersistingL2Cache()
-            if persisting_bytes() != before:
-                driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(before))
-            none = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
-            stream = ctypes.c_void_p(kept.current_stream().cuda_stream)
-            driver.cuStreamSetAttribute(stream, _ACCESS_POLICY_WINDOW, none)
+        if driver is not None and persisting_bytes() != before:
+            driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(before))
+
+
+@contextmanager
+def reset_after() -> Iterator[None]:
+    """Restore the part of the L2 that was set aside, and end what the block left persisting.
+
+    That includes the access policy of the current stream.
+    """
+    with set_aside_restored():
+        try:
+            yield
+        finally:
+            driver = _driver()
+            if driver is not None:
+                driver.cuCtxResetPersistingL2Cache()
+                none = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
+                stream = ctypes.c_void_p(kept.current_stream().cuda_stream)
+                driver.cuStreamSetAttribute(stream, _ACCESS_POLICY_WINDOW, none)
 
 
 class CleanFlush:
