@@ -242,8 +242,10 @@ class LiveRunner(KeepingRunner):
     ) -> PassResults:
         done = PassResults()
         if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
+            by_ncu = self._profiling.chosen(tests) if isinstance(self._profiling, AutoCounters) else tests
             with self._counting():
-                self._run(self._profiling, tests, invocation, reporter)
+                if by_ncu:
+                    self._run(self._profiling, by_ncu, invocation, reporter)
             done.counters = self._profiling.reading
         if self._sanitizing is not None:
             title = self._sanitizing.title

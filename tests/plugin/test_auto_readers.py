@@ -137,15 +137,29 @@ def test_each_call_keeps_the_reader_of_its_baseline(pytester: pytest.Pytester) -
     assert "only exact ones are judged" not in said
 
 
+def test_kept_counters_of_ncu_serve_the_option_too(pytester: pytest.Pytester) -> None:
+    project(pytester)
+    run(pytester)
+    run(pytester)
+    _, profiles, started = run(pytester, "--gpuperf-counters=ncu")
+    assert (readers(profiles), started) == (["ncu", "ncu"], False)
+
+
+def test_a_test_that_stops_early_stays_with_ncu(pytester: pytest.Pytester) -> None:
+    project(pytester)
+    run(pytester)
+    stops = "    if pathlib.Path('stops').exists(): raise ValueError\n    gpuperf.profile(kernels.graph"
+    (pytester.path / "stops").touch()
+    path = pytester.path / "test_k.py"
+    path.write_text("import pathlib\n" + path.read_text().replace("    gpuperf.profile(kernels.graph", stops))
+    run(pytester)
+    (pytester.path / "stops").unlink()
+    _, profiles, _ = run(pytester)
+    assert readers(profiles) == ["cupti", "ncu"]
+
+
 def test_ncu_reads_all_if_cupti_is_refused(pytester: pytest.Pytester) -> None:
     project(pytester, refusals={"RangeProfilerEnable": 35})
     said, profiles, _ = run(pytester)
     assert readers(profiles) == ["ncu", "ncu"]
     assert "ncu has read the counters, in another process: the driver denies hardware counters" in said
-
-
-def test_a_regex_without_a_match_says_the_same_in_each_run(pytester: pytest.Pytester) -> None:
-    project(pytester, test=TEST.replace('label="plain"', 'kernels="gemm", label="plain"'))
-    for _ in range(2):
-        said, _, _ = run(pytester, "--gpuperf-counters=cupti")
-        assert "these ran: square_kernel" in said

@@ -11,6 +11,8 @@ from fake_cupti import CONTEXT, PASSES, FakeCupti, activity, recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, in_launch_order
+from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
+from pytest_gpuperf.measure.counters.kept_counters import KeptCounters
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
@@ -21,6 +23,7 @@ from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pytest_gpuperf.measure.cupti.activity import Activity
 
@@ -101,6 +104,32 @@ def test_too_little_memory_for_a_flush_is_an_error(two: FakeCupti, monkeypatch: 
     with pytest.raises(CuptiError, match="no memory left to flush the L2"):
         lookup()
     assert two.state == "away"
+
+
+def test_a_regex_without_a_match_lists_all_kernels_of_kept_counters(
+    two: FakeCupti, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpuperf.measure.cupti.activity.recorded", recording(SUM, SQUARE))
+    wanted = SelectedTest(CALL.nodeid, "square", METRICS)
+
+    def counters() -> CuptiCounters:
+        kept = KeptCounters(tmp_path / ".gpuperf", tmp_path, lambda: ())
+        made = CuptiCounters(H200, "gh100", kept=KeptCalls(kept))
+        made.expect([wanted])
+        return made
+
+    first, second = counters(), counters()
+    first.lookup(CALL, Selection(), METRICS)
+    assert first.keep("2026-11-25") == ""
+    assert second.lookup(CALL, Selection(), METRICS).read_at == "2026-11-25"
+    with pytest.raises(GpuperfError, match="these ran: reduce_kernel, square_kernel"):
+        second.lookup(CALL, Selection("gemm"), METRICS)
+
+
+def test_a_graph_of_a_kernel_and_a_copy_is_refused(install: Callable[..., FakeCupti]) -> None:
+    install(FakeCupti(row(5000, 80)), SQUARE, activity("", 7))
+    with pytest.raises(CuptiError, match="launches a CUDA graph"):
+        lookup()
 
 
 def test_refusal_is_known_before_any_test(install: Callable[..., FakeCupti]) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from pytest_gpuperf.errors import guarded
+from pytest_gpuperf.measure.counters.profiling_pass import NotReachedError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import Profile
 
@@ -35,7 +34,7 @@ class AutoCounters:
         in_process: CUPTI's counters; has to raise an error if CUPTI refuses.
         under_ncu: The pass before the tests.
         of_baseline: Returns labels of a test whose counters in the baseline are of ncu.
-        kept: Knows which tests CUPTI could not read; None to forget them.
+        kept: Knows which calls CUPTI could not read; None to forget them.
     """
 
     def __init__(
@@ -54,11 +53,11 @@ class AutoCounters:
         self._kept = kept
         self._chosen: dict[str, frozenset[str]] = {}
         """Tests that ncu reads, with the labels of their baselines that are of ncu."""
+        self._marked: dict[str, frozenset[str]] = {}
+        """Labels that CUPTI could not read in an earlier run, by test."""
         self._refused = ""
         """Why CUPTI reads nothing in this run."""
         self._read_by_cupti: set[tuple[str, str]] = set()
-        self._needed: set[str] = set()
-        """Tests with a call that CUPTI could not read."""
 
     @property
     def recalled(self) -> Mapping[str, KeptTest]:
@@ -80,28 +79,39 @@ class AutoCounters:
         self._refused = "".join(refused[:1])
         for test in tests:
             labels = self._of_baseline(test.nodeid)
-            marked = self._kept is not None and self._kept.is_for_ncu(test.nodeid)
+            marked = self._kept.for_ncu(test.nodeid) if self._kept is not None else frozenset[str]()
+            if marked:
+                self._marked[test.nodeid] = marked
             if labels or marked or self._refused:
                 self._chosen[test.nodeid] = labels
 
+    def chosen(self, tests: Sequence[SelectedTest]) -> list[SelectedTest]:
+        """Return the tests that ncu reads, after `expect`."""
+        return [test for test in tests if test.nodeid in self._chosen]
+
     def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
-        """Run tests under ncu, after `expect`.
+        """Run the chosen tests under ncu; if that fails, CUPTI reads what it can.
 
         Args:
             tests: The tests.
             invocation: The command that started pytest.
             progress: Shows the progress.
         """
-        chosen = [test for test in tests if test.nodeid in self._chosen]
-        self._under_ncu.run(chosen, invocation, progress)
+        failed: list[str] = []
+        with guarded("counters", failed.append):
+            self._under_ncu.run(tests, invocation, progress)
+        self._under_ncu.unavailable = self._under_ncu.unavailable or "".join(failed[:1])
         self.notices += self._under_ncu.notices
-        failed = self._under_ncu.unavailable
-        if self._refused and failed:
-            self.unavailable = f"{self._refused}; {failed}"
-        elif self._refused:
+        self._settle()
+        if self._under_ncu.unavailable and not self._refused:
+            self.notices.append(f"ncu has read nothing: {self._under_ncu.unavailable}")
+        elif self._refused and not self.unavailable and len(self.recalled) < len(tests):
             self.notices.append(f"ncu has read the counters, in another process: {self._refused}")
-        elif failed and chosen:
-            self.notices.append(f"CUPTI has read counters that ncu reads otherwise: {failed}")
+
+    def _settle(self) -> None:
+        """Decide if the run has any counters."""
+        if self._refused and self._under_ncu.unavailable:
+            self.unavailable = f"{self._refused}; {self._under_ncu.unavailable}"
 
     def resume(self, tests: Sequence[SelectedTest], reading: Reading) -> None:
         """Take the result of the pass that another process has read, after `expect`.
@@ -112,7 +122,8 @@ class AutoCounters:
         """
         covered = set(reading.tests)
         self._chosen = {name: labels for name, labels in self._chosen.items() if name in covered}
-        self._under_ncu.resume([test for test in tests if test.nodeid in covered], reading)
+        self._under_ncu.resume(self.chosen(tests), reading)
+        self._settle()
 
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         """Return the counters of one call.
@@ -120,30 +131,39 @@ class AutoCounters:
         Raises:
             GpuperfError: No kernel matched, or ncu did not reach the call.
         """
-        if self.unavailable:
-            return Profile(regex=selection.regex or "", unavailable=self.unavailable)
-        by_ncu = call.nodeid in self._chosen and (
-            not self._under_ncu.unavailable or call.nodeid in self._under_ncu.recalled
-        )
+        kept = call.nodeid in self.recalled
+        if self.unavailable and not kept:
+            return Profile(regex=selection.regex or "", unavailable=self.unavailable, tolerated=True)
+        by_ncu = call.nodeid in self._chosen and (kept or not self._under_ncu.unavailable)
         if by_ncu and (self._refused or call.label in self._chosen[call.nodeid]):
-            return self._of_ncu(call, selection, metrics)
+            return self._under_ncu.lookup(call, selection, metrics)
         if self._refused:
             return Profile(regex=selection.regex or "", unavailable=self._refused, tolerated=True)
         try:
             profile = self._in_process.lookup(call, selection, metrics)
         except CuptiError as error:
-            self._needed.add(call.nodeid)
-            if by_ncu:
-                return self._of_ncu(call, selection, metrics)
-            marked = self._kept is not None and self._kept.leave_to_ncu(call.nodeid)
-            why = f"{error.found}; {NEXT_RUN if marked else USE_NCU}"
-            return Profile(regex=selection.regex or "", unavailable=why, tolerated=True)
+            # The launches are recorded next, and CUPTI has one user at a time.
+            self._in_process.let_go()
+            return self._instead(call, selection, metrics, error.found, by_ncu=by_ncu)
         self._read_by_cupti.add((call.nodeid, call.label))
+        if by_ncu:
+            self._in_process.let_go()
+            self._under_ncu.note(call)
         return profile
 
-    def _of_ncu(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
-        profile = self._under_ncu.lookup(call, selection, metrics)
-        return replace(profile, tolerated=bool(profile.unavailable and not profile.read_at))
+    def _instead(
+        self, call: Call, selection: Selection, metrics: Sequence[str], why: str, *, by_ncu: bool
+    ) -> Profile:
+        """Return ncu's counters of a call that CUPTI could not read; without them, mark the call."""
+        if by_ncu:
+            try:
+                return self._under_ncu.lookup(call, selection, metrics)
+            except NotReachedError as error:
+                why = f"{why}; {error}"
+        marked = self._kept is not None and self._kept.leave_to_ncu(call.nodeid, call.label)
+        if not by_ncu:
+            why = f"{why}; {NEXT_RUN if marked and not self._under_ncu.unavailable else USE_NCU}"
+        return Profile(regex=selection.regex or "", unavailable=why, tolerated=True)
 
     def let_go(self) -> None:
         """Detach CUPTI."""
@@ -158,8 +178,8 @@ class AutoCounters:
         Returns:
             Why that failed; empty if it did not.
         """
-        if self._kept is not None:
-            for nodeid in {nodeid for nodeid, _ in self._read_by_cupti} - self._needed:
+        for nodeid, labels in self._marked.items():
+            if self._kept is not None and {(nodeid, label) for label in labels} <= self._read_by_cupti:
                 self._kept.leave_to_cupti(nodeid)
-        problems = [self._in_process.keep(read_at), self._under_ncu.keep(read_at, self._read_by_cupti)]
+        problems = [self._in_process.keep(read_at), self._under_ncu.keep(read_at)]
         return next(filter(None, problems), "")

@@ -165,7 +165,7 @@ class CuptiCounters:
         self._attached()
         with recorded(stay=True) as activities:
             call()
-        return in_launch_order(activity for activity in activities if activity.name)
+        return [one for one in in_launch_order(activities) if one.name]
 
     def _read(self, call: Call, launches: Sequence[Activity], metrics: Sequence[str]) -> list[RawKernel]:
         if not launches:
@@ -187,13 +187,13 @@ class CuptiCounters:
         ]
 
 
-def in_launch_order(kernels: Iterable[Activity]) -> list[Activity]:
-    """Sort kernels by launch.
+def in_launch_order(activities: Iterable[Activity]) -> list[Activity]:
+    """Sort kernels, copies and fills by launch.
 
     Raises:
         CuptiError: Some are nodes of a CUDA graph, which CUPTI counts all together.
     """
-    ordered = sorted(kernels, key=attrgetter("launch"))
+    ordered = sorted(activities, key=attrgetter("launch"))
     if any(before.launch == after.launch for before, after in pairwise(ordered)):
         raise CuptiError(
             "the call launches a CUDA graph, whose kernels CUPTI counts as one",

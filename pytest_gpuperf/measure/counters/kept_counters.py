@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 2
 KEPT_PER_TEST = 3
-"""Number of newest files of a test that stay: after a change to another branch and back they are used
-again."""
+"""Number of newest files of a test and a reader that stay: after a change to another branch and back they
+are used again."""
 KEPT_DAYS = 30
 """Days after which an unused file is deleted."""
 
@@ -226,22 +226,25 @@ class KeptCounters:
         with self.guarded():
             write_files({self._paths[nodeid]: msgspec.json.encode(KeptTest(SCHEMA, nodeid, "", varies=True))})
 
-    def is_for_ncu(self, nodeid: str) -> bool:
-        """Return True if CUPTI could not read a call of a test in an earlier run."""
+    def for_ncu(self, nodeid: str) -> frozenset[str]:
+        """Return the labels of a test that CUPTI could not read in earlier runs."""
         with self.guarded():
             path = self._for_ncu(nodeid)
             if path.is_file():
-                os.utime(path)  # it is in use
-                return True
-        return False
+                with suppress(OSError):
+                    os.utime(path)  # it is in use
+                with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                    return msgspec.json.decode(path.read_bytes(), type=frozenset[str])
+        return frozenset()
 
-    def leave_to_ncu(self, nodeid: str) -> bool:
-        """Let ncu read a test in later runs; return True if that was noted."""
+    def leave_to_ncu(self, nodeid: str, label: str) -> bool:
+        """Let ncu read a call in later runs; return True if that was noted."""
+        labels = sorted({*self.for_ncu(nodeid), label})
         if self.problem:
             return False
         with self.guarded():
             make_state_folder(self._state)
-            write_files({self._for_ncu(nodeid): msgspec.json.encode(nodeid)})
+            write_files({self._for_ncu(nodeid): msgspec.json.encode(labels)})
         return not self.problem
 
     def leave_to_cupti(self, nodeid: str) -> None:
@@ -287,11 +290,11 @@ class KeptCounters:
 
     def _delete_old(self) -> None:
         before = time.time() - KEPT_DAYS * 86400
-        of_test: dict[str, int] = {}
+        of_kind: dict[str, int] = {}
         for path in sorted(self._folder.glob("*.json"), key=lambda path: -path.stat().st_mtime):
-            test = path.name.partition("-")[0]
-            of_test[test] = of_test.get(test, 0) + 1
-            if of_test[test] > KEPT_PER_TEST or path.stat().st_mtime < before:
+            kind = path.name.rpartition("-")[0]
+            of_kind[kind] = of_kind.get(kind, 0) + 1
+            if of_kind[kind] > KEPT_PER_TEST or path.stat().st_mtime < before:
                 path.unlink(missing_ok=True)
 
     def _launches(self, nodeid: str, launched: Iterable[Activity]) -> list[Launch]:
@@ -304,13 +307,13 @@ class KeptCounters:
         )
 
     def _for_ncu(self, nodeid: str) -> Path:
-        return self._folder / f"{_hash([nodeid])[:16]}-ncu.json"
+        return self._folder / f"{_hash([nodeid])[:16]}-for_ncu.json"
 
     def _path(self, wanted: SelectedTest) -> Path:
         asked = sorted(names_to_read(wanted.metrics, self._chip))
         parts = [wanted.nodeid, self._reader, wanted.regex or "", *asked, *self._everywhere]
         of_test, of_all = (_hash(part) for part in ([wanted.nodeid], parts))
-        return self._folder / f"{of_test[:16]}-{of_all[:32]}.json"
+        return self._folder / f"{of_test[:16]}-{self._reader}-{of_all[:32]}.json"
 
 
 def conditions_of(environment: Environment, clocks: str, options: Mapping[str, object]) -> tuple[str, ...]:

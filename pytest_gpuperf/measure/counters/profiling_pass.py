@@ -29,13 +29,17 @@ from pytest_gpuperf.records.passes import PassFolder, PassPlan
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.counters.kept_counters import KeptCounters, KeptTest
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
     from pytest_gpuperf.records.selection import Selection
+
+
+class NotReachedError(GpuperfError):
+    """The test ended under ncu before a call."""
 
 
 class Reading(msgspec.Struct):
@@ -157,12 +161,22 @@ class ProfilingPass:
         self._failures, self._finished = reading.failures, reading.finished
         self._skipped, self._kernels = reading.skipped, reading.kernels
 
-    def keep(self, read_at: str, but: Collection[tuple[str, str]] = ()) -> str:
+    def note(self, call: Call) -> None:
+        """Note the launches of a call that another reader has read, so that its counters can be kept."""
+        if call.nodeid not in self.recalled and (call.nodeid, call.label) in self._ranges:
+            self._note(call, self._read_of(call))
+
+    def _note(self, call: Call, kernels: Sequence[RawKernel]) -> None:
+        if self._kept is not None:
+            # Launches that CUPTI cannot record here could not be compared later.
+            with self._kept.guarded(), suppress(CuptiError):
+                self._kept.note(call.nodeid, call.label, kernels, self._launched(call))
+
+    def keep(self, read_at: str) -> str:
         """Keep the counters that ncu read in this run for later ones.
 
         Args:
             read_at: Date of the run.
-            but: Calls that another reader has read, by test and label.
 
         Returns:
             Why they could not be kept; empty if they were.
@@ -171,7 +185,7 @@ class ProfilingPass:
             return self._kept.problem if self._kept is not None else ""
         ended = self._skipped | (self._finished - self._failures.keys())
         labels: dict[str, set[str]] = {nodeid: set() for nodeid in ended}
-        for nodeid, label in self._ranges.keys() - set(but):
+        for nodeid, label in self._ranges:
             if nodeid in labels:
                 labels[nodeid].add(label)
         self._kept.keep(labels, read_at)
@@ -310,10 +324,8 @@ class ProfilingPass:
             call, read, selection, wanted, lambda: [launch.name for launch in self._launched(call)]
         )
         self._check_metrics(kernels, by_kind(metrics)[1])
-        if recalled is None and self._kept is not None:
-            # Launches that CUPTI cannot record here could not be compared later.
-            with self._kept.guarded(), suppress(CuptiError):
-                self._kept.note(call.nodeid, call.label, read, self._launched(call))
+        if recalled is None:
+            self._note(call, read)
         return profile_of(
             kernels,
             metrics,
@@ -352,7 +364,7 @@ class ProfilingPass:
         self._kept.drop(call.nodeid)
         return f"{what} do not fit this run: {why}; the next run reads them again"
 
-    def _not_reached(self, call: Call) -> GpuperfError:
+    def _not_reached(self, call: Call) -> NotReachedError:
         expected = "a test that does the same under ncu, whatever values it reads"
         if call.nodeid in self._failures:
             why = self._failures[call.nodeid]
@@ -360,7 +372,7 @@ class ProfilingPass:
             why = "the test ended without this call"
         else:
             why, expected = f"it {self._ending} before", ""
-        return GpuperfError(
+        return NotReachedError(
             f"the run under ncu did not profile {call}: {why}",
             expected=expected,
             next_step=f"see {self._folder.shown_log}",

@@ -128,6 +128,7 @@ class RangeProfiler:
             CounterDataInfo(pCounterDataImage=ctypes.addressof(counters), counterDataImageSize=len(counters)),
         ).numTotalRanges
         if dropped or ranges != kernels:
+            self.let_go()
             raise CuptiError(
                 f"the call launched {ranges + dropped} kernels under the profiler and {kernels} before",
                 expected="a callable that launches the same kernels each time",
