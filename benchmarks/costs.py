@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 Part = Literal[
     "all suites, cold",
     "all suites, warm",
+    "all suites, unchanged",
     "cold",
     "warm",
     "counters by ncu",
@@ -51,6 +52,7 @@ Part = Literal[
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "all suites, cold": ("--gpuperf-update=new",),
     "all suites, warm": (),
+    "all suites, unchanged": ("--gpuperf-changed-only",),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
     "counters by ncu": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
@@ -59,7 +61,7 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
 """Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "counters
-by ncu" keeps counters."""
+by ncu" keeps counters. Commits before `--gpuperf-changed-only` end a part with it at once."""
 ALL = "all suites"
 """Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
 SCHEMA = 1
