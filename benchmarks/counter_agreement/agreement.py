@@ -45,8 +45,7 @@ SHORT = ("square_small",)
 """Calls of a few microseconds. ncu empties the caches of instructions, too, which CUPTI finds filled; only in
 these calls that matters."""
 PLACED = ("transpose",)
-"""Calls whose time depends on the place of their tensors: on an H100 it is 278 µs in some processes and 294
-in others, by the same tool."""
+"""Calls whose time differs by 5 % from process to process, at one clock."""
 MAY_DIFFER = {
     **dict.fromkeys(
         SHORT,

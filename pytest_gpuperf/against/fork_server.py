@@ -66,7 +66,7 @@ def load(names: list[str]) -> str:
 
 
 def ready_triton() -> None:
-    """Do what the first launch of a Triton kernel would do in each process, if Triton was imported.
+    """Prepare the first launch of a Triton kernel, if Triton was imported: else each process does so.
 
     Triton hashes its own files, hundreds of megabytes, as a part of the keys of its cache.
     """

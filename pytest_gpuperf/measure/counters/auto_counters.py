@@ -1,4 +1,4 @@
-"""The readers of `--gpuperf-counters=auto`: CUPTI in the process of the tests, and ncu where it is needed."""
+"""The readers of `--gpuperf-counters=auto`: CUPTI in the process of the tests, and ncu for the rest."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ USE_NCU = "--gpuperf-counters=ncu reads it"
 class AutoCounters:
     """Counters by the reader that each call needs.
 
-    CUPTI needs no second process, which takes most of ncu's time. Before the tests, ncu reads those whose
-    baselines have counters of ncu, so that all of their counters can be compared, those with a call that
-    CUPTI could not read in an earlier run, such as a CUDA graph, and all if CUPTI is refused.
+    A second process is most of the cost of ncu, and CUPTI needs none. ncu runs before the tests: tests whose
+    baselines have counters of ncu, so that all of their counters can be compared, tests with a call that
+    CUPTI could not read in an earlier run, such as a CUDA graph, and all tests if CUPTI is refused.
 
     Args:
         in_process: CUPTI's counters; has to raise an error if CUPTI refuses.

@@ -311,7 +311,7 @@ class KeptCounters:
 
     def _path(self, wanted: SelectedTest) -> Path:
         asked = sorted(names_to_read(wanted.metrics, self._chip))
-        parts = [wanted.nodeid, self._reader, wanted.regex or "", *asked, *self._everywhere]
+        parts = [wanted.nodeid, wanted.regex or "", *asked, *self._everywhere]
         of_test, of_all = (_hash(part) for part in ([wanted.nodeid], parts))
         return self._folder / f"{of_test[:16]}-{self._reader}-{of_all[:32]}.json"
 

@@ -282,12 +282,15 @@ def refuse_if_taken() -> None:
 
 
 def detach() -> bool:
-    """Detach CUPTI from the process, and return True: a torch.profiler that has ended leaves it attached.
+    """Detach CUPTI from the process: a torch.profiler that has ended leaves it attached.
 
     torch detaches it with `TEARDOWN_CUPTI=1`, but in a thread that waits for a later call into CUDA: a
     process without such a call hangs at its end, and CUPTI may end while its next client uses it. Do nothing
     while a torch.profiler runs in any thread, if cupti-python is imported, or without CUPTI. This cannot
     detect the warm-up step of a profiler with a schedule, nor a client that calls libcupti directly.
+
+    Returns:
+        False if nothing was done.
     """
     import torch
 
