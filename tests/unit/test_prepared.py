@@ -162,9 +162,13 @@ def test_unknown_mode_is_refused_with_the_known_ones() -> None:
         prepared_(lambda: None, "warm")
 
 
-def test_prepared_block_and_warm_up_run_the_batch(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = prepared_(gpu.kernel(50), "hot")
-    assert found.block().time_us == pytest.approx(50)
+@pytest.mark.parametrize("mode", ["hot", "host"])
+def test_prepared_block_and_warm_up_run_the_batch(
+    mode: str, gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = prepared_(gpu.kernel(50), mode)
+    assert found.block().time_us == pytest.approx(50, rel=0.2)
     warmed = Warmed(WarmUp(seconds=0.2, launches=10, steady=True), ())
-    monkeypatch.setattr(prepared, "until_steady", lambda *given: {(found.batch, 3.0): warmed}[given])
+    known = {(found.batch, 3.0, mode == "host"): warmed}
+    monkeypatch.setattr(prepared, "until_steady", lambda *given, by_host: known[(*given, by_host)])
     assert found.warm_up() is warmed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,28 @@ def test_noise_within_a_window_is_steady() -> None:
     noise = itertools.cycle([4.9, 5.1])
     batch = Blocks(lambda _: next(noise))
     assert until_steady(batch, 3.0, batch.clock).warm_up.seconds < 0.5
+
+
+def noisy(seed: int) -> Callable[[float], float]:
+    """Return times that spread by 10 %."""
+    noise = random.Random(seed)
+    return lambda _: noise.gauss(5.0, 0.5)
+
+
+def test_noise_of_the_hosts_clock_is_steady() -> None:
+    seconds = {True: 0.0, False: 0.0}
+    for by_host, seed in itertools.product(seconds, range(20)):
+        batch = Blocks(noisy(seed))
+        seconds[by_host] += until_steady(batch, 3.0, batch.clock, by_host=by_host).warm_up.seconds / 20
+    assert seconds[True] < 0.3
+    assert seconds[False] > 0.6
+
+
+def test_warm_up_of_the_hosts_clock_waits_for_a_drift_above_its_noise() -> None:
+    for seed in range(20):
+        noise = noisy(seed)
+        batch = Blocks(lambda now, noise=noise: noise(now) * (2.0 - 2 * min(now, 0.5)))  # type: ignore[misc]
+        assert until_steady(batch, 3.0, batch.clock, by_host=True).warm_up.seconds > 0.5
 
 
 def test_blocks_longer_than_a_window_are_compared_one_by_one() -> None:

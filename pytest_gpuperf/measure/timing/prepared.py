@@ -81,7 +81,7 @@ class Prepared:
 
     def warm_up(self) -> Warmed:
         """Run blocks until time and SM clock are steady."""
-        return until_steady(self.batch, WARM_UP_CAP_S)
+        return until_steady(self.batch, WARM_UP_CAP_S, by_host=self.mode == "host")
 
     def block(self, *, recorded: bool = False) -> Block:
         """Run one block.

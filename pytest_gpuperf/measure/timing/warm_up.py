@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import hypot
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.records import WarmUp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.timing.batch import Batch, Block
 
@@ -18,6 +20,10 @@ matrix product at the power limit drifts slowly, for a second: shorter windows d
 STEADY_PCT = 0.5
 """Allowed difference of the means of two consecutive windows, in percent: of the time, and of the SM
 clock."""
+NOISE = 1
+"""Standard errors up to which the means of two windows by the host's clock agree, too: their blocks spread by
+several percent, so means of steady calls seldom agree within half a percent. Two in three pairs do so within
+one."""
 
 
 class Warmed(NamedTuple):
@@ -29,7 +35,9 @@ class Warmed(NamedTuple):
     steady."""
 
 
-def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.now) -> Warmed:
+def until_steady(
+    batch: Batch, cap_s: float, clock: Callable[[], float] = kept.now, *, by_host: bool = False
+) -> Warmed:
     """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 
     A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
@@ -38,10 +46,10 @@ def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.n
         batch: The batch that is warmed up, and later measured.
         cap_s: Seconds after which to stop.
         clock: Seconds; replaced in tests.
+        by_host: True if the host's clock times the blocks: then windows also agree within their noise.
     """
     begin = opened = clock()
     launches = 0
-    before: tuple[float, float] | None = None
     window: list[Block] = []
     last: tuple[Block, ...] = ()
     while True:
@@ -50,20 +58,24 @@ def until_steady(batch: Batch, cap_s: float, clock: Callable[[], float] = kept.n
         at = clock()
         steady = False
         if at - opened >= WINDOW_S:
-            now = _means(window)
-            steady = before is not None and all(map(_agree, now, before))
-            before, last, window, opened = now, tuple(window), [], at
+            steady = bool(last) and _agree(window, last, by_host=by_host)
+            last, window, opened = tuple(window), [], at
         if steady or at - begin >= cap_s:
             warm_up = WarmUp(seconds=round(at - begin, 3), launches=launches, steady=steady)
             return Warmed(warm_up, last if steady else ())
 
 
-def _means(window: list[Block]) -> tuple[float, float]:
-    return (
-        sum(block.time_us for block in window) / len(window),
-        sum(block.sm_clock_mhz for block in window) / len(window),
-    )
+def _agree(now: Sequence[Block], before: Sequence[Block], *, by_host: bool) -> bool:
+    times_us = [[block.time_us for block in window] for window in (now, before)]
+    noise_us = NOISE * hypot(*map(_error, times_us)) if by_host else 0.0
+    clocks_mhz = [fmean(block.sm_clock_mhz for block in window) for window in (now, before)]
+    return _near(*map(fmean, times_us), noise_us) and _near(*clocks_mhz)
 
 
-def _agree(now: float, before: float) -> bool:
-    return abs(now - before) <= STEADY_PCT / 100 * abs(before)
+def _error(values: Sequence[float]) -> float:
+    """Return the standard error of the mean; 0 for one value."""
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
+
+def _near(now: float, before: float, noise: float = 0.0) -> bool:
+    return abs(now - before) <= max(STEADY_PCT / 100 * abs(before), noise)
