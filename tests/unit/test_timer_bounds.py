@@ -263,11 +263,12 @@ def test_cold_calls_flush_twice_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_window_of_a_warm_up_ends_at_a_tenth_of_a_second() -> None:
     # Blocks of 1/1024 s add up without rounding.
     batch = Blocks(lambda _: 5.0, block_s=1 / 1024)
-    assert warm_up.until_steady(batch, 3.0, batch.clock).warm_up.launches == 2 * 103 * 10
+    assert warm_up.until_steady(batch, 3.0, batch.clock).warm_up.launches == (20 + 2 * 103) * 10
 
 
 def test_window_that_is_just_full_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "WINDOW_S", 0.125)
+    monkeypatch.setattr(warm_up, "LEAD_S", 0)
     batch = Blocks(lambda _: 5.0, block_s=1 / 64)
     assert warm_up.until_steady(batch, 3.0, batch.clock).warm_up.launches == 2 * 8 * 10
 

@@ -37,8 +37,13 @@ def test_a_steady_time_ends_the_warm_up_after_two_windows() -> None:
     batch = Blocks(lambda _: 5.0)
     warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert warm_up.steady
-    assert warm_up.seconds == pytest.approx(0.2, abs=0.011)
-    assert warm_up.launches == pytest.approx(10 * 0.2 / 0.005, abs=20)
+    assert warm_up.seconds == pytest.approx(0.22, abs=0.011)
+    assert warm_up.launches == pytest.approx(10 * 0.22 / 0.005, abs=20)
+
+
+def test_slow_first_blocks_cost_no_third_window() -> None:
+    batch = Blocks(lambda now: 5.8 if now < 0.01 else 5.0)
+    assert until_steady(batch, 3.0, batch.clock).warm_up.seconds == pytest.approx(0.22, abs=0.011)
 
 
 def test_warm_up_waits_for_a_drift() -> None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Batch, Block
 
+LEAD_S = 0.02
+"""Seconds whose blocks do not count: the first blocks after a pause take longer, so the first window would
+differ from the second."""
 WINDOW_S = 0.1
 """Minimum length of a window, in seconds. Clocks need tens of milliseconds of load before they move, and a
 matrix product at the power limit drifts slowly, for a second: shorter windows do not see it."""
@@ -40,7 +43,7 @@ def until_steady(
 ) -> Warmed:
     """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 
-    A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
+    A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that, after its first 0.02 s.
 
     Args:
         batch: The batch that is warmed up, and later measured.
@@ -57,7 +60,9 @@ def until_steady(
         launches += batch.calls
         at = clock()
         steady = False
-        if at - opened >= WINDOW_S:
+        if at - begin < LEAD_S:
+            window, opened = [], at
+        elif at - opened >= WINDOW_S:
             steady = bool(last) and _agree(window, last, by_host=by_host)
             last, window, opened = tuple(window), [], at
         if steady or at - begin >= cap_s:
