@@ -170,5 +170,5 @@ def test_prepared_block_and_warm_up_run_the_batch(
     assert found.block().time_us == pytest.approx(50, rel=0.2)
     warmed = Warmed(WarmUp(seconds=0.2, launches=10, steady=True), ())
     known = {(found.batch, 3.0, mode == "host"): warmed}
-    monkeypatch.setattr(prepared, "until_steady", lambda *given, by_host: known[(*given, by_host)])
+    monkeypatch.setattr(prepared, "until_steady", lambda *given, by_host: known.get((*given, by_host)))
     assert found.warm_up() is warmed

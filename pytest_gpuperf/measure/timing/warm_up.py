@@ -71,16 +71,20 @@ def until_steady(
 
 
 def _agree(now: Sequence[Block], before: Sequence[Block], *, by_host: bool) -> bool:
-    times_us = [[block.time_us for block in window] for window in (now, before)]
-    noise_us = NOISE * hypot(*map(_error, times_us)) if by_host else 0.0
-    clocks_mhz = [fmean(block.sm_clock_mhz for block in window) for window in (now, before)]
-    return _near(*map(fmean, times_us), noise_us) and _near(*clocks_mhz)
+    times_us, clocks_mhz = zip(*map(_means, (now, before)), strict=True)
+    noise_us = NOISE * hypot(_error(now), _error(before)) if by_host else 0.0
+    return _near(times_us, noise_us) and _near(clocks_mhz)
 
 
-def _error(values: Sequence[float]) -> float:
-    """Return the standard error of the mean; 0 for one value."""
-    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+def _means(window: Sequence[Block]) -> tuple[float, float]:
+    return fmean(block.time_us for block in window), fmean(block.sm_clock_mhz for block in window)
 
 
-def _near(now: float, before: float, noise: float = 0.0) -> bool:
+def _error(window: Sequence[Block]) -> float:
+    """Return the standard error of the mean time in microseconds; 0 for one block."""
+    return stdev(block.time_us for block in window) / len(window) ** 0.5 if len(window) > 1 else 0.0
+
+
+def _near(means: Sequence[float], noise: float = 0.0) -> bool:
+    now, before = means
     return abs(now - before) <= max(STEADY_PCT / 100 * abs(before), noise)
