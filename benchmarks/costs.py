@@ -64,6 +64,8 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
 by ncu" keeps counters. Commits before `--gpuperf-changed-only` end a part with it at once."""
 ALL = "all suites"
 """Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
+KEEPS, KEPT = "counters by ncu", "counters kept"
+"""The second part finds what the first one keeps."""
 SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (
@@ -138,6 +140,11 @@ def measure(
             tests, took, cut_off = run(commit, part, left)
             write(Cost(commit=commit, part=part, tests=tests, seconds=round(took, 2), cut_off=cut_off))
             say(f"{part}, {commit}: {took:.1f} s, {tests} tests")
+
+
+def keeps_before_it_finds(parts: Sequence[Part]) -> bool:
+    """Return False if the part that finds counters comes without the one that keeps them, or before it."""
+    return KEPT not in parts or KEEPS in parts[: parts.index(KEPT)]
 
 
 def read(path: Path) -> Results:
@@ -261,6 +268,8 @@ def main() -> None:
     command = commands.add_parser("table")
     command.add_argument("file", type=Path)
     given = parser.parse_args()
+    if given.command == "measure" and not keeps_before_it_finds(given.parts):
+        parser.error(f"{KEPT} needs {KEEPS} before it, which keeps the counters")
     if given.command == "join":
         write_files({given.out: results_file.encode(joined([read(path) for path in given.files]))})
         return

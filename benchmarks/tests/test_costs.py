@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.costs import Cost, Results, Runs, ended_tests, joined, measure, report
+from benchmarks.costs import (
+    Cost,
+    Results,
+    Runs,
+    ended_tests,
+    joined,
+    keeps_before_it_finds,
+    measure,
+    report,
+)
 from pytest_gpuperf.records import NO_GPU, Environment, Toolchain
 
 if TYPE_CHECKING:
@@ -113,3 +122,16 @@ def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     tests, seconds, cut_off = Runs(tmp_path, ["."])("c0ffee1", "cold", 0.01)
     assert (tests, cut_off) == (0, True)
     assert seconds < 30
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (["warm"], True),
+        (["counters by ncu", "counters kept"], True),
+        (["counters kept"], False),
+        (["counters kept", "counters by ncu"], False),
+    ],
+)
+def test_counters_are_kept_before_they_are_found(parts: list[Part], *, expected: bool) -> None:
+    assert keeps_before_it_finds(parts) is expected
