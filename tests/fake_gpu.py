@@ -128,6 +128,12 @@ class FakeSource:
         """Return the code that the test has put on its function."""
         return getattr(call.fn, "code", None)
 
+    def profile(self, call: Any, _kernels: object) -> object:
+        """Return the counters that the test has put on its function."""
+        from run_builders import profile
+
+        return profile(call.fn.counters)
+
     def time(self, call: Callable[[], Any], *, mode: str, bytes: int, flops: int) -> object:
         """Return the time."""
         from run_builders import timing

@@ -16,6 +16,7 @@ from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.judge.code import compare_code
+from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
@@ -327,13 +328,16 @@ class Runner:
     def unchanged(self, state: ItemState, label: str, code: LaunchedCode | None) -> TimeBaseline | None:
         """Return the time of the baseline if `--gpuperf-changed-only` leaves this call out; else None.
 
-        Tests with limits are timed, and all tests if the run compares with a commit or becomes the baseline.
+        Tests with limits on times are timed, and all tests if the run compares with a commit or becomes the
+        baseline.
         """
         settings = self.settings
         if not settings.changed_only or settings.against or settings.update == "all":
             return None
         baseline = self.expected.of(state.nodeid)
-        if baseline is None or baseline.limits or state.stated_limits or label not in baseline.measurements:
+        if baseline is None or label not in baseline.measurements:
+            return None
+        if any(limit.part == "timing" for limit in (*state.stated_limits, *parse_limits(baseline.limits))):
             return None
         known = baseline.measurements[label]
         return known.time if compare_code(code, known.code).same else None

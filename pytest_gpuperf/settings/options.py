@@ -129,7 +129,8 @@ OPTIONS = (
     Option(
         "changed-only",
         "no",
-        "check, but do not time, calls whose code, launches and driver are those of the baseline",
+        "check, but do not time, calls whose code, launches and driver are those of the baseline, "
+        "unless their times have limits",
         switch=True,
     ),
     Option(

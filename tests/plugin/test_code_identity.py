@@ -80,13 +80,42 @@ def test_call_is_timed_if_nothing_asks_to_leave_it_out(
     again.stdout.no_fnmatch_line("*not timed*")
 
 
-def test_test_with_a_limit_is_timed(pytester: pytest.Pytester) -> None:
-    marked = "import pytest\n" + SUITE.replace(
-        "def test_k", '@pytest.mark.gpuperf(limits=["time_us <= 5.5"])\ndef test_k'
+def limited(pytester: pytest.Pytester, *limits: str) -> None:
+    marker = f"@pytest.mark.gpuperf(limits={list(limits)})"
+    profiled = SUITE.replace("def test_k", f"{marker}\ndef test_k")
+    pytester.makepyfile(
+        test_k=f"import pytest\n{profiled}"
+        """
+    kernel.counters = {"waves": float(os.environ.get("WAVES", "5"))}
+    gpuperf.profile(kernel)
+"""
     )
-    pytester.makepyfile(test_k=marked)
+
+
+def test_test_with_a_limit_on_its_time_is_timed(pytester: pytest.Pytester) -> None:
+    limited(pytester, "time_us <= 5.5")
     run(pytester, 5.0, "--gpuperf-update=new")
     assert run(pytester, 6.0, "--gpuperf-changed-only").ret == 1
+
+
+def test_limit_on_a_counter_is_judged_without_a_time(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited(pytester, "waves >= 2")
+    run(pytester, 5.0, "--gpuperf-update=new")
+    left_out = run(pytester, 6.0, "--gpuperf-changed-only")
+    assert left_out.ret == 0
+    left_out.stdout.fnmatch_lines("*1 test not timed*")
+    monkeypatch.setenv("WAVES", "1")
+    broken = run(pytester, 6.0, "--gpuperf-changed-only")
+    assert broken.ret == 1
+    broken.stdout.fnmatch_lines("*waves*limit >= 2*")
+
+
+def test_limit_in_the_body_on_a_time_that_is_left_out_is_not_judged(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=f'{SUITE}    gpuperf.limit("time_us <= 5.5")\n')
+    run(pytester, 5.0, "--gpuperf-update=new")
+    assert run(pytester, 6.0, "--gpuperf-changed-only").ret == 0
 
 
 def test_unknown_code_is_timed(pytester: pytest.Pytester) -> None:
