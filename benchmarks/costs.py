@@ -93,6 +93,8 @@ class Cost(Record, frozen=True, kw_only=True):
     part: Part
     tests: int
     """Number of tests that have ended; 0 if the run was cut off."""
+    failed: int = 0
+    """Those of them that failed, and may have ended early."""
     seconds: float
     """Wall-clock time, the start of Python included."""
     cut_off: bool
@@ -109,8 +111,8 @@ class Results(Record, frozen=True, kw_only=True):
     costs: tuple[Cost, ...]
 
 
-Run = tuple[int, float, bool]
-"""Tests that have ended, seconds, and True if the run was cut off."""
+Run = tuple[int, int, float, bool]
+"""Tests that have ended, those of them that failed, seconds, and True if the run was cut off."""
 
 
 def measure(
@@ -137,9 +139,10 @@ def measure(
             if (left := end - clock()) <= 0:
                 say(f"no time is left for {part} of {commit}")
                 return
-            tests, took, cut_off = run(commit, part, left)
-            write(Cost(commit=commit, part=part, tests=tests, seconds=round(took, 2), cut_off=cut_off))
-            say(f"{part}, {commit}: {took:.1f} s, {tests} tests")
+            tests, failed, took, cut_off = run(commit, part, left)
+            counts = {"tests": tests, "failed": failed}
+            write(Cost(commit=commit, part=part, **counts, seconds=round(took, 2), cut_off=cut_off))
+            say(f"{part}, {commit}: {took:.1f} s, {tests} tests, {failed} failed")
 
 
 def keeps_before_it_finds(parts: Sequence[Part]) -> bool:
@@ -184,7 +187,8 @@ def _cell(cost: Cost | None) -> str:
         return ""
     if cost.cut_off:
         return f"> {cost.seconds:.0f}"
-    return f"{cost.seconds:.0f} ({cost.seconds / cost.tests:.1f})" if cost.tests else ""
+    failed = f", {cost.failed} failed" if cost.failed else ""
+    return f"{cost.seconds:.0f} ({cost.seconds / cost.tests:.1f}{failed})" if cost.tests else ""
 
 
 @dataclass(frozen=True)
@@ -228,7 +232,7 @@ class Runs:
         except TimeoutError:
             cut_off = True
         took = time.monotonic() - begin
-        return ended_tests(log.read_text(errors="replace")), took, cut_off
+        return *ended_tests(log.read_text(errors="replace")), took, cut_off
 
 
 def _entry(tree: Path) -> str:
@@ -240,10 +244,11 @@ def _entry(tree: Path) -> str:
     return found[1]
 
 
-def ended_tests(output: str) -> int:
-    """Return the number of tests that pytest's last line counts."""
+def ended_tests(output: str) -> tuple[int, int]:
+    """Return the number of tests that pytest's last line counts, and of those that failed."""
     last = next((line for line in reversed(output.splitlines()) if re.search(r" in [\d.]+s", line)), "")
-    return sum(int(count) for count in re.findall(r"(\d+) (?:passed|failed|error)", last))
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", last)}
+    return sum(counts.values()), counts.get("failed", 0) + counts.get("error", 0)
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ def measured(seconds: float) -> list[Cost]:
     def run(_commit: str, _part: Part, left: float) -> Run:
         took = min(10.0, left)
         now[0] += took
-        return 5 * (took == 10), took, took < 10
+        return 5 * (took == 10), 0, took, took < 10
 
     found: list[Cost] = []
     parts: list[Part] = ["cold", "warm", "against HEAD"]
@@ -106,20 +106,27 @@ def test_table_marks_runs_that_were_cut_off() -> None:
 @pytest.mark.parametrize(
     ("output", "count"),
     [
-        ("..F\n1 failed, 2 passed, 1 skipped in 3.21s\n", 3),
-        ("12 passed in 61.20s (0:01:01)", 12),
-        ("5 passed", 0),
+        ("..F\n1 failed, 2 passed, 1 skipped in 3.21s\n", (3, 1)),
+        ("1 failed, 2 passed, 3 errors in 3.21s\n", (6, 4)),
+        ("12 passed in 61.20s (0:01:01)", (12, 0)),
+        ("5 passed", (0, 0)),
     ],
 )
-def test_ended_tests_are_counted(output: str, count: int) -> None:
+def test_ended_tests_are_counted(output: str, count: tuple[int, int]) -> None:
     assert ended_tests(output) == count
+
+
+def test_table_marks_runs_with_failed_tests() -> None:
+    cost = Cost(commit="new", part="warm", tests=5, failed=1, seconds=10, cut_off=False)
+    results = Results(schema=1, date="", environment=HERE, costs=(cost,))
+    assert report(results).splitlines()[2] == "|warm|10 (2.0, 1 failed)|"
 
 
 def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     tree = tmp_path / "c0ffee1"
     tree.mkdir()
     (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin.entry"\n', encoding="utf-8")
-    tests, seconds, cut_off = Runs(tmp_path, ["."])("c0ffee1", "cold", 0.01)
+    tests, _, seconds, cut_off = Runs(tmp_path, ["."])("c0ffee1", "cold", 0.01)
     assert (tests, cut_off) == (0, True)
     assert seconds < 30
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.judge.gate import Gate
     from pytest_gpuperf.records import GpuInfo
-    from pytest_gpuperf.records.baseline import Baseline, RunNote, TestBaseline
+    from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline, RunNote, TestBaseline
 
 
 class Expectations:
@@ -81,6 +81,11 @@ class Expectations:
     def file(self, nodeid: str, slug: str = "") -> str:
         """Return the path of a test's baseline file for messages."""
         return self._file(nodeid, slug)[1]
+
+    def measurement(self, nodeid: str, label: str) -> MeasurementBaseline | None:
+        """Return the baseline of one measurement of a test; None without one."""
+        baseline = self.of(nodeid)
+        return baseline.measurements.get(label) if baseline is not None else None
 
     def limited(self, nodeid: str) -> list[str]:
         """Return the metrics that the baseline file has limits for."""

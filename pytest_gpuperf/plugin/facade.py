@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import UNCHANGED
@@ -93,9 +93,12 @@ class Gpuperf(Fuzzes):
             label=label,
             **kwargs,
         )
-        self.time(fn, *args, inputs=inputs, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs)
+        timing = self.time(
+            fn, *args, inputs=inputs, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs
+        )
         self.profile(fn, *args, inputs=inputs, kernels=kernels, launches=launches, label=label, **kwargs)
-        return self._state.measurements[label]
+        # The measurement has no time if `--gpuperf-changed-only` left it out.
+        return replace(self._state.measurements[label], timing=timing)
 
     def check(
         self,
@@ -202,13 +205,14 @@ class Gpuperf(Fuzzes):
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
             code = self._code(source, call)
-            known = self._runner.unchanged(self._state, label, code)
+            mode = check_mode(mode, self._runner.settings.mode)
+            known = self._runner.unchanged(self._state, label, code, mode)
             if known is not None:
                 self._keep(label, code=code, not_timed=UNCHANGED)
                 return time_of(known, bytes=check_count("bytes", bytes), flops=check_count("flops", flops))
             result = source.time(
                 self._checked.with_reference(call, given),
-                mode=check_mode(mode, self._runner.settings.mode),
+                mode=mode,
                 bytes=check_count("bytes", bytes),
                 flops=check_count("flops", flops),
             )

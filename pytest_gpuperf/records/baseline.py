@@ -198,6 +198,7 @@ def time_of(known: Times, *, bytes: int, flops: int) -> Timing:
         calls_per_block=1,
         bytes=bytes,
         flops=flops,
+        l2_flushed=known.mode == "cold",
     )
 
 

@@ -325,22 +325,30 @@ class Runner:
             strict=self.settings.strict,
         )
 
-    def unchanged(self, state: ItemState, label: str, code: LaunchedCode | None) -> TimeBaseline | None:
+    def unchanged(
+        self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
+    ) -> TimeBaseline | None:
         """Return the time of the baseline if `--gpuperf-changed-only` leaves this call out; else None.
 
         Tests with limits on times are timed, and all tests if the run compares with a commit or becomes the
         baseline.
+
+        Args:
+            state: The test.
+            label: Name of the measurement.
+            code: Code of the call.
+            mode: Timing mode that the test asks for.
         """
         settings = self.settings
         if not settings.changed_only or settings.against or settings.update == "all":
             return None
-        baseline = self.expected.of(state.nodeid)
-        if baseline is None or label not in baseline.measurements:
+        baseline, known = self.expected.of(state.nodeid), self.expected.measurement(state.nodeid, label)
+        if baseline is None or known is None or known.time is None:
             return None
         if any(limit.part == "timing" for limit in (*state.stated_limits, *parse_limits(baseline.limits))):
             return None
-        known = baseline.measurements[label]
-        return known.time if compare_code(code, known.code).same else None
+        as_asked = mode == known.time.mode or (mode == "auto" and known.time.mode != "cold")
+        return known.time if as_asked and compare_code(code, known.code).same else None
 
     def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
         """Return the measurement of a test from the run before this one; None if none is kept."""

@@ -354,8 +354,7 @@ class LiveRunner(KeepingRunner):
             source: Source of the time.
         """
         with self.guarded("baseline"):
-            baseline = self.expected.of(call.nodeid)
-            known = baseline.measurements.get(call.label) if baseline is not None else None
+            known = self.expected.measurement(call.nodeid, call.label)
             time = known.time if known is not None else None
             if known is None or not compare_code(code, known.code).same:
                 return None

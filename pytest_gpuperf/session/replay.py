@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
+from pytest_gpuperf.judge.code import UNCHANGED
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.static.kernel import kernels_of
 from pytest_gpuperf.measure.trace.recorded import classify_test
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, LaunchedCode, StaticKernel
+    from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call, RankCall
     from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.records.selection import Selection
@@ -88,8 +90,17 @@ class RecordedSource:
         measured = test.measurements.get(call.label) if test is not None else None
         return measured.code if measured is not None else None
 
+    def left_out(self, nodeid: str, label: str) -> bool:
+        """Return True if `--gpuperf-changed-only` left a call out of the recording."""
+        test = self._test(nodeid)
+        return test is not None and label in test.measurements and bool(test.measurements[label].not_timed)
+
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Return the recorded time, with the rates of the present test."""
+        if self.left_out(call.nodeid, call.label):
+            self._skip(
+                call, f"the recording of {call.nodeid} has no time ({UNCHANGED}), nor has its baseline"
+            )
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
             self._skip(
@@ -265,6 +276,15 @@ class ReplayRunner(Runner):
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
         return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)
+
+    def unchanged(
+        self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
+    ) -> TimeBaseline | None:
+        """Return the time of the baseline for a call that was left out, then or now; else None."""
+        if self._recorded.left_out(state.nodeid, label):
+            known = self.expected.measurement(state.nodeid, label)
+            return known.time if known is not None else None
+        return super().unchanged(state, label, code, mode)
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge again; only an exception for another reason than the test's values is taken as recorded."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import sys
 
 import pytest
 
@@ -80,28 +83,48 @@ def test_call_is_timed_if_nothing_asks_to_leave_it_out(
     again.stdout.no_fnmatch_line("*not timed*")
 
 
-def limited(pytester: pytest.Pytester, *limits: str) -> None:
-    marker = f"@pytest.mark.gpuperf(limits={list(limits)})"
-    profiled = SUITE.replace("def test_k", f"{marker}\ndef test_k")
-    pytester.makepyfile(
-        test_k=f"import pytest\n{profiled}"
-        """
+def with_limits(pytester: pytest.Pytester, *limits: str, before: str = "", after: str = "") -> None:
+    marker = f"@pytest.mark.gpuperf(limits={list(limits)})\n"
+    body = SUITE.replace("def test_k(gpuperf):\n", f"{marker}def test_k(gpuperf):\n{before}")
+    counters = """
     kernel.counters = {"waves": float(os.environ.get("WAVES", "5"))}
     gpuperf.profile(kernel)
 """
-    )
+    pytester.makepyfile(test_k=f"import pytest\n{body}{counters}{after}")
 
 
-def test_test_with_a_limit_on_its_time_is_timed(pytester: pytest.Pytester) -> None:
-    limited(pytester, "time_us <= 5.5")
+LATER = "    gpuperf.time(kernel, label='other')\n    gpuperf.limit('time_us <= 5.5')\n"
+
+
+@pytest.mark.parametrize("limit", ["time_us <= 5.5", "gb_per_s >= 1"])
+def test_test_with_a_limit_on_its_time_is_timed(pytester: pytest.Pytester, limit: str) -> None:
+    with_limits(pytester, limit)
+    suite = (pytester.path / "test_k.py").read_text()
+    (pytester.path / "test_k.py").write_text(suite.replace("time(kernel)", "time(kernel, bytes=5000)"))
     run(pytester, 5.0, "--gpuperf-update=new")
+    run(pytester, 5.01, "--gpuperf-changed-only").stdout.no_fnmatch_line("*not timed*")
+
+
+def test_test_that_states_a_limit_before_its_time_is_timed(pytester: pytest.Pytester) -> None:
+    with_limits(pytester, before="    gpuperf.limit('time_us <= 5.5')\n")
+    run(pytester, 5.0, "--gpuperf-update=new")
+    assert run(pytester, 6.0, "--gpuperf-changed-only").ret == 1
+
+
+def test_test_with_a_limit_on_its_time_in_the_baseline_is_timed(pytester: pytest.Pytester) -> None:
+    with_limits(pytester)
+    run(pytester, 5.0, "--gpuperf-update=new")
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    stored = json.loads(path.read_text())
+    stored["tests"]["test_k.py::test_k"]["limits"] = {"time_us": "<= 5.5"}
+    path.write_text(json.dumps(stored))
     assert run(pytester, 6.0, "--gpuperf-changed-only").ret == 1
 
 
 def test_limit_on_a_counter_is_judged_without_a_time(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limited(pytester, "waves >= 2")
+    with_limits(pytester, "waves >= 2")
     run(pytester, 5.0, "--gpuperf-update=new")
     left_out = run(pytester, 6.0, "--gpuperf-changed-only")
     assert left_out.ret == 0
@@ -112,12 +135,63 @@ def test_limit_on_a_counter_is_judged_without_a_time(
     broken.stdout.fnmatch_lines("*waves*limit >= 2*")
 
 
-def test_limit_in_the_body_on_a_time_that_is_left_out_is_not_judged(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=f'{SUITE}    gpuperf.limit("time_us <= 5.5")\n')
+def test_counter_that_is_lacking_fails_a_test_without_a_time(pytester: pytest.Pytester) -> None:
+    with_limits(pytester)
+    run(pytester, 5.0, "--gpuperf-update=new")
+    with_limits(pytester, "dram_bytes >= 2")
+    lacking = run(pytester, 5.0, "--gpuperf-changed-only")
+    assert lacking.ret == 1
+    lacking.stdout.fnmatch_lines("*dram_bytes was not measured*")
+
+
+def test_limit_on_times_is_not_judged_if_one_was_left_out(pytester: pytest.Pytester) -> None:
+    """The other one may have a limit made of the baseline's time."""
+    with_limits(pytester)
+    run(pytester, 5.0, "--gpuperf-update=new")
+    with_limits(pytester, after=LATER)
+    mixed = run(pytester, 6.0, "--gpuperf-changed-only", "-v")
+    assert mixed.ret == 0
+    mixed.stdout.fnmatch_lines("*main was not timed, so the limit time_us <= 5.5 of the test is not judged*")
+
+
+def test_baseline_of_another_mode_leaves_no_call_out(pytester: pytest.Pytester) -> None:
+    run(pytester, 5.0, "--gpuperf-update=new")
+    pytester.makepyfile(test_k=SUITE.replace("time(kernel)", "time(kernel, mode='cold')"))
+    run(pytester, 5.0, "--gpuperf-changed-only").stdout.no_fnmatch_line("*not timed*")
+
+
+def test_call_that_was_left_out_has_the_time_of_the_baseline(pytester: pytest.Pytester) -> None:
+    whole = SUITE.replace("gpuperf.time(kernel).time_us", "gpuperf(kernel, expected=kernel).timing.time_us")
+    pytester.makepyfile(test_k=whole.replace("kernel.code", "kernel.counters = {}\nkernel.code"))
     run(pytester, 5.0, "--gpuperf-update=new")
     assert run(pytester, 6.0, "--gpuperf-changed-only").ret == 0
+    assert (pytester.path / "times").read_text() == "5.0 5.0 "
+
+
+def test_run_that_left_a_call_out_can_be_replayed(pytester: pytest.Pytester) -> None:
+    run(pytester, 5.0, "--gpuperf-update=new")
+    run(pytester, 6.0, "--gpuperf-changed-only")
+    replayed = run(pytester, 6.0, "--gpuperf-replay=latest")
+    assert replayed.ret == 0
+    replayed.stdout.fnmatch_lines("*1 test not timed*")
+    shutil.rmtree(pytester.path / "baselines")
+    without = run(pytester, 6.0, "--gpuperf-replay=latest", "-rs")
+    without.stdout.fnmatch_lines("*has no time (not timed: *), nor has its baseline*")
 
 
 def test_unknown_code_is_timed(pytester: pytest.Pytester) -> None:
     run(pytester, 5.0, "--gpuperf-update=new", code="")
     run(pytester, 5.01, "--gpuperf-changed-only", code="").stdout.no_fnmatch_line("*not timed*")
+
+
+def test_own_suites_work_with_the_times_of_the_baseline(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They compare times of calls with each other, and read times of measurements."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    suites = [f"suites/test_{name}.py" for name in ("tensor_core_gemm", "memory_kernels", "parts")]
+    monkeypatch.chdir(TESTS.parent)
+    replay = ("--gpuperf-replay-gpu=nvidia-h100-80gb-hbm3", "-p", "no:cacheprovider", *suites)
+    found = pytester.run(sys.executable, "-m", "pytest", "--gpuperf", "--gpuperf-changed-only", *replay)
+    assert found.ret == 0
+    found.stdout.fnmatch_lines("* tests not timed: *")

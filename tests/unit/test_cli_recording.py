@@ -122,3 +122,11 @@ def test_command_loads_no_heavy_module() -> None:
     code = "import sys, pytest_gpuperf.cli; print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_run_that_left_out_times_becomes_no_recording(project: Path) -> None:
+    left_out = structs.replace(measured(None), not_timed="the code is the same")
+    result = add(project, run(record(main=left_out)))
+    assert result.exit_code == 2
+    assert "left out the times of 1 test (--gpuperf-changed-only)" in result.output
+    assert named(project) == []

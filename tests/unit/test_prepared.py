@@ -162,7 +162,7 @@ def test_unknown_mode_is_refused_with_the_known_ones() -> None:
         prepared_(lambda: None, "warm")
 
 
-@pytest.mark.parametrize("mode", ["hot", "host"])
+@pytest.mark.parametrize("mode", ["hot", "cold", "queued", "host"])
 def test_prepared_block_and_warm_up_run_the_batch(
     mode: str, gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:

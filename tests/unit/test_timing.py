@@ -59,6 +59,38 @@ def test_noise_within_a_window_is_steady() -> None:
     assert until_steady(batch, 3.0, batch.clock).warm_up.seconds < 0.5
 
 
+def test_slow_first_block_of_long_ones_costs_no_third_window() -> None:
+    batch = Blocks(lambda now: 5.8 if now < 0.04 else 5.0, block_s=0.04)
+    assert until_steady(batch, 3.0, batch.clock).warm_up.seconds == pytest.approx(0.28)
+
+
+def host_windows(*windows: list[float]) -> Warmed:
+    """Warm up by the host's clock with two windows of ten blocks, after two blocks that do not count."""
+    times = itertools.chain([9.0, 9.0], *windows, itertools.repeat(1.0))
+    batch = Blocks(lambda _: next(times), block_s=0.01001)
+    return until_steady(batch, 0.225, batch.clock, by_host=True)
+
+
+def test_windows_by_the_hosts_clock_agree_within_one_standard_error() -> None:
+    def level(mean: float) -> list[float]:
+        return [mean - 0.3, mean + 0.3] * 5
+
+    error = 2**0.5 * standard_error(level(20.0))
+    assert host_windows(level(20.0), level(20.0 + 0.99 * error)).warm_up.steady
+    assert not host_windows(level(20.0), level(20.0 + 1.01 * error)).warm_up.steady
+
+
+def test_late_block_is_not_the_level_of_its_window() -> None:
+    assert host_windows([5.0] * 10, [5.0] * 9 + [9.0]).warm_up.steady
+    assert not host_windows([5.0] * 10, [5.2] * 9 + [9.0]).warm_up.steady
+
+
+def test_noise_of_a_few_long_blocks_is_unknown() -> None:
+    times = itertools.cycle([4.0, 6.0, 5.0, 5.1, 4.0])
+    batch = Blocks(lambda _: next(times), block_s=0.04)
+    assert until_steady(batch, 3.0, batch.clock, by_host=True).warm_up.seconds > 0.5
+
+
 def noisy(seed: int) -> Callable[[float], float]:
     """Return times that spread by 10 %."""
     noise = random.Random(seed)
@@ -96,7 +128,7 @@ def test_windows_of_unequal_numbers_of_blocks_are_compared_by_their_means() -> N
         return run()
 
     batch.run = slower_and_slower  # type: ignore[method-assign]
-    assert until_steady(batch, 3.0, batch.clock).warm_up.seconds < 0.35
+    assert until_steady(batch, 3.0, batch.clock).warm_up.seconds < 0.4
 
 
 def test_warm_up_waits_for_a_falling_time() -> None:

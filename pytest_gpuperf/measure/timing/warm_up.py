@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from math import hypot
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.records import WarmUp
+from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.timing.batch import Batch, Block
 
 LEAD_S = 0.02
-"""Seconds whose blocks do not count: the first blocks after a pause take longer, so the first window would
-differ from the second."""
+"""Blocks that begin in these first seconds do not count, unless they fill a window: the first blocks after a
+pause take longer, so the first window would differ from the second."""
 WINDOW_S = 0.1
 """Minimum length of a window, in seconds. Clocks need tens of milliseconds of load before they move, and a
 matrix product at the power limit drifts slowly, for a second: shorter windows do not see it."""
 STEADY_PCT = 0.5
 """Allowed difference of the means of two consecutive windows, in percent: of the time, and of the SM
 clock."""
-NOISE = 1
-"""Standard errors up to which the means of two windows by the host's clock agree, too: their blocks spread by
-several percent, so means of steady calls seldom agree within half a percent. Two in three pairs do so within
-one."""
+FEW_BLOCKS = 5
+"""Blocks of a window from which the noise of the host's clock counts: that of fewer is not known. Blocks by
+this clock spread by several percent, so windows of a steady call seldom agree within half a percent; two in
+three pairs do so within one standard error of their difference. A drift below that is not waited for."""
 
 
 class Warmed(NamedTuple):
@@ -43,26 +44,28 @@ def until_steady(
 ) -> Warmed:
     """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 
-    A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that, after its first 0.02 s.
+    A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
 
     Args:
         batch: The batch that is warmed up, and later measured.
         cap_s: Seconds after which to stop.
         clock: Seconds; replaced in tests.
-        by_host: True if the host's clock times the blocks: then windows also agree within their noise.
+        by_host: True if the host's clock times the blocks: then windows also agree within the standard error
+            of their difference.
     """
-    begin = opened = clock()
+    begin = opened = at = clock()
     launches = 0
     window: list[Block] = []
     last: tuple[Block, ...] = ()
     while True:
-        window.append(batch.run())
+        began, block, at = at, batch.run(), clock()
         launches += batch.calls
-        at = clock()
         steady = False
-        if at - begin < LEAD_S:
-            window, opened = [], at
-        elif at - opened >= WINDOW_S:
+        if began - begin < LEAD_S and at - began < WINDOW_S:
+            opened = at
+        else:
+            window.append(block)
+        if at - opened >= WINDOW_S:
             steady = bool(last) and _agree(window, last, by_host=by_host)
             last, window, opened = tuple(window), [], at
         if steady or at - begin >= cap_s:
@@ -71,20 +74,14 @@ def until_steady(
 
 
 def _agree(now: Sequence[Block], before: Sequence[Block], *, by_host: bool) -> bool:
-    times_us, clocks_mhz = zip(*map(_means, (now, before)), strict=True)
-    noise_us = NOISE * hypot(_error(now), _error(before)) if by_host else 0.0
-    return _near(times_us, noise_us) and _near(clocks_mhz)
+    times_us = [[block.time_us for block in window] for window in (now, before)]
+    if by_host and min(map(len, times_us)) >= FEW_BLOCKS:
+        # One late block is not the level of its window.
+        return _near(map(trimmed_mean, times_us), hypot(*map(standard_error, times_us)))
+    clocks_mhz = [[block.sm_clock_mhz for block in window] for window in (now, before)]
+    return _near(map(fmean, times_us)) and _near(map(fmean, clocks_mhz))
 
 
-def _means(window: Sequence[Block]) -> tuple[float, float]:
-    return fmean(block.time_us for block in window), fmean(block.sm_clock_mhz for block in window)
-
-
-def _error(window: Sequence[Block]) -> float:
-    """Return the standard error of the mean time in microseconds; 0 for one block."""
-    return stdev(block.time_us for block in window) / len(window) ** 0.5 if len(window) > 1 else 0.0
-
-
-def _near(means: Sequence[float], noise: float = 0.0) -> bool:
-    now, before = means
+def _near(levels: Iterable[float], noise: float = 0.0) -> bool:
+    now, before = levels
     return abs(now - before) <= max(STEADY_PCT / 100 * abs(before), noise)
