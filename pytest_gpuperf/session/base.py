@@ -342,13 +342,21 @@ class Runner:
         settings = self.settings
         if not settings.changed_only or settings.against or settings.update == "all":
             return None
-        baseline, known = self.expected.of(state.nodeid), self.expected.measurement(state.nodeid, label)
-        if baseline is None or known is None or known.time is None:
+        baseline = self.expected.of(state.nodeid)
+        limits = (*state.stated_limits, *(parse_limits(baseline.limits) if baseline is not None else ()))
+        if any(limit.part == "timing" for limit in limits):
             return None
-        if any(limit.part == "timing" for limit in (*state.stated_limits, *parse_limits(baseline.limits))):
+        return self.time_of_same(state.nodeid, label, code, mode)
+
+    def time_of_same(
+        self, nodeid: str, label: str, code: LaunchedCode | None, mode: str
+    ) -> TimeBaseline | None:
+        """Return the time of the baseline for the same code in a mode; None without one."""
+        known = self.expected.measurement(nodeid, label)
+        if known is None or known.time is None or not compare_code(code, known.code).same:
             return None
         as_asked = mode == known.time.mode or (mode == "auto" and known.time.mode != "cold")
-        return known.time if as_asked and compare_code(code, known.code).same else None
+        return known.time if as_asked else None
 
     def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
         """Return the measurement of a test from the run before this one; None if none is kept."""

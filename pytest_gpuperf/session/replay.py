@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
-from pytest_gpuperf.judge.code import UNCHANGED
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.static.kernel import kernels_of
 from pytest_gpuperf.measure.trace.recorded import classify_test
@@ -99,7 +98,9 @@ class RecordedSource:
         """Return the recorded time, with the rates of the present test."""
         if self.left_out(call.nodeid, call.label):
             self._skip(
-                call, f"the recording of {call.nodeid} has no time ({UNCHANGED}), nor has its baseline"
+                call,
+                f"the recording of {call.nodeid} left its time out (--gpuperf-changed-only), and the "
+                "baseline has none for this code and mode",
             )
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
@@ -282,8 +283,7 @@ class ReplayRunner(Runner):
     ) -> TimeBaseline | None:
         """Return the time of the baseline for a call that was left out, then or now; else None."""
         if self._recorded.left_out(state.nodeid, label):
-            known = self.expected.measurement(state.nodeid, label)
-            return known.time if known is not None else None
+            return self.time_of_same(state.nodeid, label, code, mode)
         return super().unchanged(state, label, code, mode)
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from against_project import PLUGIN, TESTS
+from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
+from pytest_gpuperf.session.base import Runner
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import TimingMode
 
 pytestmark = pytest.mark.usefixtures("forked_runs")
 
@@ -174,9 +181,52 @@ def test_run_that_left_a_call_out_can_be_replayed(pytester: pytest.Pytester) -> 
     replayed = run(pytester, 6.0, "--gpuperf-replay=latest")
     assert replayed.ret == 0
     replayed.stdout.fnmatch_lines("*1 test not timed*")
-    shutil.rmtree(pytester.path / "baselines")
-    without = run(pytester, 6.0, "--gpuperf-replay=latest", "-rs")
-    without.stdout.fnmatch_lines("*has no time (not timed: *), nor has its baseline*")
+
+
+@pytest.mark.parametrize("change", ["no baseline", "other code", "other mode"])
+def test_replay_takes_no_time_of_other_code_or_another_mode(pytester: pytest.Pytester, change: str) -> None:
+    run(pytester, 5.0, "--gpuperf-update=new")
+    run(pytester, 6.0, "--gpuperf-changed-only")
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    if change == "other mode":
+        pytester.makepyfile(test_k=SUITE.replace("time(kernel)", "time(kernel, mode='cold')"))
+    elif change == "other code":
+        path.write_text(path.read_text().replace('"ab"', '"cd"'))
+    else:
+        path.unlink()
+    replayed = run(pytester, 6.0, "--gpuperf-replay=latest", "-rs")
+    replayed.stdout.fnmatch_lines("*left its time out*the baseline has none for this code and mode*")
+
+
+def test_second_time_of_a_call_that_was_left_out_is_refused(pytester: pytest.Pytester) -> None:
+    run(pytester, 5.0, "--gpuperf-update=new")
+    pytester.makepyfile(test_k=f"{SUITE}    gpuperf.time(kernel)\n")
+    twice = run(pytester, 5.0, "--gpuperf-changed-only")
+    assert twice.ret == 1
+    twice.stdout.fnmatch_lines("*has measured timing under the label 'main' already*")
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "left_out"),
+    [
+        ("hot", "hot", True),
+        ("cold", "cold", True),
+        ("auto", "kernels", True),
+        ("auto", "cold", False),
+        ("hot", "cold", False),
+        ("auto", None, False),
+    ],
+)
+def test_call_is_left_out_if_the_baseline_has_a_time_of_its_mode(
+    asked: str, known: TimingMode | None, *, left_out: bool
+) -> None:
+    code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="ab"),), driver="580.1")
+    sessions = (Session(run="r", time_us=5.0),)
+    time = TimeBaseline(mode=known, sessions=sessions) if known is not None else None
+    baseline = MeasurementBaseline(time=time, code=code)
+    runner = SimpleNamespace(expected=SimpleNamespace(measurement=lambda *_: baseline))
+    found = Runner.time_of_same(cast("Any", runner), "t", "main", code, asked)
+    assert found is (time if left_out else None)
 
 
 def test_unknown_code_is_timed(pytester: pytest.Pytester) -> None:

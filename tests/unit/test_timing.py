@@ -85,10 +85,15 @@ def test_late_block_is_not_the_level_of_its_window() -> None:
     assert not host_windows([5.0] * 10, [5.2] * 9 + [9.0]).warm_up.steady
 
 
-def test_noise_of_a_few_long_blocks_is_unknown() -> None:
-    times = itertools.cycle([4.0, 6.0, 5.0, 5.1, 4.0])
-    batch = Blocks(lambda _: next(times), block_s=0.04)
-    assert until_steady(batch, 3.0, batch.clock, by_host=True).warm_up.seconds > 0.5
+@pytest.mark.parametrize(("blocks", "steady"), [(4, False), (5, True)])
+def test_noise_of_a_few_long_blocks_is_unknown(blocks: int, *, steady: bool) -> None:
+    """The levels of the two windows differ by 1 %, and their blocks spread by 20 %."""
+    spread = [-0.5, 0.5, -0.5, 0.5, 0.0][:blocks]
+    block_s = 0.1001 / blocks
+    times = itertools.chain([9.0], *([mean + one for one in spread] for mean in (5.0, 5.05)), [1.0])
+    batch = Blocks(lambda _: next(times), block_s=block_s)
+    end = block_s * (1 + 2 * blocks) + 0.001
+    assert until_steady(batch, end, batch.clock, by_host=True).warm_up.steady is steady
 
 
 def noisy(seed: int) -> Callable[[float], float]:
