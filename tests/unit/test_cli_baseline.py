@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 from msgspec import structs
-from msgspec.structs import replace
 
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli import main
@@ -309,10 +308,11 @@ nvidia-h200: compared with run 29990101-000000-0000, commit c0ffee1, 2026-11-20
 
 
 def test_call_that_was_left_out_is_in_the_run(project: Path) -> None:
-    store(project, run(record("t/test_a.py::kept", main=measured())))
+    timed = record("t/test_a.py::timed", main=measured())
+    store(project, run(timed, record("t/test_a.py::kept", main=measured())))
     gpuperf("baseline", "accept")
-    left_out = replace(measured(None), not_timed="the code is the same")
-    store(project, run(record("t/test_a.py::kept", main=left_out), id="29990101-000000-0000"))
+    left_out = structs.replace(measured(None), not_timed="the code is the same")
+    store(project, run(timed, record("t/test_a.py::kept", main=left_out), id="29990101-000000-0000"))
     assert "not in the run" not in gpuperf("baseline", "status").output
 
 
