@@ -65,7 +65,7 @@ by ncu" keeps counters. Commits before `--gpuperf-changed-only` end a part with 
 ALL = "all suites"
 """Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
 KEEPS, KEPT = "counters by ncu", "counters kept"
-"""The second part finds what the first one keeps."""
+"""The second part uses the counters that the first one keeps."""
 SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (
@@ -145,8 +145,8 @@ def measure(
             say(f"{part}, {commit}: {took:.1f} s, {tests} tests, {failed} failed")
 
 
-def keeps_before_it_finds(parts: Sequence[Part]) -> bool:
-    """Return False if the part that finds counters comes without the one that keeps them, or before it."""
+def keeps_before_it_uses(parts: Sequence[Part]) -> bool:
+    """Return False if a part uses kept counters without one before it that keeps them."""
     return KEPT not in parts or KEEPS in parts[: parts.index(KEPT)]
 
 
@@ -273,7 +273,7 @@ def main() -> None:
     command = commands.add_parser("table")
     command.add_argument("file", type=Path)
     given = parser.parse_args()
-    if given.command == "measure" and not keeps_before_it_finds(given.parts):
+    if given.command == "measure" and not keeps_before_it_uses(given.parts):
         parser.error(f"{KEPT} needs {KEEPS} before it, which keeps the counters")
     if given.command == "join":
         write_files({given.out: results_file.encode(joined([read(path) for path in given.files]))})

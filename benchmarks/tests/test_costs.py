@@ -12,7 +12,7 @@ from benchmarks.costs import (
     Runs,
     ended_tests,
     joined,
-    keeps_before_it_finds,
+    keeps_before_it_uses,
     measure,
     report,
 )
@@ -140,5 +140,5 @@ def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
         (["counters kept", "counters by ncu"], False),
     ],
 )
-def test_counters_are_kept_before_they_are_found(parts: list[Part], *, expected: bool) -> None:
-    assert keeps_before_it_finds(parts) is expected
+def test_counters_are_kept_before_they_are_used(parts: list[Part], *, expected: bool) -> None:
+    assert keeps_before_it_uses(parts) is expected

@@ -61,7 +61,7 @@ class _Suite:
 
     @property
     def lines(self) -> list[str]:
-        """What a reader should know besides the numbers."""
+        """Remarks besides the numbers."""
         return [
             *([] if self.known else ["no baseline"]),
             *self.pins,

@@ -286,10 +286,10 @@ def check_limits(
         labels = [label for label in measured if limit.is_for(label)]
         # A test that only times one of its callables has a limit on counters for the others.
         able = [label for label in labels if getattr(measured[label], limit.part) is not None] or labels[:1]
-        left_out = [label for label in measured if measured[label].not_timed]
-        if limit.part == "timing" and left_out:
+        not_timed = [label for label in measured if measured[label].not_timed]
+        if limit.part == "timing" and not_timed:
             # The limit may come from the baseline's time, so the time of another call is not judged, either.
-            line = f"{', '.join(left_out)} was not timed, so the limit {limit} {source} is not judged"
+            line = f"{', '.join(not_timed)} was not timed, so the limit {limit} {source} is not judged"
             yield Finding(Status.PASS, line)
             continue
         if not able:

@@ -97,7 +97,7 @@ class Gpuperf(Fuzzes):
             fn, *args, inputs=inputs, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs
         )
         self.profile(fn, *args, inputs=inputs, kernels=kernels, launches=launches, label=label, **kwargs)
-        # The measurement has no time if `--gpuperf-changed-only` left it out.
+        # The stored measurement has no time if `--gpuperf-changed-only` did not time the call.
         return replace(self._state.measurements[label], timing=timing)
 
     def check(
@@ -199,7 +199,7 @@ class Gpuperf(Fuzzes):
 
         Returns:
             Time in microseconds per call, its spread, and its timing mode; that of the baseline if
-            `--gpuperf-changed-only` leaves the call out.
+            `--gpuperf-changed-only` does not time the call.
         """
         __tracebackhide__ = True
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)

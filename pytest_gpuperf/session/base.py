@@ -15,8 +15,6 @@ from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError, guarded
-from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
@@ -328,7 +326,7 @@ class Runner:
     def unchanged(
         self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
     ) -> TimeBaseline | None:
-        """Return the time of the baseline if `--gpuperf-changed-only` leaves this call out; else None.
+        """Return the time of the baseline if `--gpuperf-changed-only` does not time this call; else None.
 
         Tests with limits on times are timed, and all tests if the run compares with a commit or becomes the
         baseline.
@@ -342,21 +340,10 @@ class Runner:
         settings = self.settings
         if not settings.changed_only or settings.against or settings.update == "all":
             return None
-        baseline = self.expected.of(state.nodeid)
-        limits = (*state.stated_limits, *(parse_limits(baseline.limits) if baseline is not None else ()))
+        limits = (*state.stated_limits, *self.expected.limits(state.nodeid))
         if any(limit.part == "timing" for limit in limits):
             return None
-        return self.time_of_same(state.nodeid, label, code, mode)
-
-    def time_of_same(
-        self, nodeid: str, label: str, code: LaunchedCode | None, mode: str
-    ) -> TimeBaseline | None:
-        """Return the time of the baseline for the same code in a mode; None without one."""
-        known = self.expected.measurement(nodeid, label)
-        if known is None or known.time is None or not compare_code(code, known.code).same:
-            return None
-        as_asked = mode == known.time.mode or (mode == "auto" and known.time.mode != "cold")
-        return known.time if as_asked else None
+        return self.expected.time_of_same_code(state.nodeid, label, code, mode)
 
     def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
         """Return the measurement of a test from the run before this one; None if none is kept."""

@@ -89,18 +89,18 @@ class RecordedSource:
         measured = test.measurements.get(call.label) if test is not None else None
         return measured.code if measured is not None else None
 
-    def left_out(self, nodeid: str, label: str) -> bool:
-        """Return True if `--gpuperf-changed-only` left a call out of the recording."""
+    def is_not_timed(self, nodeid: str, label: str) -> bool:
+        """Return True if the recorded run did not time a call (`--gpuperf-changed-only`)."""
         test = self._test(nodeid)
         return test is not None and label in test.measurements and bool(test.measurements[label].not_timed)
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Return the recorded time, with the rates of the present test."""
-        if self.left_out(call.nodeid, call.label):
+        if self.is_not_timed(call.nodeid, call.label):
             self._skip(
                 call,
-                f"the recording of {call.nodeid} left its time out (--gpuperf-changed-only), and the "
-                "baseline has none for this code and mode",
+                f"the recorded run did not time {call.nodeid} (--gpuperf-changed-only), and the baseline has "
+                "no time of this code and mode",
             )
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
@@ -281,9 +281,9 @@ class ReplayRunner(Runner):
     def unchanged(
         self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
     ) -> TimeBaseline | None:
-        """Return the time of the baseline for a call that was left out, then or now; else None."""
-        if self._recorded.left_out(state.nodeid, label):
-            return self.time_of_same(state.nodeid, label, code, mode)
+        """Return the time of the baseline for a call that was not timed, then or now; else None."""
+        if self._recorded.is_not_timed(state.nodeid, label):
+            return self.expected.time_of_same_code(state.nodeid, label, code, mode)
         return super().unchanged(state, label, code, mode)
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from against_project import PLUGIN, TESTS
+from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
-from pytest_gpuperf.session.base import Runner
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode
@@ -70,13 +70,13 @@ def test_slower_time_of_other_code_fails_at_once(pytester: pytest.Pytester) -> N
 
 def test_call_with_the_code_of_the_baseline_is_not_timed(pytester: pytest.Pytester) -> None:
     run(pytester, 5.0, "--gpuperf-update=new")
-    left_out = run(pytester, 6.0, "--gpuperf-changed-only")
-    assert left_out.ret == 0
-    left_out.stdout.fnmatch_lines("*1 test not timed: the code is the same as in the baseline*")
+    not_timed = run(pytester, 6.0, "--gpuperf-changed-only")
+    assert not_timed.ret == 0
+    not_timed.stdout.fnmatch_lines("*1 test not timed: the code is the same as in the baseline*")
     changed = run(pytester, 6.0, "--gpuperf-changed-only", code="cd")
     assert changed.ret == 1
     changed.stdout.no_fnmatch_line("*not timed*")
-    # A call that is left out returns the time of the baseline.
+    # A call that is not timed returns the time of the baseline.
     assert (pytester.path / "times").read_text() == "5.0 5.0 6.0 "
 
 
@@ -133,9 +133,9 @@ def test_limit_on_a_counter_is_judged_without_a_time(
 ) -> None:
     with_limits(pytester, "waves >= 2")
     run(pytester, 5.0, "--gpuperf-update=new")
-    left_out = run(pytester, 6.0, "--gpuperf-changed-only")
-    assert left_out.ret == 0
-    left_out.stdout.fnmatch_lines("*1 test not timed*")
+    not_timed = run(pytester, 6.0, "--gpuperf-changed-only")
+    assert not_timed.ret == 0
+    not_timed.stdout.fnmatch_lines("*1 test not timed*")
     monkeypatch.setenv("WAVES", "1")
     broken = run(pytester, 6.0, "--gpuperf-changed-only")
     assert broken.ret == 1
@@ -151,7 +151,7 @@ def test_counter_that_is_lacking_fails_a_test_without_a_time(pytester: pytest.Py
     lacking.stdout.fnmatch_lines("*dram_bytes was not measured*")
 
 
-def test_limit_on_times_is_not_judged_if_one_was_left_out(pytester: pytest.Pytester) -> None:
+def test_limit_on_times_is_not_judged_if_a_call_was_not_timed(pytester: pytest.Pytester) -> None:
     """The other one may have a limit made of the baseline's time."""
     with_limits(pytester)
     run(pytester, 5.0, "--gpuperf-update=new")
@@ -161,13 +161,13 @@ def test_limit_on_times_is_not_judged_if_one_was_left_out(pytester: pytest.Pytes
     mixed.stdout.fnmatch_lines("*main was not timed, so the limit time_us <= 5.5 of the test is not judged*")
 
 
-def test_baseline_of_another_mode_leaves_no_call_out(pytester: pytest.Pytester) -> None:
+def test_call_is_timed_if_its_baseline_has_another_mode(pytester: pytest.Pytester) -> None:
     run(pytester, 5.0, "--gpuperf-update=new")
     pytester.makepyfile(test_k=SUITE.replace("time(kernel)", "time(kernel, mode='cold')"))
     run(pytester, 5.0, "--gpuperf-changed-only").stdout.no_fnmatch_line("*not timed*")
 
 
-def test_call_that_was_left_out_has_the_time_of_the_baseline(pytester: pytest.Pytester) -> None:
+def test_call_that_is_not_timed_has_the_time_of_the_baseline(pytester: pytest.Pytester) -> None:
     whole = SUITE.replace("gpuperf.time(kernel).time_us", "gpuperf(kernel, expected=kernel).timing.time_us")
     pytester.makepyfile(test_k=whole.replace("kernel.code", "kernel.counters = {}\nkernel.code"))
     run(pytester, 5.0, "--gpuperf-update=new")
@@ -175,7 +175,7 @@ def test_call_that_was_left_out_has_the_time_of_the_baseline(pytester: pytest.Py
     assert (pytester.path / "times").read_text() == "5.0 5.0 "
 
 
-def test_run_that_left_a_call_out_can_be_replayed(pytester: pytest.Pytester) -> None:
+def test_run_that_did_not_time_a_call_can_be_replayed(pytester: pytest.Pytester) -> None:
     run(pytester, 5.0, "--gpuperf-update=new")
     run(pytester, 6.0, "--gpuperf-changed-only")
     replayed = run(pytester, 6.0, "--gpuperf-replay=latest")
@@ -195,10 +195,10 @@ def test_replay_takes_no_time_of_other_code_or_another_mode(pytester: pytest.Pyt
     else:
         path.unlink()
     replayed = run(pytester, 6.0, "--gpuperf-replay=latest", "-rs")
-    replayed.stdout.fnmatch_lines("*left its time out*the baseline has none for this code and mode*")
+    replayed.stdout.fnmatch_lines("*run did not time*the baseline has no time of this code and mode*")
 
 
-def test_second_time_of_a_call_that_was_left_out_is_refused(pytester: pytest.Pytester) -> None:
+def test_second_time_of_a_call_that_was_not_timed_is_refused(pytester: pytest.Pytester) -> None:
     run(pytester, 5.0, "--gpuperf-update=new")
     pytester.makepyfile(test_k=f"{SUITE}    gpuperf.time(kernel)\n")
     twice = run(pytester, 5.0, "--gpuperf-changed-only")
@@ -207,7 +207,7 @@ def test_second_time_of_a_call_that_was_left_out_is_refused(pytester: pytest.Pyt
 
 
 @pytest.mark.parametrize(
-    ("asked", "known", "left_out"),
+    ("asked", "known", "not_timed"),
     [
         ("hot", "hot", True),
         ("cold", "cold", True),
@@ -217,16 +217,16 @@ def test_second_time_of_a_call_that_was_left_out_is_refused(pytester: pytest.Pyt
         ("auto", None, False),
     ],
 )
-def test_call_is_left_out_if_the_baseline_has_a_time_of_its_mode(
-    asked: str, known: TimingMode | None, *, left_out: bool
+def test_call_is_not_timed_if_the_baseline_has_a_time_of_its_mode(
+    asked: str, known: TimingMode | None, *, not_timed: bool
 ) -> None:
     code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="ab"),), driver="580.1")
     sessions = (Session(run="r", time_us=5.0),)
     time = TimeBaseline(mode=known, sessions=sessions) if known is not None else None
     baseline = MeasurementBaseline(time=time, code=code)
-    runner = SimpleNamespace(expected=SimpleNamespace(measurement=lambda *_: baseline))
-    found = Runner.time_of_same(cast("Any", runner), "t", "main", code, asked)
-    assert found is (time if left_out else None)
+    expected = SimpleNamespace(measurement=lambda *_: baseline)
+    found = Expectations.time_of_same_code(cast("Any", expected), "t", "main", code, asked)
+    assert found is (time if not_timed else None)
 
 
 def test_unknown_code_is_timed(pytester: pytest.Pytester) -> None:

@@ -124,9 +124,9 @@ def test_command_loads_no_heavy_module() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_run_that_left_out_times_becomes_no_recording(project: Path) -> None:
-    left_out = structs.replace(measured(None), not_timed="the code is the same")
-    result = add(project, run(record(main=left_out)))
+def test_run_that_did_not_time_a_call_becomes_no_recording(project: Path) -> None:
+    not_timed = structs.replace(measured(None), not_timed="the code is the same")
+    result = add(project, run(record(main=not_timed)))
     assert result.exit_code == 2
-    assert "left out the times of 1 test (--gpuperf-changed-only)" in result.output
+    assert "did not time 1 test (--gpuperf-changed-only)" in result.output
     assert named(project) == []

@@ -226,7 +226,7 @@ def test_broken_limit_of_a_time_shows_its_baseline(time: TimeBaseline | None, sh
     [("time_us < 5", [Status.PASS]), ("waves >= 2", [Status.INVALID])],
     ids=["time", "counter"],
 )
-def test_call_that_was_left_out_needs_no_time(limit: str, found: list[Status]) -> None:
+def test_limit_on_a_call_that_was_not_timed(limit: str, found: list[Status]) -> None:
     test = record(main=replace(measured(None), not_timed="the code is the same"))
     findings = check_limits([(parse_limit(limit), "of the test")], test, {})
     assert [finding.status for finding in findings] == found

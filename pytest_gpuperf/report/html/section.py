@@ -77,6 +77,4 @@ class Section:
         """Return the baseline of a measurement, None if it has none, and the origins of its sessions."""
         nodeid = result.record.nodeid
         slug = STATIC_SOURCE if result.record.measurements[label].is_static else ""
-        baseline = self.expected.of(nodeid, slug)
-        found = baseline.measurements.get(label) if baseline is not None else None
-        return found, self.expected.runs(nodeid, slug)
+        return self.expected.measurement(nodeid, label, slug), self.expected.runs(nodeid, slug)
