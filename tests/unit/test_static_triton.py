@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
+from triton.backends.nvidia.compiler import get_ptxas_version  # noqa: E402
 from triton.runtime.driver import driver  # noqa: E402
 
 from pytest_gpuperf.errors import GpuperfError  # noqa: E402
@@ -233,7 +235,52 @@ def test_driver_is_restored(compiled: Any) -> None:
     assert vars(driver) == before
 
 
+@pytest.fixture
+def another_ptxas(tmp_path: Path) -> Path:
+    """Make a ptxas of another version that compiles nothing."""
+    path = tmp_path / "torch/bin/ptxas"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "#!/bin/sh\n[ $1 = --version ] || exit 1\necho Cuda compilation tools, release 11.8, V11.8.1\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def fresh_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave Triton no compiled kernel, neither in memory nor on the disk."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    scale.device_caches.clear()
+
+
+@pytest.mark.usefixtures("fresh_triton")
+def test_the_ptxas_that_torch_compile_sets_does_not_count(
+    compiled: Any, another_ptxas: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__file__", str(another_ptxas.parents[1] / "__init__.py"))
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(another_ptxas))
+    get_ptxas_version.cache_clear()
+    get_ptxas_version(80)  # as a launch after torch.compile does
+    made = compiled(
+        scale, ("sm_80",), args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128}
+    )
+    assert "PTX" in made["sm_80"].compiler
+    assert os.environ["TRITON_PTXAS_PATH"] == str(another_ptxas)
+    assert "11.8" in get_ptxas_version(80)
+
+
+@pytest.mark.usefixtures("fresh_triton")
+def test_the_ptxas_that_a_person_sets_counts(
+    compiled: Any, another_ptxas: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(another_ptxas))
+    with pytest.raises(GpuperfError, match="does not compile"):
+        compiled(scale, ("sm_80",), args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128})
+
+
 def test_second_compilation_uses_the_cache(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    matmul_kernel.device_caches.clear()
     first = compiled(matmul_kernel, signature=MATMUL, constexprs=TILE)
 
     def nothing(*_: Any, **__: Any) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +27,12 @@ from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from pytest_gpuperf.records import StaticKernel
 
 _FIRST_FOR_BLACKWELL = (3, 3)
 """Older versions do not raise for Blackwell: they abort the process."""
+_PTXAS = "TRITON_PTXAS_PATH"
 TRIES = 5
 """Times that a source is parsed if a fault of Python ends the first ones."""
 _SCALARS: Mapping[str, tuple[Any, Any]] = {
@@ -75,7 +77,7 @@ def compile_triton(
     # Triton that can compile in the background can compile in threads, most of the time without the GIL.
     workers = len(archs) if hasattr(triton, "AsyncCompileMode") else 1
     _hash_triton()
-    with elsewhere(), ThreadPoolExecutor(workers) as pool:
+    with elsewhere(), _without_ptxas_of_torch(), ThreadPoolExecutor(workers) as pool:
         made = pool.map(lambda arch: _compile(function, arch, values, options, state), archs)
         return dict(zip(archs, made, strict=True))
 
@@ -86,6 +88,30 @@ def _hash_triton() -> None:
         from triton.runtime.cache import triton_key
 
         triton_key()
+
+
+@contextmanager
+def _without_ptxas_of_torch() -> Iterator[None]:
+    """Take back the ptxas that torch.compile sets for the rest of the process, which is of another version.
+
+    Else a test would get other registers after a test with torch.compile than without it.
+    """
+    path = os.environ.get(_PTXAS)
+    torch = sys.modules.get("torch")
+    if path is None or torch is None or not Path(path).is_relative_to(Path(torch.__file__ or "").parent):
+        yield
+        return
+    from triton.backends.nvidia import compiler
+
+    # Triton keeps it by architecture, and has it in the key of its cache.
+    forget = getattr(getattr(compiler, "get_ptxas_version", None), "cache_clear", lambda: None)
+    del os.environ[_PTXAS]
+    forget()
+    try:
+        yield
+    finally:
+        os.environ[_PTXAS] = path
+        forget()
 
 
 def _jit_function(kernel: Any) -> Any:
