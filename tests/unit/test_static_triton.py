@@ -25,6 +25,8 @@ from pytest_gpuperf.measure.static.kernel import ARCHITECTURES  # noqa: E402
 from suites.kernels.gemm import matmul_kernel  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_gpuperf.records import StaticKernel
 
 MATMUL = {
@@ -248,10 +250,13 @@ def another_ptxas(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fresh_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave Triton no compiled kernel, neither in memory nor on the disk."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     scale.device_caches.clear()
+    get_ptxas_version.cache_clear()
+    yield
+    get_ptxas_version.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_triton")
@@ -260,7 +265,6 @@ def test_the_ptxas_that_torch_compile_sets_does_not_count(
 ) -> None:
     monkeypatch.setattr(torch, "__file__", str(another_ptxas.parents[1] / "__init__.py"))
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(another_ptxas))
-    get_ptxas_version.cache_clear()
     get_ptxas_version(80)  # as a launch after torch.compile does
     made = compiled(
         scale, ("sm_80",), args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128}
