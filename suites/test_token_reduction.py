@@ -55,11 +55,11 @@ def measure(gpuperf: Gpuperf, encode: Encode, encoder: Encoder, x: torch.Tensor)
 
     # Rounding decides between two tokens with nearly equal attention. So the reference keeps the chosen
     # tokens, and the attention of each is compared, largest first. The k-th largest value moves by no more
-    # than the values do, so a wrong choice shows. They are chosen in the type of the tokens, since another
-    # one would be compiled again.
-    def reference(wide: torch.Tensor) -> Compared:
-        places = tuple(places for _, places in encode(wide.to(x.dtype))[1])
-        return compared(*encoder.to(torch.float32)(wide.float(), places))
+    # than the values do, so a wrong choice shows. `check` calls the reference with float64, too, for which
+    # `encode` would be compiled once more.
+    def reference(given: torch.Tensor) -> Compared:
+        places = tuple(places for _, places in encode(given.to(x.dtype))[1])
+        return compared(*encoder.to(torch.float32)(given.float(), places))
 
     gpuperf.check(lambda x: compared(*encode(x)), x, expected=reference, rtol=0.0, atol=TOLERANCE)
     gpuperf.time(encode, x, mode="host", flops=encoder.flops(*x.shape[:2]))

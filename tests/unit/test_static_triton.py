@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from inspect import signature
 from pathlib import Path
 from runpy import run_path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import torch
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
-from triton.backends.nvidia.compiler import get_ptxas_version  # noqa: E402
+from triton.backends.nvidia import compiler as nvidia  # noqa: E402
 from triton.runtime.driver import driver  # noqa: E402
 
 from pytest_gpuperf.errors import GpuperfError  # noqa: E402
@@ -25,7 +26,7 @@ from pytest_gpuperf.measure.static.kernel import ARCHITECTURES  # noqa: E402
 from suites.kernels.gemm import matmul_kernel  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_gpuperf.records import StaticKernel
 
@@ -249,38 +250,72 @@ def another_ptxas(tmp_path: Path) -> Path:
     return path
 
 
+def forget_ptxas() -> None:
+    """Make Triton look for ptxas again, as a new process does."""
+    scale.device_caches.clear()
+    for one in vars(nvidia).values():
+        getattr(one, "cache_clear", lambda: None)()
+
+
 @pytest.fixture
-def fresh_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Leave Triton no compiled kernel, neither in memory nor on the disk."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    scale.device_caches.clear()
-    get_ptxas_version.cache_clear()
-    yield
-    get_ptxas_version.cache_clear()
+    forget_ptxas()
+    yield tmp_path / "cache"
+    forget_ptxas()
 
 
-@pytest.mark.usefixtures("fresh_triton")
-def test_the_ptxas_that_torch_compile_sets_does_not_count(
-    compiled: Any, another_ptxas: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def compile_scale(compiled: Any, cache: Path) -> Callable[[], set[str]]:
+    """Compile as a new process would, and list what Triton's cache has then."""
+
+    def compile_it() -> set[str]:
+        scale.device_caches.clear()
+        compiled(scale, ("sm_80",), args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128})
+        return {path.name for path in cache.iterdir()}
+
+    return compile_it
+
+
+@pytest.fixture
+def after_torch_compile(another_ptxas: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Set another ptxas, as torch.compile does, and let Triton keep its version, as a launch does."""
     monkeypatch.setattr(torch, "__file__", str(another_ptxas.parents[1] / "__init__.py"))
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(another_ptxas))
-    get_ptxas_version(80)  # as a launch after torch.compile does
-    made = compiled(
-        scale, ("sm_80",), args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128}
-    )
-    assert "PTX" in made["sm_80"].compiler
-    assert os.environ["TRITON_PTXAS_PATH"] == str(another_ptxas)
-    assert "11.8" in get_ptxas_version(80)
+    version_of_ptxas()
+    return str(another_ptxas)
 
 
-@pytest.mark.usefixtures("fresh_triton")
+def version_of_ptxas() -> str:
+    found: str = nvidia.get_ptxas_version(*[80] * len(signature(nvidia.get_ptxas_version).parameters))
+    return found
+
+
+def test_the_ptxas_that_torch_compile_sets_does_not_count(
+    after_torch_compile: str, compile_scale: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = compile_scale()
+    assert os.environ["TRITON_PTXAS_PATH"] == after_torch_compile
+    assert "11.8" in version_of_ptxas()
+    monkeypatch.delenv("TRITON_PTXAS_PATH")
+    forget_ptxas()
+    assert compile_scale() == made
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_ptxas_of_torch_is_back_after_an_error(after_torch_compile: str, compiled: Any) -> None:
+    with pytest.raises(GpuperfError):
+        compiled(broken, ("sm_80",), signature={"x_ptr": "*fp32"}, constexprs={"BLOCK": 128})
+    assert os.environ["TRITON_PTXAS_PATH"] == after_torch_compile
+
+
 def test_the_ptxas_that_a_person_sets_counts(
-    compiled: Any, another_ptxas: Path, monkeypatch: pytest.MonkeyPatch
+    another_ptxas: Path, compile_scale: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(another_ptxas))
     with pytest.raises(GpuperfError, match="does not compile"):
-        compiled(scale, ("sm_80",), args=(torch.empty(8, device="meta"), 2.0, 8), constexprs={"BLOCK": 128})
+        compile_scale()
 
 
 def test_second_compilation_uses_the_cache(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,15 +96,17 @@ def _without_ptxas_of_torch() -> Iterator[None]:
 
     Else a test would get other registers after a test with torch.compile than without it.
     """
-    path = os.environ.get(_PTXAS)
-    torch = sys.modules.get("torch")
-    if path is None or torch is None or not Path(path).is_relative_to(Path(torch.__file__ or "").parent):
+    path, torch = os.environ.get(_PTXAS), getattr(sys.modules.get("torch"), "__file__", None)
+    if path is None or torch is None or not Path(path).is_relative_to(Path(torch).parent):
         yield
         return
     from triton.backends.nvidia import compiler
 
-    # Triton keeps it by architecture, and has it in the key of its cache.
-    forget = getattr(getattr(compiler, "get_ptxas_version", None), "cache_clear", lambda: None)
+    def forget() -> None:
+        # Triton keeps ptxas, its version and what follows from it; the key of its cache has the version.
+        for one in vars(compiler).values():
+            getattr(one, "cache_clear", lambda: None)()
+
     del os.environ[_PTXAS]
     forget()
     try:
