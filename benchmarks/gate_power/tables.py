@@ -114,13 +114,13 @@ def summarised(summary: Summary) -> str:
         ours = _ours(of)
         verdicts = sum(rule.unchanged.count for rule in ours)
         alarms = sum(rule.unchanged.found(SLOWER) for rule in ours)
+        faster = sum(rule.unchanged.found(FASTER) for rule in ours)
         few = "" if verdicts >= LEAST_UNCHANGED else f", fewer than {LEAST_UNCHANGED}"
         names = f" ({' and '.join(rule.name for rule in ours)})" if of is figures else ""
         bounds = " and ".join(f"≤ {100 * rule.unchanged.bounds(SLOWER)[1]:.1f} %" for rule in ours)
         parts.append(
             f"Unchanged code, {label}{names}: {alarms} false alarm{'' if alarms == 1 else 's'} in "
-            f"{verdicts} verdicts{few} "
-            f"(95 % bounds: {bounds})."
+            f"{verdicts} verdicts{few} (95 % bounds: {bounds}), {faster} called faster."
         )
     parts.extend(_of_newest(summary))
     parts.extend(_of_short(summary))

@@ -13,7 +13,7 @@ from benchmarks.gate_power.analysis import TUNED, Summary, analyse, read
 from benchmarks.gate_power.samples import Failed
 from benchmarks.gate_power.tables import by_kernel, effects, outcomes, report, summarised
 from benchmarks.gate_power.tuning import CHOICES, best
-from benchmarks.gate_power.verdicts import PASS, SLOWER, Verdicts
+from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Verdicts
 from benchmarks.results_file import encode
 from docs.generated import GENERATED, NOT_YET
 from gate_samples import summary_of_samples
@@ -55,6 +55,18 @@ def test_summary_names_missed_targets(summary: Summary) -> None:
     missed = msgspec.structs.replace(summary, newest_against={"NVIDIA H200": few})
     assert "Newest restarts, NVIDIA H200, against: none with 0.5 %" in summarised(missed)
     assert "10 % (0-45) of 10 slowdowns of 1 % (target 99 % missed)" in summarised(missed)
+
+
+def test_summary_states_unchanged_code_that_was_called_faster(summary: Summary) -> None:
+    rules = [
+        msgspec.structs.replace(rule, unchanged=Verdicts({PASS: 95, FASTER: 1}))
+        for rule in summary.held_out.rules
+    ]
+    wrong = msgspec.structs.replace(summary, held_out=msgspec.structs.replace(summary.held_out, rules=rules))
+    assert "held out (baseline of 8 sessions and against): 0 false alarms in 192 verdicts" in summarised(
+        wrong
+    )
+    assert "%), 2 called faster. Unchanged code, all samples: " in summarised(wrong)
 
 
 def test_newest_sessions_state_what_is_found_today(summary: Summary) -> None:
