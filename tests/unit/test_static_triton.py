@@ -303,7 +303,6 @@ def test_the_ptxas_that_torch_compile_sets_does_not_count(
     assert compile_scale() == made
 
 
-@pytest.mark.usefixtures("cache")
 def test_the_ptxas_of_torch_is_back_after_an_error(after_torch_compile: str, compiled: Any) -> None:
     with pytest.raises(GpuperfError):
         compiled(broken, ("sm_80",), signature={"x_ptr": "*fp32"}, constexprs={"BLOCK": 128})
