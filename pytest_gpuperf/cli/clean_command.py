@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from pytest_gpuperf.records.pruning import REPORTS_KEPT, find_old
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.report.show import count, show_size
 from pytest_gpuperf.report.table import Column, Report, Table
-
-if TYPE_CHECKING:
-    from pytest_gpuperf.report.command_json import Cleaning, Removed
 
 
 @click.command("clean")
@@ -34,7 +31,7 @@ def command(project: Project, keep: int | None, dry_run: bool, form: str) -> Non
     Only files that this tool made are removed.
     """
     old = find_old(project.root / STATE_FOLDER, project.keep if keep is None else keep)
-    rows: list[Removed] = []
+    rows: list[dict[str, Any]] = []
     for one in old:
         size_bytes = one.size_bytes
         if not dry_run:
@@ -47,7 +44,7 @@ def command(project: Project, keep: int | None, dry_run: bool, form: str) -> Non
     )
 
 
-def _report(found: Cleaning) -> Report:
+def _report(found: dict[str, Any]) -> Report:
     rows = found["removed"]
     done = "would remove" if found["dry_run"] else "removed"
     columns = [

@@ -55,7 +55,7 @@ def wrote(*paths: Path) -> None:
 
 
 def json_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--json` to a command: its files and lines as one document (`report.command_json.Written`)."""
+    """Add `--json` to a command: its files and lines as one document."""
 
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.report.rows import build_rows, columns_of, header_lines, overall_status
@@ -14,7 +14,6 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.report.command_json import FleetModel, FleetPlan, FleetRun, FleetTest
     from pytest_gpuperf.report.rows import Summary
 
 TESTS_SHOWN = 60
@@ -26,7 +25,7 @@ class OfModel:
     """The results on one model of GPU."""
 
     gpu: str
-    tests: Sequence[FleetTest]
+    tests: Sequence[dict[str, Any]]
     """In pytest's order."""
     missing: int
     """Number of tests that did not end."""
@@ -44,15 +43,12 @@ def fleet_report(models: Sequence[OfModel], exit_status: int) -> Report:
         exit_status: Exit status of the command.
     """
     tests = [test for model in models for test in model.tests]
-    data: FleetRun = {
-        "exit_status": exit_status,
-        "models": [_counts(model) for model in models],
-        "tests": tests,
-    }
-    return Report([*map(_table, models), _overview(data["models"])], tests, data)
+    counts = [_counts(model) for model in models]
+    data = {"exit_status": exit_status, "models": counts, "tests": tests}
+    return Report([*map(_table, models), _overview(counts)], tests, data)
 
 
-def _counts(model: OfModel) -> FleetModel:
+def _counts(model: OfModel) -> dict[str, Any]:
     endings = Counter(test["ending"] for test in model.tests)
     return {
         "gpu": model.gpu,
@@ -80,16 +76,16 @@ def _table(model: OfModel) -> Table:
     return Table(columns_of(rows), above=above, notes=notes)
 
 
-def _overview(models: Sequence[FleetModel]) -> Table:
+def _overview(models: Sequence[dict[str, Any]]) -> Table:
     columns = [Column("GPU", [model["gpu"] for model in models], "name")]
     for name in ("passed", "skipped", "failed", "lost", "unjudged", "missing"):
-        numbers = [int(str(model[name])) for model in models]
+        numbers = [model[name] for model in models]
         if any(numbers):
             columns.append(Column(name, [f"{number:,}" for number in numbers]))
     return Table([*columns, Column("run", [", ".join(model["runs"]) for model in models], left=True)])
 
 
-def plan_report(plans: Sequence[FleetPlan], notes: Sequence[str]) -> Report:
+def plan_report(plans: Sequence[dict[str, Any]], notes: Sequence[str]) -> Report:
     """Return the report of `gpuperf fleet simulate`.
 
     Args:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.schema_command import schema
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import measured, record, run
 
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-jsonschema = pytest.importorskip("jsonschema")
 WITHOUT = {
     "baseline record": "prints what pytest prints",
     "fleet worker": "runs until it is ended",
     "export": "writes data: --format json",
+    "schema": "prints JSON",
 }
 """Commands without `--json`, each with its reason."""
 
@@ -64,7 +63,7 @@ def said(*arguments: str) -> Any:
     done = CliRunner().invoke(main, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    jsonschema.validate(document, schema("written"))
+    assert document.keys() == {"files", "lines"}
     return document
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.durations import expected_durations, load_durations
 from pytest_gpuperf.errors import GpuperfError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.cli.project import Project
-    from pytest_gpuperf.report.command_json import FleetPlan
     from pytest_gpuperf.session.fleet.simulation import Costs
 
 
@@ -27,7 +26,7 @@ def plans_of(
     sizes: Sequence[int],
     count: int | None,
     costs: Costs,
-) -> tuple[list[FleetPlan], list[str]]:
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Return a plan for each model and each number of GPUs, and facts about them.
 
     Args:
@@ -47,7 +46,7 @@ def plans_of(
             next_step="type `pytest --gpuperf --gpuperf-update=new` on a machine with a GPU",
         )
     asked = models or [slug for slug in project.store.slugs() if slug != STATIC_SOURCE]
-    plans: list[FleetPlan] = []
+    plans: list[dict[str, Any]] = []
     notes = []
     for model in asked:
         tests = [Test(nodeid) for nodeid in _tests(project, model, names)]

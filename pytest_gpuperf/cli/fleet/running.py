@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.cli.project import Project
-    from pytest_gpuperf.report.command_json import FleetTest
     from pytest_gpuperf.session.fleet.results import ModelResults
 
 NOT_FINISHED = 2
@@ -165,7 +164,7 @@ def _status(results: Sequence[ModelResults], *, interrupted: bool, broken: bool)
 
 def _of_model(results: ModelResults, paths: Sequence[Path]) -> OfModel:
     judged = {result.record.nodeid: overall_status(result).value for result in results.results}
-    tests: list[FleetTest] = [
+    tests: list[dict[str, Any]] = [
         {
             "test": nodeid,
             "gpu": results.model,

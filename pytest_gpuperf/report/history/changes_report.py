@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.history.ranges import Found, Range, Status
     from pytest_gpuperf.baseline.history.series import Series
     from pytest_gpuperf.records.history import HistoryLine
-    from pytest_gpuperf.report.history.json_types import ChangedRange, End, FoundChange, HistoryChanges
     from pytest_gpuperf.report.table import Tone
 
 TONES: dict[Status, Tone] = {"slower": "bad", "faster": "good", "returned": "", "accepted": ""}
@@ -38,7 +37,7 @@ def changes_report(
     searched = f"searched {searched_line(series)}, {order.shown}"
     summary = [*([] if ranges else ["no change found"]), searched, *_short(series), *notes]
     records = [_record(one, found) for one in ranges for found in one.found]
-    data: HistoryChanges = {
+    data = {
         "order": order.by,
         "why": order.why,
         "series": len(series),
@@ -110,11 +109,11 @@ def _short(series: Sequence[Series]) -> list[str]:
     return lines
 
 
-def _end(line: HistoryLine) -> End:
+def _end(line: HistoryLine) -> dict[str, Any]:
     return {"commit": line.commit, "dirty": line.dirty, "run": line.run, "date": line.date}
 
 
-def _data(one: Range) -> ChangedRange:
+def _data(one: Range) -> dict[str, Any]:
     return {
         "gpu": one.gpu,
         "before": _end(one.before),
@@ -127,7 +126,7 @@ def _data(one: Range) -> ChangedRange:
     }
 
 
-def _found(found: Found) -> FoundChange:
+def _found(found: Found) -> dict[str, Any]:
     low, high = found.interval_pct
     return {
         "test": found.series.test,

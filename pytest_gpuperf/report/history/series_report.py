@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import groupby
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.report.history.changes_report import TONES, searched_line, show_interval
 from pytest_gpuperf.report.show import count, show_time
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.history.order import Order
     from pytest_gpuperf.baseline.history.ranges import Found, Range
     from pytest_gpuperf.baseline.history.series import Point, Series
-    from pytest_gpuperf.report.history.json_types import HistorySession, HistoryTime
 
 _OTHERS = 44
 """Width of the columns before the plot, in characters."""
@@ -172,7 +171,7 @@ def _sparks(series: Series) -> str:
     return "".join(SPARKS[round((point.time_us - low) / (high - low) * steps)] for point in points)
 
 
-def _summary(series: Series, changes: Sequence[Found]) -> HistoryTime:
+def _summary(series: Series, changes: Sequence[Found]) -> dict[str, Any]:
     newest = changes[-1] if changes else None
     return {
         "gpu": series.gpu,
@@ -190,7 +189,7 @@ def _summary(series: Series, changes: Sequence[Found]) -> HistoryTime:
     }
 
 
-def _record(series: Series, point: Point) -> HistorySession:
+def _record(series: Series, point: Point) -> dict[str, Any]:
     line = point.line
     return {
         "gpu": series.gpu,
