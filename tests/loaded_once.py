@@ -16,7 +16,6 @@ MODULES = (
     "torch",
     "pytest_gpuperf.measure.cupti.module_callbacks",
     "pytest_gpuperf.measure.identity.code_reader",
-    "pytest_gpuperf.measure.identity.kept_code",
     "pytest_gpuperf.measure.identity.loaded_modules",
     "pytest_gpuperf.measure.static.kept",
     "pytest_gpuperf.measure.verification.verify",

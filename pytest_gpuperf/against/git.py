@@ -29,22 +29,20 @@ class Repository:
 
     root: Path
     """Its top folder, without symbolic links."""
-    asked: str = "--gpuperf-against="
-    """The option or command that a reference follows, for messages."""
 
     @classmethod
-    def around(cls, folder: Path, asked: str = asked) -> Repository:
+    def around(cls, folder: Path) -> Repository:
         """Find the checkout that contains a folder.
 
         Raises:
             GpuperfError: None contains it, git cannot run, or git does not trust the folder's owner.
         """
         try:
-            return cls(Path(cls(folder).git("rev-parse", "--show-toplevel").rstrip("\n")).resolve(), asked)
+            return cls(Path(cls(folder).git("rev-parse", "--show-toplevel").rstrip("\n")).resolve())
         except GitError as error:
             trust = f"type git config --global --add safe.directory {folder}"
             raise GpuperfError(
-                f"{asked.rstrip(' =')} takes old code from git, which says of pytest's rootdir: {error}",
+                f"--gpuperf-against takes old code from git, which says of pytest's rootdir: {error}",
                 expected="a git checkout",
                 next_step=trust if "dubious ownership" in str(error) else "run it in a clone",
             ) from None
@@ -59,7 +57,7 @@ class Repository:
             return Commit(ref, self._id(ref))
         except GitError as error:
             raise GpuperfError(
-                f"{self.asked}{ref}: git says: {error}",
+                f"--gpuperf-against={ref}: git says: {error}",
                 expected="a branch, a tag or a commit of this repository",
                 next_step=self._suggest(ref),
             ) from None

@@ -47,19 +47,13 @@ def redirect(checkout: str, tree: str) -> None:
 
 def main() -> None:
     """Run pytest with the arguments of the command line."""
-    compiles = os.environ.get("GPUPERF_COMPILES")
-    plan = json.loads(Path(compiles or os.environ["GPUPERF_SIDE"]).read_bytes())
+    plan = json.loads(Path(os.environ["GPUPERF_SIDE"]).read_bytes())
     if plan["first"]:
         sys.path.insert(1, plan["first"])
     redirect(plan["checkout"], plan["tree"])
     import pytest
 
-    if not compiles:
-        leave(pytest.main())
-    # By name, pytest would find the package of a tree that holds one.
-    from pytest_gpuperf.against import compile_plugin
-
-    raise SystemExit(pytest.main(plugins=[compile_plugin]))
+    leave(pytest.main())
 
 
 def leave(status: int) -> NoReturn:

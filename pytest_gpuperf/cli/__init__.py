@@ -22,7 +22,6 @@ COMMANDS = {
     "clean": "clean_command",
     "comment": "comment_command",
     "compare": "compare_command",
-    "diff-code": "diff_code_command",
     "doctor": "doctor.command",
     "explain": "explain_command",
     "export": "export_command",

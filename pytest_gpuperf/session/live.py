@@ -74,7 +74,6 @@ class LiveRunner(KeepingRunner):
         from pytest_gpuperf.measure.device.gpu import gpu_info
         from pytest_gpuperf.measure.device.kept import Originals
         from pytest_gpuperf.measure.identity.code_reader import CodeReader
-        from pytest_gpuperf.measure.identity.kept_code import KeptCode
         from pytest_gpuperf.measure.timing.timer import Timer
 
         self.open_run(settings, link)
@@ -114,9 +113,7 @@ class LiveRunner(KeepingRunner):
             self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
-            CodeReader(where.toolchain.driver, KeptCode(self._folder_of("code")))
-            if settings.code == "on"
-            else None,
+            CodeReader(where.toolchain.driver) if settings.code == "on" else None,
         )
         super().__init__(settings, source, where)
         self._against = self._against_pass(settings.against, server) if settings.against else None

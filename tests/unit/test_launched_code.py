@@ -18,7 +18,6 @@ from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.identity import code_reader
 from pytest_gpuperf.measure.identity.code_reader import MOST_KERNELS, CodeReader
-from pytest_gpuperf.measure.identity.kept_code import KeptCode, find_code
 from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
 from pytest_gpuperf.measure.identity.triton_launches import launched_functions
 from pytest_gpuperf.measure.static.cubin import Cubin
@@ -65,14 +64,6 @@ class Reader:
 
     def read(self, *args: object, nodeid: str = "test_k.py::test_k") -> LaunchedCode:
         return self.reader.read(Call(nodeid, "main", lambda *_: None, args))
-
-
-def test_code_is_kept_under_its_hash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    reader = Reader(monkeypatch)
-    reader.reader = CodeReader("580.1", KeptCode(tmp_path / "1" / "code"))
-    reader.activities, reader.loads = [launch()], [CUBIN]
-    (kernel,) = reader.read().kernels
-    assert find_code(tmp_path, kernel.code) == CODE
 
 
 @pytest.fixture

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, read_cubin, spilled_bytes
+from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, find_tool, read_cubin, spilled_bytes
 from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
 from pytest_gpuperf.measure.static.ptxas_log import Usage, read_log
 
@@ -242,3 +244,9 @@ def test_unreadable_cache_file_is_replaced(tools: CubinTools, tmp_path: Path, ke
 def test_unreadable_cubin_is_an_error(tools: CubinTools, tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"cuobjdump cannot read the machine code: .*; install a newer"):
         read_cubin(b"\x7fELF no cubin", "k", tools, tmp_path)
+
+
+def test_stand_in_for_triton_has_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+    monkeypatch.setenv("PATH", "")
+    assert find_tool("nvdisasm") == Path("nvdisasm")

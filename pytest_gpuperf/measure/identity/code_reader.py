@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.identity.kept_code import KeptCode
     from pytest_gpuperf.records.call import Call
 
 MOST_KERNELS = 100
@@ -33,12 +32,10 @@ class CodeReader:
 
     Args:
         driver: Version of the driver.
-        kept: Keeps the code; None to keep nothing.
     """
 
-    def __init__(self, driver: str, kept: KeptCode | None = None) -> None:
+    def __init__(self, driver: str) -> None:
         self._driver = driver
-        self._kept = kept
         self._modules = LoadedModules()
 
     @contextmanager
@@ -96,9 +93,6 @@ class CodeReader:
         codes = {cubin.code_hash(one.symbol): cubin for cubin in cubins}
         # Code of one of several that fit would be a guess.
         code, cubin = codes.popitem() if len(codes) == 1 else ("", None)
-        instructions = cubin.instructions(one.symbol) if cubin is not None else b""
-        if self._kept is not None:
-            self._kept.store(code, instructions)
         return LaunchedKernel(
             name=function_name(one.name),
             code=code,
@@ -108,7 +102,7 @@ class CodeReader:
             shared_memory_bytes=one.shared_memory_bytes,
             registers_per_thread=one.registers_per_thread,
             local_bytes=one.local_bytes,
-            code_bytes=len(instructions),
+            code_bytes=len(cubin.instructions(one.symbol)) if cubin is not None else 0,
             launches=count,
         )
 
