@@ -18,7 +18,6 @@ from pytest_gpuperf.records.change import printable
 
 COMMANDS = {
     "baseline": "baseline_command",
-    "break-even": "break_even_command",
     "clean": "clean_command",
     "comment": "comment_command",
     "compare": "compare_command",

@@ -1,1 +1,1 @@
-"""Runs, tests and parameters side by side: comparisons, break-evens and curves."""
+"""Runs, tests and parameters side by side: comparisons, curves and the break-even size."""

@@ -1,4 +1,4 @@
-"""The axis of a plot or break-even: a parameter of tests that is a number and differs."""
+"""The axis of a plot: a parameter of tests that is a number and differs."""
 
 from __future__ import annotations
 

@@ -45,11 +45,6 @@ def show_time(time_us: float) -> str:
     return f"{three_digits(time_us / 1e6)} s"
 
 
-def show_saving(time_us: float) -> str:
-    """Show a time with its sign: `+3.00 ms`, `-40.0 µs`, `0.00 µs`."""
-    return ("-" if time_us < 0 else "+" if time_us else "") + show_time(abs(time_us))
-
-
 def show_times(before_us: float, after_us: float) -> str:
     """Show two times in the unit of the larger one: `0.70 -> 1.52 ms`."""
     _, unit = show_time(max(before_us, after_us)).split()

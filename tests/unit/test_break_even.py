@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -134,3 +136,9 @@ def test_invalid_numbers_are_refused(
 ) -> None:
     with pytest.raises(GpuperfError, match=said):
         break_even(*arguments)
+
+
+def test_example_of_the_page_runs() -> None:
+    page = Path(__file__).parents[2] / "docs/how-to/find_break_even.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    exec(example, {})

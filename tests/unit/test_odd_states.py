@@ -36,7 +36,6 @@ baseline status
 baseline record
 clean --dry-run
 clean --keep 1
-break-even ::t[N1] ::t[N2]
 compare ::t
 explain
 export --format csv
