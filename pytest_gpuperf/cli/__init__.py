@@ -21,7 +21,7 @@ COMMANDS = {
     "clean": "clean_command",
     "comment": "comment_command",
     "compare": "compare_command",
-    "doctor": "doctor.command",
+    "doctor": "doctor_command",
     "explain": "explain_command",
     "export": "export_command",
     "fleet": "fleet.command",

@@ -26,6 +26,6 @@ def test_gpu_and_driver_are_read_without_a_failed_check(tmp_path: Path) -> None:
     assert [check for check in checks.values() if "this check failed" in check["text"]] == []
     assert checks["gpu"]["state"] == "ok"
     assert checks["gpu"]["text"].startswith(torch.cuda.get_device_name())
-    assert checks["driver"]["state"] == "ok"
     assert checks["clocks"]["text"].startswith("SM ")
+    assert checks["processes"]["state"] == "ok"
     assert checks["lock"]["text"] == "free"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.conditions import Nvml, other_processes
 from pytest_gpuperf.records import Conditions
 
 if TYPE_CHECKING:
@@ -141,3 +141,25 @@ def test_clock_settings_show_the_known_values(
 def test_clock_settings_are_empty_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(nvmlInit=not_supported))
     assert Nvml("GPU-1").clock_settings() == ""
+
+
+@pytest.mark.parametrize(
+    ("clock", "bits", "expected"), [(1410, 0x1, False), (1095, 0x1, True), (1410, 0x2, True)]
+)
+def test_settings_that_hold_the_clock_are_known(
+    monkeypatch: pytest.MonkeyPatch, clock: int, bits: int, expected: bool
+) -> None:
+    library = nvml(
+        nvmlDeviceGetApplicationsClock=lambda gpu, kind: clock,
+        nvmlDeviceGetDefaultApplicationsClock=lambda gpu, kind: 1410,
+        nvmlDeviceGetCurrentClocksEventReasons=lambda gpu: bits,
+    )
+    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", library)
+    assert Nvml("GPU-1").clocks_are_set is expected
+
+
+def test_other_processes_are_told_from_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml())
+    assert other_processes("GPU-1") == [-1]
+    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(nvmlInit=not_supported))
+    assert other_processes("GPU-1") is None

@@ -1,4 +1,4 @@
-"""`gpuperf doctor`: the page, its JSON, exit status and facts about the machine."""
+"""`gpuperf doctor`: its checks, the page, JSON and exit status."""
 
 from __future__ import annotations
 
@@ -7,242 +7,263 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from doctor_builders import DRIVER, machine, shadow, system_file, without_gpu
 from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.cli import doctor, main
-from pytest_gpuperf.cli.doctor import check
-from pytest_gpuperf.cli.doctor.machine import Machine, Torch
+from pytest_gpuperf.cli import doctor_command as doctor
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.doctor_command import Machine
+from pytest_gpuperf.cli.project import Project
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.measure.ncu.tool import Ncu
+from pytest_gpuperf.records import Conditions, GpuInfo
 from run_builders import one_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.cli.doctor.check import CheckResult
+UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
+H200 = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", uuid=UUID)
+IDLE = Conditions(sm_clock_mhz=345, max_sm_clock_mhz=1980)
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make an empty project on a machine without facts."""
-    (tmp_path / "project").mkdir()
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Return a machine with an idle H200 and an empty project."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(doctor, "GpuLock", lambda uuid: GpuLock(uuid, [tmp_path]))
+    monkeypatch.setattr(doctor, "other_processes", lambda uuid: [])
+    nvml(monkeypatch, IDLE)
+    project = Project(tmp_path, tmp_path / "baselines", 5.0)
+    return Machine(project, H200, driver="580.159.04", system=tmp_path)
 
 
-def only(monkeypatch: pytest.MonkeyPatch, **findings: CheckResult) -> None:
+def nvml(patch: pytest.MonkeyPatch, now: Conditions | None, *, clocks_are_set: bool = False) -> None:
+    fake = SimpleNamespace(conditions=lambda: now, clocks_are_set=clocks_are_set)
+    patch.setattr(doctor, "Nvml", lambda uuid: fake)
+
+
+def only(patch: pytest.MonkeyPatch, **results: doctor.Result | Exception) -> None:
     """Replace all checks."""
-    probes = {name: lambda _, found=found: found for name, found in findings.items()}
-    monkeypatch.setattr(doctor, "PROBES", {"theme": probes})
+
+    def check(name: str, result: doctor.Result | Exception) -> Callable[[Machine], doctor.Result]:
+        def checked(_: Machine) -> doctor.Result:
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        checked.__name__ = name
+        return checked
+
+    patch.setattr(doctor, "CHECKS", [check(*pair) for pair in results.items()])
 
 
 def run_doctor(*args: str) -> Result:
     return CliRunner().invoke(main, ["doctor", *args], env={"COLUMNS": "60"})
 
 
-def test_page_has_a_line_for_each_check(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_and_json_have_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
     only(
         monkeypatch,
-        clocks=check.ok("SM 345 of 1980 MHz"),
-        persistence=check.warning("off", "sudo nvidia-smi -pm 1"),
-        ncu=check.absent("no GPU"),
+        clocks=doctor.Result("warning", "held", "sudo nvidia-smi"),
+        ncu=doctor.Result("absent", "not found"),
     )
-    result = run_doctor()
-    assert result.output.splitlines() == [
-        "theme",
-        "  clocks       ok       SM 345 of 1980 MHz",
-        "  persistence  warning  off",
-        "                        -> sudo nvidia-smi -pm 1",
-        "  ncu          absent   no GPU",
+    page = run_doctor()
+    assert page.output.splitlines() == [
+        "clocks  warning  held",
+        "                 -> sudo nvidia-smi",
+        "ncu     absent   not found",
         "",
-        "1 warning, 1 ok, 1 absent",
+        "1 warning, 1 absent",
     ]
-    assert result.exit_code == 0
+    assert page.exit_code == 0
+    assert json.loads(run_doctor("--json").output) == [
+        {"name": "clocks", "state": "warning", "text": "held", "fix": "sudo nvidia-smi"},
+        {"name": "ncu", "state": "absent", "text": "not found", "fix": ""},
+    ]
 
 
-def test_long_text_is_wrapped_below_itself(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, disk=check.ok(" ".join(["word"] * 30)))
-    first, second, *_ = run_doctor().output.splitlines()[1:]
-    assert first.startswith("  disk  ok  word word")
-    assert second.startswith("            word")
-    assert len(first) <= 60
-
-
-def test_markup_is_shown_as_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, disk=check.ok("[bold]x[/bold] \x1b[31m"))
-    assert "  disk  ok  [bold]x[/bold] \N{REPLACEMENT CHARACTER}[31m" in run_doctor().output
-
-
-def test_problem_is_the_exit_status(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, ncu=check.problem("bad"), mig=check.problem("bad"), ecc=check.warning("so so"))
-    result = run_doctor()
-    assert result.exit_code == 1
-    assert result.output.endswith("2 problems, 1 warning\n")
+def test_problem_is_the_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, ncu=doctor.Result("problem", "bad"), torch=doctor.Result("ok", "2"))
+    assert run_doctor().exit_code == 1
     assert run_doctor("--json").exit_code == 1
 
 
-def test_json_is_a_list_of_checks_with_the_same_keys(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, persistence=check.warning("off", "sudo nvidia-smi -pm 1"), ecc=check.ok("on"))
-    assert json.loads(run_doctor("--json").output) == [
-        {
-            "theme": "theme",
-            "name": "persistence",
-            "state": "warning",
-            "text": "off",
-            "fix": "sudo nvidia-smi -pm 1",
-        },
-        {"theme": "theme", "name": "ecc", "state": "ok", "text": "on", "fix": ""},
-    ]
+def test_check_that_raises_is_a_problem_without_paths(
+    there: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(
+        monkeypatch,
+        ncu=GpuperfError("'/home/alice/ncu' is none", next_step="name it"),
+        cupti=RuntimeError("no /home/alice/x/lib.so: bad\nmore"),
+        torch=doctor.Result("ok", "2"),
+    )
+    assert doctor.examine(there) == {
+        "ncu": ("problem", "'…/ncu' is none", "name it"),
+        "cupti": ("problem", "this check failed: RuntimeError: no …/lib.so: bad", ""),
+        "torch": ("ok", "2", ""),
+    }
 
 
-def test_names_of_the_checks_are_stable() -> None:
-    names = [name for probes in doctor.PROBES.values() for name in probes]
-    assert names == [
-        *("gpu", "driver", "persistence", "clocks", "throttling", "power", "ecc", "mig", "processes", "lock"),
-        *("permission", "ncu", "reader", "cupti", "profilers"),
-        *("torch", "triton", "nvcc", "compute-sanitizer", "triton-cache", "inductor-cache"),
-        *("plugins", "disk", "baselines", "recordings"),
-    ]
-
-
-def test_every_line_is_explained() -> None:
+def test_every_check_is_explained() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "check_a_machine.md").read_text(encoding="utf-8")
-    rows = [row.partition(": ")[0] for row in page.splitlines() if row.startswith("- `")]
-    explained = [name for row in rows for name in re.findall(r"`([\w-]+)`", row)]
-    assert explained == [name for probes in doctor.PROBES.values() for name in probes]
+    explained = re.findall(r"^- `(\w+)`:", page, re.MULTILINE)
+    assert explained == [check.__name__ for check in doctor.CHECKS]
 
 
-def raises(error: Exception) -> Callable[[Machine], CheckResult]:
-    def probe(_: Machine) -> CheckResult:
-        raise error
-
-    return probe
+def test_good_machine_has_no_problems(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept(one_test(), there.project.store, "all", 5.0)
+    driver_says(there, "0")
+    monkeypatch.setattr(doctor, "find_ncu", lambda path: Ncu(Path("ncu"), "2025.3.1.0"))
+    monkeypatch.setattr(doctor, "copies", lambda: [("the CUDA toolkit", Path("libcupti.so.13"))])
+    monkeypatch.setattr(doctor, "_installed", lambda *_: "2.11.0")
+    found = doctor.examine(there)
+    assert {result.state for result in found.values()} == {"ok"}
+    assert found["gpu"].text == "NVIDIA H200, driver 580.159.04"
+    assert found["clocks"].text.startswith("SM 345 of 1980 MHz; no setting")
+    assert found["baselines"].text == "nvidia-h200: 1 suite, 1 test"
 
 
 @pytest.mark.parametrize(
-    ("error", "text", "fix"),
+    ("driver", "environ", "state", "fix"),
     [
-        (KeyError("x"), "this check failed: KeyError: 'x'", ""),
-        (
-            RuntimeError("no /home/alice/x/lib.so: bad\nmore"),
-            "this check failed: RuntimeError: no …/lib.so: bad",
-            "",
-        ),
-        (
-            PermissionError(13, "Permission denied", "/home/alice/secret"),
-            "this check failed: PermissionError: Permission denied",
-            "",
-        ),
-        (
-            GpuperfError("--gpuperf-ncu names '/home/alice/ncu'", expected="an ncu", next_step="name it"),
-            "--gpuperf-ncu names '…/ncu'; expected an ncu",
-            "name it",
-        ),
+        ("", {}, "warning", "replay"),
+        ("580.1", {}, "problem", "torch.cuda.init"),
+        ("580.1", {"CUDA_VISIBLE_DEVICES": ""}, "warning", "unset CUDA_VISIBLE_DEVICES"),
     ],
 )
-def test_check_that_raises_is_a_problem(
-    here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str, fix: str
+def test_missing_gpu_is_a_problem_if_there_is_a_driver(
+    there: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    environ: Mapping[str, str],
+    state: str,
+    fix: str,
 ) -> None:
-    probes = {"ncu": raises(error), "ecc": lambda _: check.ok("on")}
-    monkeypatch.setattr(doctor, "PROBES", {"theme": probes})
-    failed, well = doctor.examine(machine(here))
-    assert (failed.state.value, failed.text, failed.fix) == ("problem", text, fix)
-    assert well.text == "on"
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    found = doctor.examine(replace(there, gpu=None, why="torch sees no CUDA GPU", driver=driver))
+    assert found["gpu"].state == state
+    assert "torch sees no CUDA GPU" in found["gpu"].text
+    assert fix in found["gpu"].fix
+    for name in ("clocks", "processes", "lock", "permission"):
+        assert found[name] == ("absent", "no GPU", "")
 
 
-def test_lines_that_need_a_gpu_are_absent_without_one(here: Path) -> None:
-    by_name = {found.name: found for found in doctor.examine(without_gpu(here))}
-    for name in ("persistence", "clocks", "throttling", "power", "ecc", "mig", "processes", "lock"):
-        assert (by_name[name].state.value, by_name[name].text) == ("absent", "no GPU")
-    assert not any(found.state is check.State.PROBLEM for found in by_name.values())
-
-
-def test_checks_without_nvml_name_the_reason(here: Path) -> None:
-    texts = {found.name: found.text for found in doctor.examine(machine(here, state=None))}
-    assert texts["ecc"] == "NVML does not say: it does not know this GPU"
-
-
-def test_good_machine_has_no_problems(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpuperf.cli.doctor.plugins.entry_points", lambda group: [])
-    accept(one_test(), machine(here).project.store, "all", 5.0)
-    monkeypatch.setattr(Machine, "version", lambda *_: "1.0")
-    system_file(here, "proc/driver/nvidia/params", "RmProfilingAdminOnly: 0\n")
-    system_file(here, "usr/local/cuda/lib64/libcupti.so.13")
-    found = doctor.examine(machine(here))
-    bad = [one for one in found if one.state in (check.State.PROBLEM, check.State.WARNING)]
-    assert bad == []
-
-
-def test_paths_hide_home_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/alice")
-    assert check.shown(Path("/home/alice/bin/ncu")) == "~/bin/ncu"
-    assert check.shown(Path("/home/bob/bin/ncu")) == "…/ncu"
-    assert check.shown(Path("/scratch/alice/ncu")) == "…/ncu"
-    assert check.shown(Path("/usr/local/cuda/bin/ncu")) == "/usr/local/cuda/bin/ncu"
-    monkeypatch.setenv("HOME", "/")
-    assert check.shown(Path("/usr/bin/ncu")) == "/usr/bin/ncu"
-
-
-def test_torch_is_described_without_its_import(here: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from pytest_gpuperf.cli.project import Project; "
-        "from pytest_gpuperf.cli.doctor.machine import Machine; "
-        "print(Machine(Project(Path(), Path(), 5.0)).torch.version, 'torch' in sys.modules)"
-    )
-    import torch
-
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed == f"{torch.__version__} False\n"
-
-
-def fresh(made: Machine, torch: Torch | None) -> Machine:
-    """Return the machine before its GPU is known."""
-    for name in ("gpu", "no_gpu"):
-        del vars(made)[name]
-    vars(made)["torch"] = torch
-    return made
-
-
-def test_reason_for_a_missing_gpu_is_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, cpu = Torch("2", "13.0", here), Torch("2", "", here)
-    assert fresh(without_gpu(here), None).no_gpu == "torch is not installed"
-    assert fresh(without_gpu(here), cpu).no_gpu == "this torch was built without CUDA"
-    assert fresh(without_gpu(here), cuda).no_gpu == "there is no NVIDIA GPU"
-    sees_none = fresh(machine(here, driver=DRIVER), cuda)
-    monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", lambda: "torch sees no CUDA GPU")
-    assert sees_none.no_gpu == "torch sees no CUDA GPU"
-    assert sees_none.gpu is None
-
-
-def test_broken_torch_is_reported_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_torch_is_the_reason(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> str:
-        raise OSError("/home/alice/lib/libcudart.so.13: cannot open shared object file")
+        raise OSError("libcudart.so.13: cannot open shared object file")
 
     monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", fail)
-    failing = fresh(machine(here), Torch("2", "13.0", here))
-    found = [one for one in doctor.examine(failing) if one.state is check.State.PROBLEM]
-    assert [(one.name, one.text) for one in found] == [
-        (
-            "gpu",
-            "torch fails: …/libcudart.so.13: cannot open shared object file, but the driver has one GPU: "
-            "nothing can be measured",
-        )
+    assert doctor.look(there.project).why == "torch fails: libcudart.so.13: cannot open shared object file"
+
+
+@pytest.mark.parametrize(
+    ("now", "set_", "state", "text"),
+    [
+        ({"throttle_reasons": ("sw_power_cap",)}, False, "warning", "sw_power_cap"),
+        ({}, True, "warning", "locked clocks"),
+        (None, False, "absent", "NVML does not say"),
+    ],
+)
+def test_clocks_that_are_held_spoil_times(
+    there: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    now: dict[str, Any] | None,
+    set_: bool,
+    state: str,
+    text: str,
+) -> None:
+    conditions = None if now is None else Conditions(sm_clock_mhz=900, max_sm_clock_mhz=1980, **now)
+    nvml(monkeypatch, conditions, clocks_are_set=set_)
+    found = doctor.clocks(there)
+    assert (found.state, text in found.text) == (state, True)
+
+
+@pytest.mark.parametrize(("pids", "state"), [(None, "absent"), ([], "ok"), ([7, 8], "warning")])
+def test_other_processes_are_named(
+    there: Machine, monkeypatch: pytest.MonkeyPatch, pids: list[int] | None, state: str
+) -> None:
+    monkeypatch.setattr(doctor, "other_processes", lambda uuid: pids)
+    found = doctor.processes(there)
+    assert found.state == state
+    assert ("7, 8" in found.text) == (state == "warning")
+
+
+def test_holder_of_the_lock_is_named(there: Machine) -> None:
+    assert doctor.lock(there) == ("ok", "free", "")
+    held = GpuLock(UUID, [there.system])
+    held.acquire()
+    found = doctor.lock(there)
+    assert (found.state, found.fix) == ("warning", f"kill {os.getpid()}")
+    held.release()
+
+
+def driver_says(there: Machine, admin_only: str, capabilities: str = "0") -> None:
+    for path, text in {
+        "driver/nvidia/params": f"ResmanDebugLevel: 42\nRmProfilingAdminOnly: {admin_only}\n",
+        "self/status": f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n",
+    }.items():
+        file = there.system / "proc" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+SYS_ADMIN, PERFMON = "0000000000200000", "0000004000000000"
+
+
+@pytest.mark.parametrize(
+    ("admin_only", "capabilities", "driver", "state"),
+    [
+        ("0", "0", "580.159.04", "ok"),
+        ("1", "0", "580.159.04", "problem"),
+        ("1", SYS_ADMIN, "550.54.15", "ok"),
+        ("1", PERFMON, "565.57.01", "ok"),
+        ("1", PERFMON, "550.54.15", "problem"),
+    ],
+)
+def test_permission_depends_on_driver_and_capabilities(
+    there: Machine, admin_only: str, capabilities: str, driver: str, state: str
+) -> None:
+    assert doctor.permission(there).state == "warning"  # nothing says
+    driver_says(there, admin_only, capabilities)
+    assert doctor.permission(replace(there, driver=driver)).state == state
+
+
+def test_missing_tools_are_warnings_only_with_a_gpu(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_ncu", lambda path: None)
+    monkeypatch.setattr(doctor, "copies", list)
+    monkeypatch.setattr(doctor, "_installed", lambda *_: "")
+    states = {name: result.state for name, result in doctor.examine(there).items()}
+    without = doctor.examine(replace(there, gpu=None, driver=""))
+    assert [(states[name], without[name].state) for name in ("ncu", "cupti", "torch", "triton")] == [
+        ("warning", "absent"),
+        ("warning", "absent"),
+        ("problem", "warning"),
+        ("absent", "absent"),
     ]
 
 
-def test_silent_tool_is_a_problem(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shadow(here / "bin" / "nvcc", "")
-    (here / "bin" / "nvcc").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("pytest_gpuperf.cli.doctor.machine.TOOL_S", 0.1)
-    there = machine(here, environ={"PATH": str(here / "bin")})
-    found = {one.name: one for one in doctor.examine(there)}["nvcc"]
-    assert found.state.value == "problem"
-    assert "TimeoutExpired" in found.text
+def test_baselines_of_other_gpus_are_named(there: Machine) -> None:
+    assert doctor.baselines(there)[:2] == ("warning", "none for nvidia-h200")
+    accept(one_test(), there.project.store, "all", 5.0)
+    other = replace(there, gpu=GpuInfo(name="NVIDIA A100", slug="nvidia-a100", uuid=UUID))
+    assert doctor.baselines(other).text == "none for nvidia-a100 (there are some for nvidia-h200)"
+
+
+def test_broken_baseline_is_a_problem(there: Machine) -> None:
+    accept(one_test(), there.project.store, "all", 5.0)
+    next(there.project.baselines.glob("*/*.json")).write_text("<<<<<<< HEAD")
+    found = doctor.examine(there)["baselines"]
+    assert found.state == "problem"
+    assert "git restore" in found.fix
 
 
 def test_command_works_without_a_gpu(tmp_path: Path) -> None:
@@ -250,9 +271,6 @@ def test_command_works_without_a_gpu(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)
     assert done.stderr == ""
-    assert [line for line in done.stdout.splitlines() if line and not line.startswith(" ")][:-1] == [
-        *doctor.PROBES
-    ]
     assert "a run replays the newest recording" in done.stdout
     assert "alice" not in done.stdout
     assert str(tmp_path) not in done.stdout

@@ -24,6 +24,8 @@ THROTTLE_REASONS = {
     "hw_power_brake_slowdown": 0x80,
 }
 """Bits of `nvmlDeviceGetCurrentClocksEventReasons` that mean a clock was held back (nvml.h)."""
+SET_CLOCKS = 0x2
+"""The bit that means application or locked clocks hold the clock."""
 
 
 class Nvml:
@@ -70,6 +72,17 @@ class Nvml:
         power_w = _read(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu), 0) // 1000
         return f"{sm} MHz, memory {memory} MHz, {power_w} W"
 
+    @property
+    def clocks_are_set(self) -> bool:
+        """True if application or locked clocks hold the SM clock; some show only under load."""
+        if (gpu := self._handle) is None:
+            return False
+        now, usual = (
+            _read(partial(read, gpu, pynvml.NVML_CLOCK_SM), 0)
+            for read in (pynvml.nvmlDeviceGetApplicationsClock, pynvml.nvmlDeviceGetDefaultApplicationsClock)
+        )
+        return now != usual or bool(_throttle_bits(gpu) & SET_CLOCKS)
+
     def conditions(self) -> Conditions | None:
         """Return the present state of the GPU."""
         if (gpu := self._handle) is None:
@@ -106,6 +119,19 @@ def _throttle_bits(gpu: object) -> int:
         with suppress(pynvml.NVMLError, AttributeError):
             return int(getattr(pynvml, name)(gpu))
     return 0
+
+
+def other_processes(uuid: str) -> list[int] | None:
+    """Return the process ids that compute on a GPU, without this one; None if NVML does not tell.
+
+    In a container, ids are those of the host.
+    """
+    with suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        pids = [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)]
+        return [pid for pid in pids if pid != os.getpid()]
+    return None
 
 
 def driver_version() -> str:
