@@ -90,7 +90,7 @@ def gpu(machine: Machine) -> Result:
     if (machine.driver or (machine.system / "dev" / "nvidiactl").exists()) and not hidden:
         return Result(
             "problem",
-            f"{machine.why}, but there is a driver ({machine.driver or 'NVML fails'}): nothing can be measured",
+            f"{machine.why}, but there is a driver: nothing can be measured",
             "nvidia-smi, then python -c 'import torch; torch.cuda.init()' say why",
         )
     return Result(
