@@ -1,1 +1,1 @@
-"""The files that `gpuperf init` writes: a suite, a tox environment, workflows, and a line for git."""
+"""`gpuperf init`: a suite and a workflow for a repository, and a skill for coding agents."""

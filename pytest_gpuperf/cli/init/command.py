@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.init.matrix import MOST_SHARDS, labels_of
 from pytest_gpuperf.cli.said import echo, json_option, wrote
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import write_files
 
-if TYPE_CHECKING:
-    from pytest_gpuperf.cli.init.piece import Piece
-
+SUITE = "perf"
+EXAMPLE = "test_perf_example.py"
+"""A rare name: pytest cannot import two test files with the same name from plain folders."""
+WORKFLOW = ".github/workflows/gpuperf.yml"
+SKILLS = [f"{folder}/skills/gpuperf/SKILL.md" for folder in (".agents", ".claude")]
+"""Claude Code reads only the second; the skill has one form for all (https://agentskills.io/specification)."""
+TOX = """\
+[testenv:gpuperf]
+package = editable
+deps = pytest-gpuperf[torch,triton,ncu]
+pass_env = CUDA_*,NVIDIA_*,GITHUB_*,TRITON_*,TORCH_*,CI,CC,CXX
+commands = python -m pytest --gpuperf {posargs:perf}
+"""
 NEXT = """
 Next, on a machine with a GPU:
   gpuperf doctor                              is it ready to measure?
   pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline
   gpuperf recording add                       let machines without a GPU replay it
-Commit the new files in baselines/, then the workflows: replay.yml fails without a
-recording. From then on, with or without a GPU:
+Commit the new files in baselines/. From then on, with or without a GPU:
   pytest --gpuperf perf"""
 
 
@@ -34,50 +41,48 @@ recording. From then on, with or without a GPU:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 @click.option("--agents", is_flag=True, help="Write only a skill file for coding agents.")
-@click.option(
-    "--gpus", default="", metavar="LABELS", help="Measure on the runners with these labels: h100,h200."
-)
-@click.option(
-    "--shards",
-    type=click.IntRange(1, MOST_SHARDS),
-    default=1,
-    help="Divide the suite into this many jobs for each model of GPU.",
-)
 @json_option
-def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
-    """Write a suite, a tox environment and workflows into DIR.
+def command(folder: Path, agents: bool) -> None:
+    """Write a suite and a GitHub workflow into DIR.
 
-    DIR is the top of an existing project, the working directory by default. Existing files stay: files that
-    differ are kept, and the tox configuration and .gitignore are extended. A second call writes only missing
-    files.
+    DIR is the top of an existing project, the working directory by default. Existing files stay.
     """
-    from pytest_gpuperf.cli.init.plan import git_top, plan, plan_skills
-
     root = folder.resolve()
-    pieces = plan_skills(root) if agents else plan(root, labels_of(gpus) if gpus else (), shards)
-    news = {piece.path: piece.path.exists() for piece in pieces if piece.text is not None}
-    try:
-        write_files({piece.path: piece.text.encode() for piece in pieces if piece.text is not None})
-    except OSError as error:
-        raise GpuperfError(
-            f"nothing was written: {error}", expected=f"a folder to write to in {show_path(root)}"
-        ) from None
-    wrote(*news)
-    for piece in pieces:
-        _show(piece, "kept" if piece.text is None else "added to" if news[piece.path] else "wrote")
+    texts = dict.fromkeys(SKILLS, packaged("SKILL.md")) if agents else _suite(root) | _workflow(root)
+    missing = {root / name: text.encode() for name, text in texts.items() if not (root / name).exists()}
+    write_files(missing)
+    wrote(*missing)
+    for name in texts:
+        there = root / name not in missing
+        echo(f"{'kept' if there else 'wrote':5}  {show_path(root / name)}")
     if agents:
         return
-    if git_top(root) is None:
-        echo("not in a git repository: type `git init`, because baselines have to be committed")
-    if news:
-        for line in NEXT.splitlines():
+    tox = root / "tox.ini"
+    if tox.is_file() and "[testenv:gpuperf]" not in tox.read_text(encoding="utf-8", errors="replace"):
+        for line in ("", "With tox, add to tox.ini:", *TOX.splitlines()):
             echo(line)
-    elif not any(piece.by_hand for piece in pieces):
-        echo("nothing to write: every file is there")
+    for line in NEXT.splitlines():
+        echo(line)
 
 
-def _show(piece: Piece, done: str) -> None:
-    echo(f"{done:<8}  {show_path(piece.path)}: {piece.said}")
-    if piece.by_hand:
-        for line in piece.by_hand.splitlines():
-            echo(f"    {line}")
+def packaged(name: str) -> str:
+    """Return the text of a file in the package."""
+    return (files("pytest_gpuperf.cli.init") / "files" / name).read_text(encoding="utf-8")
+
+
+def _suite(root: Path) -> dict[str, str]:
+    """Return the example, unless the folder has tests of its own."""
+    others = {path.name for path in (root / SUITE).glob("test_*.py")} - {EXAMPLE}
+    return {} if others else {f"{SUITE}/{EXAMPLE}": packaged(f"{EXAMPLE}.txt")}
+
+
+def _workflow(root: Path) -> dict[str, str]:
+    """Return the workflow; none below the top of a repository, where GitHub reads none."""
+    # In a worktree or a submodule .git is a file.
+    if any((folder / ".git").exists() for folder in root.parents) and not (root / ".git").exists():
+        return {}
+    text = packaged("gpuperf.yml")
+    pyproject = root / "pyproject.toml"
+    metadata = pyproject.read_text(encoding="utf-8", errors="replace") if pyproject.is_file() else ""
+    is_package = (root / "setup.py").exists() or "[project]" in metadata or "[build-system]" in metadata
+    return {WORKFLOW: text if is_package else text.replace("install -e . ", "install ")}
