@@ -155,30 +155,17 @@ def _loaded() -> list[Path]:
 def copies() -> list[tuple[str, Path]]:
     """List the copies of this environment in the order to use them: the owner and the path of each."""
     toolkits = [Path(root) for name in ("CUDA_HOME", "CUDA_PATH") if (root := os.environ.get(name))]
-    return copies_in(
-        package_folders("nvidia"), [*toolkits, Path("/usr/local/cuda")], package_folders("triton")
-    )
-
-
-def copies_in(
-    wheels: Iterable[Path], toolkits: Iterable[Path], triton: Iterable[Path]
-) -> list[tuple[str, Path]]:
-    """List copies below given roots, as `copies`.
-
-    Args:
-        wheels: Folders of the package `nvidia`.
-        toolkits: Roots of CUDA toolkits.
-        triton: Folders of the package `triton`.
-    """
     return [
         (source, path)
-        for source, folder in _folders(wheels, toolkits, triton)
+        for source, folder in _folders(
+            _package_folders("nvidia"), [*toolkits, Path("/usr/local/cuda")], _package_folders("triton")
+        )
         # The longest name has the whole version; the others are links to it.
         for path in sorted(folder.glob("libcupti.so*"), reverse=True)[:1]
     ]
 
 
-def package_folders(name: str) -> list[Path]:
+def _package_folders(name: str) -> list[Path]:
     """List the folders of a package without importing it; several distributions can share a package."""
     spec = importlib.util.find_spec(name)
     return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
