@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from pytest_gpuperf.baseline.pins import pin
 
 from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.baseline.pins import pin
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement, Run, Timing
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
@@ -257,8 +257,8 @@ def test_inconclusive_time_fails_only_if_strict(project: Project) -> None:
 
 def test_tolerance_accepts_a_certain_slowdown(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
-    project.judged(105.0, "--gpuperf-tolerance=6").assert_outcomes(passed=1)
-    project.judged(107.0, "--gpuperf-tolerance=6").assert_outcomes(failed=1)
+    project.judged(105.0, "--override-ini=gpuperf_tolerance=6").assert_outcomes(passed=1)
+    project.judged(107.0, "--override-ini=gpuperf_tolerance=6").assert_outcomes(failed=1)
 
 
 def test_faster_time_is_improved_with_the_command_to_accept(project: Project) -> None:

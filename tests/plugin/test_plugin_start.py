@@ -77,7 +77,15 @@ def test_all_actions_without_gpuperf_are_named_together(pytester: pytest.Pyteste
     ("ini", "given"),
     [
         ("", ["--gpuperf-sanitize=off", "--gpuperf-against=", "--gpuperf-update=never"]),
-        ("", ["--gpuperf-budget=2", "--gpuperf-mode=cold", "--gpuperf-strict", "--gpuperf-counters=off"]),
+        (
+            "",
+            [
+                "--override-ini=gpuperf_budget=2",
+                "--gpuperf-mode=cold",
+                "--gpuperf-strict",
+                "--gpuperf-counters=off",
+            ],
+        ),
         ("gpuperf_sanitize = memcheck\ngpuperf_against = main\ngpuperf_update = new\n", []),
     ],
     ids=["defaults", "how to measure", "ini file"],

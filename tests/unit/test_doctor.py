@@ -139,8 +139,8 @@ def raises(error: Exception) -> Callable[[Machine], CheckResult]:
             "",
         ),
         (
-            GpuperfError("--gpuperf-ncu names '/home/alice/ncu'", expected="an ncu", next_step="name it"),
-            "--gpuperf-ncu names '…/ncu'; expected an ncu",
+            GpuperfError("gpuperf_ncu names '/home/alice/ncu'", expected="an ncu", next_step="name it"),
+            "gpuperf_ncu names '…/ncu'; expected an ncu",
             "name it",
         ),
     ],

@@ -80,7 +80,7 @@ def test_run_needs_room(
     here: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str, text: str
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, free))
-    fix = "" if state == "ok" else "make room; gpuperf clean removes old runs"
+    fix = "" if state == "ok" else "make room; gpuperf_keep = 5 in pytest's configuration keeps fewer runs"
     assert said(project.disk(machine(here))) == (state, text, fix)
 
 
@@ -126,7 +126,7 @@ def test_broken_baseline_is_a_problem(here: Path) -> None:
 
 
 def test_missing_recording_is_a_warning_without_a_gpu(here: Path) -> None:
-    fix = "gpuperf recording add (after a run on a GPU)"
+    fix = "gpuperf record (after a run on a GPU)"
     assert said(project.recordings(without_gpu(here))) == (
         "warning",
         "none: there is nothing to replay",

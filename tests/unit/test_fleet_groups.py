@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
+from pytest_gpuperf.session.fleet.simulation import Costs, repeated, simulate
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.session.fleet.groups import LOST_GROUPS, LOST_TESTS, MOST_S, Group, Waiting, make_groups
 from pytest_gpuperf.session.fleet.messages import Test as Collected
-from pytest_gpuperf.session.fleet.simulation import Costs, repeated, simulate
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:

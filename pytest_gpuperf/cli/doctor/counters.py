@@ -72,7 +72,7 @@ def ncu(machine: Machine) -> CheckResult:
     if cuda and machine.driver.cuda and machine.driver.cuda[0] < cuda:
         return problem(
             f"{text}: needs a driver that runs CUDA {cuda}, this one runs {machine.driver.cuda[0]}",
-            "update the driver, or install an older Nsight Compute and name it with --gpuperf-ncu",
+            "update the driver, or install an older Nsight Compute and name it with gpuperf_ncu",
         )
     first = GPU_NEEDS_NCU.get(int(machine.gpu.compute_capability.partition(".")[0])) if machine.gpu else None
     if first and version < first:
@@ -87,7 +87,7 @@ def _no_ncu(machine: Machine) -> CheckResult:
     if installed:
         return warning(
             "neither on PATH nor in the CUDA installation: CUDA graphs have no counters",
-            f"pytest --gpuperf --gpuperf-ncu={NVIDIA_PACKAGES / installed[-1].parent.name / 'ncu'}",
+            f"pytest --gpuperf --override-ini=gpuperf_ncu={NVIDIA_PACKAGES / installed[-1].parent.name / 'ncu'}",
         )
     if machine.gpu is None:
         return absent("not found; without a GPU there is nothing to profile")

@@ -78,7 +78,7 @@ def disk(machine: Machine) -> CheckResult:
         )
     free = shutil.disk_usage(_nearest(state)).free
     text = f"{show_size(free)} free for {STATE_FOLDER}"
-    fix = "make room; gpuperf clean removes old runs"
+    fix = "make room; gpuperf_keep = 5 in pytest's configuration keeps fewer runs"
     if free < TOO_LOW_BYTES:
         return problem(text, fix)
     return warning(text, fix) if free < LOW_BYTES else ok(text)
@@ -120,7 +120,7 @@ def recordings(machine: Machine) -> CheckResult:
     if runs:
         newest = runs[0]
         return ok(f"{len(runs)}, the newest of {newest.environment.gpu.name}, {newest.started_at[:10]}")
-    fix = "gpuperf recording add (after a run on a GPU)"
+    fix = "gpuperf record (after a run on a GPU)"
     if machine.gpu is None:
         return warning("none: there is nothing to replay", fix)
     return absent("none: machines without a GPU have nothing to replay", fix)
