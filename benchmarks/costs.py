@@ -222,7 +222,7 @@ class Runs:
             "-q",
             "--durations=40",
             "--gpuperf",
-            f"--override-ini=gpuperf_baselines={baselines}",
+            f"-ogpuperf_baselines={baselines}",
             *OPTIONS[part],
         )
         command = [sys.executable, "-m", "pytest", *options, *paths]

@@ -104,7 +104,7 @@ class Sides:
             *(f"--rootdir={rootdir}", "--gpuperf"),
             *(
                 f"--gpuperf-mode={self._invocation.mode}",
-                f"--override-ini=gpuperf_seed={self._invocation.seed}",
+                f"-ogpuperf_seed={self._invocation.seed}",
             ),
         ]
 

@@ -374,7 +374,7 @@ def recorded_runs(settings: Settings, reason: str) -> list[RunOnDisk]:
         raise GpuperfError(
             f"there is no recording of {slug!r}",
             expected=f"one of {', '.join(slugs)}",
-            next_step=f"type --override-ini=gpuperf_replay_gpu={slugs[0]}",
+            next_step=f"type -o gpuperf_replay_gpu={slugs[0]}",
         )
     return [one for one in found if one.run.environment.gpu.slug == slug]
 

@@ -262,7 +262,7 @@ def test_session_reads_counters_without_ncu(pytester: pytest.Pytester) -> None:
         "--gpuperf",
         "-v",
         "--gpuperf-counters=cupti",
-        "--override-ini=gpuperf_budget=0.05",
+        "-ogpuperf_budget=0.05",
         "-p",
         "no:cacheprovider",
     )

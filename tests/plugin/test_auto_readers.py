@@ -103,7 +103,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> tuple[str, dict[str, Any]
     before = set(pytester.path.glob(".gpuperf/runs/*"))
     options = (
         "--gpuperf",
-        f"--override-ini=gpuperf_ncu={pytester.path / 'ncu'}",
+        f"-ogpuperf_ncu={pytester.path / 'ncu'}",
         "--gpuperf-metrics=achieved_occupancy",
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v", *options, *arguments)

@@ -87,8 +87,8 @@ def run(project: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, li
     before = plans(project)
     options = (
         "--gpuperf",
-        f"--override-ini=gpuperf_ncu={project.path / 'ncu'}",
-        "--override-ini=gpuperf_preset=occupancy",
+        f"-ogpuperf_ncu={project.path / 'ncu'}",
+        "-ogpuperf_preset=occupancy",
     )
     result = project.runpytest_subprocess("-p", "no:cacheprovider", *options, *arguments)
     new = plans(project) - before

@@ -95,8 +95,8 @@ def test_model_to_replay_can_be_chosen(
         )
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
-    pytester.runpytest("--gpuperf", "--override-ini=gpuperf_replay_gpu=nvidia-h200").assert_outcomes(passed=1)
-    result = pytester.runpytest("--gpuperf", "--override-ini=gpuperf_replay_gpu=nvidia-t4")
+    pytester.runpytest("--gpuperf", "-ogpuperf_replay_gpu=nvidia-h200").assert_outcomes(passed=1)
+    result = pytester.runpytest("--gpuperf", "-ogpuperf_replay_gpu=nvidia-t4")
     assert "there is no recording of 'nvidia-t4'; expected one of nvidia-h100, nvidia-h200" in (
         result.stdout.str() + result.stderr.str()
     )

@@ -120,7 +120,7 @@ def test_ncu_outside_of_path_is_named(tmp_path: Path) -> None:
     assert said(counters.ncu(machine(tmp_path, ncu=None))) == (
         "warning",
         "neither on PATH nor in the CUDA installation: CUDA graphs have no counters",
-        "pytest --gpuperf --override-ini=gpuperf_ncu=/opt/nvidia/nsight-compute/2025.10.0/ncu",
+        "pytest --gpuperf -o gpuperf_ncu=/opt/nvidia/nsight-compute/2025.10.0/ncu",
     )
 
 

@@ -87,7 +87,7 @@ def _no_ncu(machine: Machine) -> CheckResult:
     if installed:
         return warning(
             "neither on PATH nor in the CUDA installation: CUDA graphs have no counters",
-            f"pytest --gpuperf --override-ini=gpuperf_ncu={NVIDIA_PACKAGES / installed[-1].parent.name / 'ncu'}",
+            f"pytest --gpuperf -o gpuperf_ncu={NVIDIA_PACKAGES / installed[-1].parent.name / 'ncu'}",
         )
     if machine.gpu is None:
         return absent("not found; without a GPU there is nothing to profile")
