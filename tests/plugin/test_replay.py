@@ -133,7 +133,7 @@ def test_impossible_time_fails_with_its_arithmetic(
         [
             "*gpuperf: time_us 1 is impossible: (537 MB of bytes= - 62.9 MB that L2 can hold) / 4.80 TB/s*",
             "*if bytes= is too large, correct it first*",
-            "test_k*1.00 µs*impossible (replayed)",
+            "test_k*1.00 µs*invalid (replayed)",
         ]
     )
 
