@@ -218,7 +218,13 @@ class Runs:
         log = (self.logs or self.folder) / f"{commit}_{re.sub(r'[ ,]+', '_', part)}.log"
         baselines = self.folder / "baselines" / (commit if part.startswith(ALL) else "none")
         baselines.mkdir(parents=True, exist_ok=True)
-        options = ("-q", "--durations=40", "--gpuperf", f"--gpuperf-baselines={baselines}", *OPTIONS[part])
+        options = (
+            "-q",
+            "--durations=40",
+            "--gpuperf",
+            f"-ogpuperf_baselines={baselines}",
+            *OPTIONS[part],
+        )
         command = [sys.executable, "-m", "pytest", *options, *paths]
         begin = time.monotonic()
 

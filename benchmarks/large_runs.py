@@ -68,7 +68,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "export parquet": ("export", "large", "--format", "parquet", "-o", "large.parquet"),
     "report": ("report", "large", "-o", "report.html"),
     "explain": ("explain", "large", "--json"),
-    "baseline diff": ("baseline", "diff", "large", "--json"),
+    "baseline accept --dry-run": ("baseline", "diff", "large", "--json"),
 }
 """Arguments of `gpuperf`, by the name of the figure."""
 

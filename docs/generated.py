@@ -31,7 +31,7 @@ from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.settings.options import OPTIONS
+from pytest_gpuperf.settings.options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,12 +58,20 @@ def options(_: Path) -> str:
         "- `--gpuperf` (default: off): check, time and profile GPU kernels and judge them "
         "against their baselines"
     ]
-    for option in OPTIONS:
-        value = f"{{{','.join(option.choices)}}}" if option.choices else option.metavar
-        flag = option.flag if option.switch else f"{option.flag}={value}"
-        default = f"`{option.default}`" if option.default else option.unset
-        lines.append(f"- `{flag}` (default: {default}): {option.help}")
+    lines += [_option(option, option.flag) for option in OPTIONS if not option.key_only]
     return "".join(f"{line}\n" for line in lines)
+
+
+def keys(_: Path) -> str:
+    """List the ini keys that have no option."""
+    lines = [_option(option, option.ini) for option in OPTIONS if option.key_only]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _option(option: Option, name: str) -> str:
+    value = f"{{{','.join(option.choices)}}}" if option.choices else option.metavar
+    default = f"`{option.default}`" if option.default else option.unset or "none"
+    return f"- `{name if option.switch else f'{name}={value}'}` (default: {default}): {option.help}"
 
 
 SHOWN_CHIPS = ("ga100", "gh100", "gb100")
@@ -219,6 +227,7 @@ def sanitizer_messages(root: Path) -> str:
 
 GENERATED: Mapping[str, Callable[[Path], str]] = {
     "options": options,
+    "keys": keys,
     "presets": presets,
     "rules": rules,
     "accuracy_summary": _of_results(ACCURACY, results.read, accuracy.summary),

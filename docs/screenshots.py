@@ -87,7 +87,7 @@ def write_dashboard(folder: Path) -> Path:
     project.mkdir()
     write_history(ROOT, project)
     site = folder / "site"
-    cli.main(["history", "site", "-o", str(site), "--root", str(project)], standalone_mode=False)
+    cli.main(["history", "show", "--site", str(site), "--root", str(project)], standalone_mode=False)
     return site / "index.html"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PLUGIN = Path(pytest_gpuperf.__file__).parent.parent
 TESTS = Path(__file__).parent
-ARGUMENTS = ("-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "--gpuperf-budget=0.01")
+ARGUMENTS = ("-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-ogpuperf_budget=0.01")
 
 
 class Project:

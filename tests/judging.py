@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 HINTS = Hints(
     accept="accept it with: gpuperf baseline accept",
-    accept_pin="pin it with: gpuperf baseline pin",
     no_baseline="make one with: gpuperf baseline accept",
     closer="look closer with: --gpuperf-against",
     more_sessions="see more with: gpuperf baseline record",

@@ -108,7 +108,7 @@ def gate_of(tests: Mapping[str, TestBaseline], *, card: str = H200.uuid, compari
         for test in tests.values()
         for measurement in test.measurements.values()
         if measurement.time is not None
-        for session in (*measurement.time.sessions, *(measurement.time.pinned or measurement.time).sessions)
+        for session in measurement.time.sessions
     }
     baseline = Baseline(schema=1, gpu=BaselineGpu(slug=H200.slug), runs=runs, tests=dict(tests))
     return Gate([baseline], card=card, comparisons=comparisons)

@@ -84,7 +84,7 @@ def costs(folder: Path, seconds: float) -> list[Cost]:
     from exploits.verdicts import PLUGINS, run
 
     taken: dict[str, dict[str, list[float]]] = {"with": {}, "without": {}}
-    for one in run(folder, COSTS, "--gpuperf-budget=1", timeout_s=seconds, plugins=PLUGINS[:-1]):
+    for one in run(folder, COSTS, "-ogpuperf_budget=1", timeout_s=seconds, plugins=PLUGINS[:-1]):
         if one.passed and one.name != FIRST:
             taken[one.mode].setdefault(one.name, []).append(one.seconds)
     return [

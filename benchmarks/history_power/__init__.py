@@ -1,4 +1,4 @@
-"""Measure the power of the history check: false alerts, steps and creep found, and the delay in commits.
+"""Measure `gpuperf history show --changes`: false alerts, steps and creep found, and the delay in commits.
 
 python -m benchmarks.history_power --out FILE [--seed N]    # needs apache-otava and asv, but no GPU
 

@@ -71,7 +71,7 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
     (tree / "pytest_gpuperf" / "plugin.py").write_text(
         "def pytest_addoption(parser):\n"
         "    parser.addoption('--gpuperf', action='store_true')\n"
-        "    parser.addoption('--gpuperf-baselines')\n"
+        "    parser.addini('gpuperf_baselines', '')\n"
         "    parser.addoption('--gpuperf-update')\n"
         "def pytest_configure(config):\n"
         "    import pathlib\n"

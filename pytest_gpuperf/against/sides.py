@@ -102,7 +102,10 @@ class Sides:
             *(self._in_text(argument, side) for argument in self._invocation.arguments),
             # The old code's ini file could set these differently.
             *(f"--rootdir={rootdir}", "--gpuperf"),
-            *(f"--gpuperf-mode={self._invocation.mode}", f"--gpuperf-seed={self._invocation.seed}"),
+            *(
+                f"--gpuperf-mode={self._invocation.mode}",
+                f"-ogpuperf_seed={self._invocation.seed}",
+            ),
         ]
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.gather import Taken
     from pytest_gpuperf.judge.times import BaselineComparison
     from pytest_gpuperf.records import Timing
-    from pytest_gpuperf.records.baseline import MeasurementBaseline, Times
+    from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
 
 Which = Literal["new", "changed", "all"]
 """`new`: values without a baseline, even if only the time or the counters of a test; `changed`: also values
@@ -93,7 +93,7 @@ def only_new(taken: Taken, known: MeasurementBaseline) -> Taken:
     )
 
 
-def _is_lost(timing: Timing, known: Times) -> bool:
+def _is_lost(timing: Timing, known: TimeBaseline) -> bool:
     """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
     return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
 

@@ -45,7 +45,6 @@ def judge_run(
         expected.add(test.nodeid)
     hints = Hints(
         accept=f"if this is intended: {ACCEPT}",
-        accept_pin="if this is intended: gpuperf baseline pin",
         no_baseline=f"{ACCEPT} makes one{expected.other_gpus}",
     )
     results = []

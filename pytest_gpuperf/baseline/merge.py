@@ -52,7 +52,7 @@ def plan(
     """Plan the changes from accepting runs; writes nothing.
 
     Each time becomes a session of its baseline. A test that failed by itself, a wrong output, and a label
-    without any value are never accepted. Limits, tolerances, notes, pinned sessions and keys that this
+    without any value are never accepted. Limits, tolerances, notes and keys that this
     version does not know stay as they are.
 
     Args:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def keep_used_notes(content: dict[str, Any], runs: Sequence[Run] = ()) -> None:
-    """Keep only the notes of runs that a value, a session or a pinned session comes from.
+    """Keep only the notes of runs that a value or a session comes from.
 
     Args:
         content: The JSON object of a baseline file; changed.
@@ -29,8 +29,7 @@ def _used(content: Mapping[str, Any]) -> Iterator[str]:
         for measurement in test.get("measurements", {}).values():
             yield measurement.get("counters_run", "")
             time = measurement.get("time") or {}
-            for times in (time, time.get("pinned") or {}):
-                yield from (session["run"] for session in times.get("sessions", ()))
+            yield from (session["run"] for session in time.get("sessions", ()))
 
 
 def _note(run: Run) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from typing import IO, Any
 import click
 
 from pytest_gpuperf._version import __version__
+from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.records.change import printable
 
 COMMANDS = {
     "baseline": "baseline_command",
-    "clean": "clean_command",
     "comment": "comment_command",
     "compare": "compare_command",
     "doctor": "doctor_command",
@@ -31,7 +31,7 @@ COMMANDS = {
     "metrics": "metrics_command",
     "ncu": "ncu_command",
     "plot": "plot_command",
-    "recording": "recording_command",
+    "record": "record_command",
     "report": "report_command",
     "schema": "schema_command",
     "trace": "trace_command",
@@ -50,7 +50,7 @@ class _UserError(click.ClickException):
         click.echo(f"gpuperf: error: {message}", err=True)
 
 
-class _Group(click.Group):
+class _Group(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(COMMANDS)

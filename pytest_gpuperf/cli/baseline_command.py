@@ -17,9 +17,8 @@ from pytest_gpuperf.cli.accepting import (
     show_plans,
     show_written,
 )
-from pytest_gpuperf.cli.baseline_pin import pin_command, unpin_command
-from pytest_gpuperf.cli.baseline_record import record_command
 from pytest_gpuperf.cli.baseline_status import status_command
+from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import DEFAULT, output_form
 from pytest_gpuperf.cli.project import Project, project_options
 
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.entry import Which
 
 
-@click.group("baseline")
+@click.group("baseline", cls=CommandGroup)
 def command() -> None:
-    """Accept, compare, pin and list baselines."""
+    """Accept runs as baselines, and list them."""
 
 
 @command.command("accept")
@@ -38,6 +37,8 @@ def command() -> None:
 @APPEND
 @TOLERANCE
 @click.option("--incomplete", is_flag=True, help="Accept a run that was interrupted.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
+@click.option("--exit-code", is_flag=True, help="With --dry-run: exit with 1 if something is new or moved.")
 @output_form
 @project_options
 def accept_command(
@@ -47,59 +48,30 @@ def accept_command(
     append: bool | None,
     tolerance: float | None,
     incomplete: bool,
+    dry_run: bool,
+    exit_code: bool,
     form: str,
 ) -> None:
     """Make RUNS the baselines of their GPUs.
 
     A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Each run becomes
-    a session. Limits, notes and pins stay. Refused if CI is set.
+    a session. Limits and notes stay. Refused if CI is set, unless it is a dry run.
     """
+    if exit_code and not dry_run:
+        raise click.UsageError("--exit-code needs --dry-run.")
     models = load_runs(project, runs)
+    used, rule = tolerance or project.tolerance_pct, rule_of(append)
     plans = [
-        accept(
-            measured,
-            project.store,
-            only,
-            tolerance or project.tolerance_pct,
-            sessions=rule_of(append),
-            incomplete=incomplete,
-        )
+        plan(measured, project.store, only, used, sessions=rule)
+        if dry_run
+        else accept(measured, project.store, only, used, sessions=rule, incomplete=incomplete)
         for measured in models
     ]
     show_plans(project, list(zip(models, plans, strict=True)), form)
-    if form == DEFAULT:
+    if form == DEFAULT and not dry_run:
         show_written(*plans)
-
-
-@command.command("diff")
-@RUNS
-@ONLY
-@APPEND
-@TOLERANCE
-@click.option(
-    "--exit-code", is_flag=True, help="Exit with 1 if something is new or moved beyond its tolerance."
-)
-@output_form
-@project_options
-def diff_command(
-    project: Project,
-    runs: tuple[str, ...],
-    only: Which,
-    append: bool | None,
-    tolerance: float | None,
-    exit_code: bool,
-    form: str,
-) -> None:
-    """Show the changes that `accept RUNS` would make."""
-    used, rule = tolerance or project.tolerance_pct, rule_of(append)
-    plans = [
-        (measured, plan(measured, project.store, only, used, sessions=rule))
-        for measured in load_runs(project, runs)
-    ]
-    show_plans(project, plans, form)
-    if exit_code and any(result.of_kind("new", "changed") for _, result in plans):
+    if exit_code and any(each.of_kind("new", "changed") for each in plans):
         raise click.exceptions.Exit(1)
 
 
-for subcommand in (record_command, pin_command, unpin_command, status_command):
-    command.add_command(subcommand)
+command.add_command(status_command)

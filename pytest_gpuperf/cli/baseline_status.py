@@ -53,18 +53,10 @@ class _Suite:
         return sorted(self._notes(), key=lambda note: note.date)
 
     @property
-    def pins(self) -> list[str]:
-        """A line for each release that times are pinned to."""
-        times = self.known.times if self.known else []
-        pins = [str(time.pinned) for time in times if time.pinned is not None]
-        return [f"pinned: {pin} ({pins.count(pin)} of {len(times)} times)" for pin in sorted(set(pins))]
-
-    @property
     def lines(self) -> list[str]:
         """Remarks besides the numbers."""
         return [
             *([] if self.known else ["no baseline"]),
-            *self.pins,
             *(f"not in the run: {nodeid}" for nodeid in self.not_in_run),
             *(f"without baseline: {nodeid}" for nodeid in self.without_baseline),
         ]
@@ -72,7 +64,6 @@ class _Suite:
     def _notes(self) -> list[RunNote]:
         if self.known is None:
             return []
-        # A pinned run may be older than every other run of the baseline.
         used = {session.run for time in self.known.times for session in time.sessions}
         tests = self.known.tests.values()
         used |= {measured.counters_run for test in tests for measured in test.measurements.values()}
@@ -139,7 +130,6 @@ def _record(suite: _Suite, newest: Run | None) -> dict[str, Any]:
         "cards": suite.cards,
         "newest": runs[-1].date if runs else "",
         "oldest": runs[0].date if runs else "",
-        "pins": suite.pins,
         "not_in_run": suite.not_in_run,
         "without_baseline": suite.without_baseline,
     }

@@ -30,7 +30,7 @@ NEEDS = {
     "sessions": "a time with a baseline: pytest --gpuperf --gpuperf-update=all",
     "restarts": "a comparison in turn: pytest --gpuperf --gpuperf-against=REF",
     "blocks": "a time: call gpuperf(…) or gpuperf.time(…) in the test",
-    "roofline": "operations and bytes: pytest --gpuperf --gpuperf-preset=roofline, or ncu --set roofline",
+    "roofline": "operations and bytes: pytest --gpuperf -o gpuperf_preset=roofline, or ncu --set roofline",
     "stalls": "counters: call gpuperf(…) or gpuperf.profile(…) in the test",
     "occupancy": "counters: call gpuperf(…) or gpuperf.profile(…) in the test",
     "timeline": "a trace: call gpuperf.trace(…) in the test",

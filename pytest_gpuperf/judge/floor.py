@@ -99,7 +99,7 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo, label: str = "") -> 
     if floor.declared:
         wrong = f"if {floor.declared} is too large, correct it first: count only what one call has to do"
         details = [wrong, f"if it is right, {SKIPPED_WORK}"]
-    return Finding(Status.IMPOSSIBLE, line, label, tuple(details))
+    return Finding(Status.INVALID, line, label, tuple(details))
 
 
 def _highest_mhz(timing: Timing) -> float:

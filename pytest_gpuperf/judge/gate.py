@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_gpuperf.records import AgainstTiming, Timing
-    from pytest_gpuperf.records.baseline import Baseline, RunNote, TimeBaseline, Times
+    from pytest_gpuperf.records.baseline import Baseline, RunNote, TimeBaseline
     from pytest_gpuperf.statistics.variance import Variance
 
 Key: TypeAlias = tuple[str, str]
@@ -109,8 +109,7 @@ class Gate:
                     if measurement.time is not None:
                         self._times[nodeid, label] = measurement.time
         judged = [time for (test, _), time in self._times.items() if tests is None or test in tests]
-        stored = sum(1 if time.pinned is None else 2 for time in judged)
-        self._comparisons = max(1, comparisons, stored)
+        self._comparisons = max(1, comparisons, len(judged))
 
     def compare(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
         """Judge a time against the stored sessions; None if none of its mode and source are stored.
@@ -123,20 +122,12 @@ class Gate:
         times = self._times.get(key)
         return None if times is None else self._compare(key, timing, times, tolerance_pct)
 
-    def compare_pinned(self, key: Key, timing: Timing, tolerance_pct: float = 0.0) -> TimeComparison | None:
-        """Judge a time against the pinned sessions, as `compare` does against the present ones."""
-        times = self._times.get(key)
-        if times is None or times.pinned is None:
-            return None
-        return self._compare(key, timing, times.pinned, tolerance_pct, against=str(times.pinned))
-
     def _compare(
         self,
         key: Key,
         timing: Timing,
-        times: Times,
+        times: TimeBaseline,
         tolerance_pct: float,
-        against: str = "",
     ) -> TimeComparison | None:
         found = timing.by(times.source)
         if found is None or found.mode != times.mode or timing.only_host:
@@ -176,19 +167,18 @@ class Gate:
             at_mhz=clock.at_mhz if clock is not None else 0.0,
             actual_mhz=timing.sm_clock_mhz,
             baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
-            against=against,
         )
 
-    def _brought(self, key: Key, times: Times, timing: Timing) -> _Stored:
+    def _brought(self, key: Key, times: TimeBaseline, timing: Timing) -> _Stored:
         """Bring the sessions to one clock, if that of a new time is known."""
         if not timing.sm_clock_mhz:
             return self._stored(times, None)
-        stored = self._known[key] if times is self._times[key] else self._stored(times, OneClock.of(times))
+        stored = self._known[key]
         if stored.clock is None and timing.clock_model is not None:
             stored = self._stored(times, OneClock.of(times, timing))
         return stored
 
-    def _stored(self, times: Times, clock: OneClock | None) -> _Stored:
+    def _stored(self, times: TimeBaseline, clock: OneClock | None) -> _Stored:
         """Bring the sessions to a clock, without those whose own is not known; else take them as measured."""
         if clock is not None:
             brought = [(one, time_us) for one in times.sessions if (time_us := clock.stored_us(one)) > 0]

@@ -17,7 +17,7 @@ from pytest_gpuperf.statistics.clock_model import (
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
-    from pytest_gpuperf.records.baseline import Session, Times
+    from pytest_gpuperf.records.baseline import Session, TimeBaseline
 
 
 class OneClock(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +28,7 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
     """The SM clock that times are brought to."""
 
     @classmethod
-    def of(cls, times: Times, timing: Timing | None = None) -> OneClock | None:
+    def of(cls, times: TimeBaseline, timing: Timing | None = None) -> OneClock | None:
         """Pool the models of stored sessions; None if no model is known.
 
         Args:

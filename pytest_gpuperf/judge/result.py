@@ -15,11 +15,10 @@ class Status(str, Enum):
     """The verdict on a test, worst first."""
 
     INVALID = "invalid"
-    """Could not be judged for a reason the user must fix: no kernel matched, unknown metric."""
+    """Could not be judged for a reason the user must fix: no kernel matched, an unknown metric, a time below
+    what the GPU can reach."""
     WRONG = "wrong"
     """The output differs from the reference."""
-    IMPOSSIBLE = "impossible"
-    """Faster than the GPU can be: calls skip work, or the test declares too much of it."""
     REGRESSED = "regressed"
     """Worse than the baseline, beyond noise and tolerance."""
     LIMIT = "limit"
@@ -35,7 +34,7 @@ class Status(str, Enum):
     @property
     def fails(self) -> bool:
         """True if a test with this verdict fails."""
-        return self in (Status.INVALID, Status.WRONG, Status.IMPOSSIBLE, Status.REGRESSED, Status.LIMIT)
+        return self in (Status.INVALID, Status.WRONG, Status.REGRESSED, Status.LIMIT)
 
 
 class Hints(msgspec.Struct, frozen=True, gc=False):
@@ -43,8 +42,6 @@ class Hints(msgspec.Struct, frozen=True, gc=False):
 
     accept: str = ""
     """If a change is intended."""
-    accept_pin: str = ""
-    """If a change since the pinned sessions is intended."""
     no_baseline: str = ""
     """To make a baseline."""
     again: str = ""

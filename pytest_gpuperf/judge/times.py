@@ -136,10 +136,8 @@ def judge_time(
     if baseline is None and time is None:
         return TimeVerdict(findings=tuple(findings))
     baseline = baseline or MeasurementBaseline()
-    pinned = None
     if timing is not None and gate is not None:
         time = time or gate.compare(key, timing, tolerance_pct)
-        pinned = gate.compare_pinned(key, timing, tolerance_pct)
     comparison = compare_time(measurement, baseline, counters, time)
     code = compare_code(measurement.code, baseline.code)
     moved = comparison.slower or comparison.faster
@@ -154,9 +152,6 @@ def judge_time(
         findings.append(Finding(Status.INCONCLUSIVE, line, label, details))
     elif timing is not None:
         findings += _time_findings(comparison, timing, baseline.time, label, hints, code)
-    if timing is not None and pinned is not None and pinned.slower and not comparison.slower:
-        line = f"{time_line(pinned, timing.mode)}: small losses have added up"
-        findings.append(Finding(Status.REGRESSED, line, label, (hints.accept_pin,)))
     return TimeVerdict(comparison.time, moved, tuple(findings))
 
 

@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "launches: launches of these kernels to keep: 'all', 'first', 'last' or an index; "
         "limits: limits such as {'memory_throughput': '>= 60'} or ['stall.barrier <= 25']; "
         "tolerance: accepted slowdown against the baseline, in percent; "
-        "preset: presets of metrics to read, such as 'sol,stalls', in place of --gpuperf-preset; "
+        "preset: presets of metrics to read, such as 'sol,stalls', in place of gpuperf_preset; "
         "metrics: more metrics to read, raw ncu names or short names; "
         "benchmark: time the runs of pytest-benchmark's fixture by the GPU; "
         "gpus: number of GPUs, a rank for each, of a test with gpuperf_ranks",

@@ -69,7 +69,7 @@ class Fuzzes(Recorder):
             atol: As in `check`.
             equal_nan: As in `check`.
             mutates: As in `check`.
-            seconds: Time to search; by default that of `--gpuperf-fuzz-seconds`.
+            seconds: Time to search; by default that of `gpuperf_fuzz_seconds`.
             label: Name of the measurement.
 
         Returns:

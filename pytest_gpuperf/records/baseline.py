@@ -82,8 +82,8 @@ class Session(Record, frozen=True, kw_only=True):
     """The card, if it is another one than in the note of its run."""
 
 
-class Times(Record, frozen=True, kw_only=True):
-    """Times of one callable, all of one mode and source."""
+class TimeBaseline(Record, frozen=True, kw_only=True):
+    """Expected time of one callable: sessions of one mode and source."""
 
     mode: TimingMode
     source: TimingSource = "events"
@@ -97,26 +97,6 @@ class Times(Record, frozen=True, kw_only=True):
     def mean_us(self) -> float:
         """Mean over the sessions, in microseconds a call."""
         return sum(session.time_us for session in self.sessions) / len(self.sessions)
-
-
-class Pin(Times, frozen=True, kw_only=True):
-    """Sessions of a time when someone pinned them; updates leave them as they are."""
-
-    name: str = ""
-    """Mostly a release; empty if no name was given."""
-    date: str = ""
-    """Date of the pin: UTC, ISO 8601."""
-
-    def __str__(self) -> str:
-        """Return `v1.2 of 2026-11-20`."""
-        return f"{self.name} of {self.date[:10]}" if self.name else self.date[:10]
-
-
-class TimeBaseline(Times, frozen=True, kw_only=True):
-    """Expected time of one callable."""
-
-    pinned: Pin | None = None
-    """Second set of sessions to compare with, so that small losses do not add up unseen."""
 
 
 class MeasurementBaseline(Record, frozen=True, kw_only=True):
@@ -186,7 +166,7 @@ def card_of(session: Session, runs: Mapping[str, RunNote]) -> str:
     return session.gpu_uuid or (runs[session.run].gpu_uuid if session.run in runs else "")
 
 
-def time_of(known: Times, *, bytes: int, flops: int) -> Timing:
+def time_of(known: TimeBaseline, *, bytes: int, flops: int) -> Timing:
     """Return the mean of the sessions as a time, with the given work of a call."""
     newest = known.sessions[-1]
     return Timing(
@@ -202,7 +182,7 @@ def time_of(known: Times, *, bytes: int, flops: int) -> Timing:
     )
 
 
-def same_quantity(one: Timing | Times, other: Timing | Times) -> bool:
+def same_quantity(one: Timing | TimeBaseline, other: Timing | TimeBaseline) -> bool:
     """Return True if two times can be compared: they have the same mode and source."""
     return (one.mode, one.source) == (other.mode, other.source)
 

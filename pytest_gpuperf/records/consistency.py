@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TestRecord,
         Timing,
     )
-    from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline, Session, Times
+    from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline, Session, TimeBaseline
     from pytest_gpuperf.records.history import HistoryLine
     from pytest_gpuperf.records.misfit import Place
 
@@ -85,9 +85,6 @@ def in_baseline(baseline: Baseline) -> Found:
             yield from _counter_ranges(known, (*place, "counters_range"))
             if known.time is not None:
                 yield from _times(known.time, (*place, "time"))
-                if known.time.pinned is not None:
-                    yield from _date(known.time.pinned.date, (*place, "time", "pinned", "date"), empty=True)
-                    yield from _times(known.time.pinned, (*place, "time", "pinned"))
 
 
 def in_history(line: HistoryLine) -> Found:
@@ -169,7 +166,7 @@ def _timing(timing: Timing, place: Place) -> Found:
         yield from _agrees(timing.normalised_us, normalised, MOST_SCALED, (*place, "normalised_us"), expected)
 
 
-def _times(times: Times, place: Place) -> Found:
+def _times(times: TimeBaseline, place: Place) -> Found:
     yield from _clock(times.reference_mhz, (*place, "reference_mhz"))
     runs = set()
     middle_us = median(session.time_us for session in times.sessions)

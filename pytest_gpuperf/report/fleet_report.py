@@ -1,4 +1,4 @@
-"""Reports of a fleet: the results for each model of GPU, and the plan of a simulated one."""
+"""Report of a fleet: the results for each model of GPU."""
 
 from __future__ import annotations
 
@@ -83,28 +83,3 @@ def _overview(models: Sequence[dict[str, Any]]) -> Table:
         if any(numbers):
             columns.append(Column(name, [f"{number:,}" for number in numbers]))
     return Table([*columns, Column("run", [", ".join(model["runs"]) for model in models], left=True)])
-
-
-def plan_report(plans: Sequence[dict[str, Any]], notes: Sequence[str]) -> Report:
-    """Return the report of `gpuperf fleet simulate`.
-
-    Args:
-        plans: The fleets.
-        notes: Facts about their durations and costs.
-    """
-    columns = [
-        Column("GPU", [plan["gpu"] for plan in plans], "name"),
-        Column("GPUs", [f"{plan['gpus']:,}" for plan in plans]),
-        Column("tests", [f"{plan['tests']:,}" for plan in plans]),
-        Column("groups", [f"{plan['groups']:,}" for plan in plans]),
-        Column("time", [_duration(plan["seconds"]) for plan in plans]),
-        Column("utilisation", [f"{plan['utilisation_pct']:.0f} %" for plan in plans]),
-        Column("limited by", [plan["limited_by"] for plan in plans], left=True),
-    ]
-    return Report([Table(columns, notes=notes)], plans, plans)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

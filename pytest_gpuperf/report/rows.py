@@ -34,7 +34,6 @@ SEVERITY = {status: rank for rank, status in enumerate(Status)}
 TONES: dict[Status, Tone] = {
     Status.INVALID: "bad",
     Status.WRONG: "bad",
-    Status.IMPOSSIBLE: "bad",
     Status.REGRESSED: "bad",
     Status.LIMIT: "bad",
     Status.INCONCLUSIVE: "unsure",

@@ -52,7 +52,7 @@ class TimeChange(Record, frozen=True, kw_only=True, omit_defaults=False):
     replicates: Count
     """Sessions of the baseline, or restarts if old and new code were measured in turn."""
     against: str
-    """Name of the older code or of the pinned release; empty for the stored sessions."""
+    """Name of the older code; empty for the stored sessions."""
 
 
 class JudgedMeasurement(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -481,7 +481,6 @@ class Runner:
         makes_one = self.accept_command if self.replayed_from is not None else update
         return Hints(
             accept=f"if this is intended: {self.accept_command}",
-            accept_pin="if this is intended: gpuperf baseline pin",
             no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
             again=f"to confirm it in a fresh process: pytest --gpuperf {quoted}",
             closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",

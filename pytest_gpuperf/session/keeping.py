@@ -119,5 +119,5 @@ class KeepingRunner(Runner):
         refused = len(plan.of_kind("refused"))
         self.notices.append(
             f"baseline updated ({self.settings.update}): {taken} measurements in {len(plan.files)} files"
-            + (f", {refused} refused (gpuperf baseline diff says why)" if refused else "")
+            + (f", {refused} refused (gpuperf baseline accept --dry-run says why)" if refused else "")
         )

@@ -113,7 +113,7 @@ class LiveRunner(KeepingRunner):
             self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
-            CodeReader(where.toolchain.driver) if settings.code == "on" else None,
+            CodeReader(where.toolchain.driver),
         )
         super().__init__(settings, source, where)
         self._against = self._against_pass(settings.against, server) if settings.against else None
@@ -331,12 +331,9 @@ class LiveRunner(KeepingRunner):
         key, gate = (call.nodeid, call.label), self.expected.gate
         tolerance_pct = self._tolerances_pct.get(call.nodeid, 0.0)
         with self.guarded("judging"):
-            for compare in (gate.compare, gate.compare_pinned):
-                time = compare(key, timing, tolerance_pct)
-                if time is not None and time.decision.outcome is not Outcome.PASS:
-                    return (
-                        f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
-                    )
+            time = gate.compare(key, timing, tolerance_pct)
+            if time is not None and time.decision.outcome is not Outcome.PASS:
+                return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
         return ""
 
     def _known_model(

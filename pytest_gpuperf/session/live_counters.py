@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
 COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 INSTALL_NCU = (
-    "install Nsight Compute or name it with --gpuperf-ncu, read counters without it by "
+    "install Nsight Compute or name it with gpuperf_ncu, read counters without it by "
     "--gpuperf-counters=cupti, or silence this with --gpuperf-counters=off"
 )
-INSTALL_EITHER = (
-    "install one of them, name ncu with --gpuperf-ncu, or silence this with --gpuperf-counters=off"
-)
+INSTALL_EITHER = "install one of them, name ncu with gpuperf_ncu, or silence this with --gpuperf-counters=off"
 
 
 def make_counters(

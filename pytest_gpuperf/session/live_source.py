@@ -54,7 +54,7 @@ class LiveSource:
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
-        codes: Reads the code of calls; None if nobody asked for it.
+        codes: Reads the code of calls.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LiveSource:
         progress: Callable[[str], None],
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
-        codes: CodeReader | None,
+        codes: CodeReader,
     ) -> None:
         self._counters = counters
         self._tests = tests
@@ -86,7 +86,7 @@ class LiveSource:
         from pytest_gpuperf.measure import correctness
 
         reference = call.reference
-        with nullcontext() if self._codes is None else self._codes.watching(call.nodeid):
+        with self._codes.watching(call.nodeid):
             return correctness.check(
                 call.fn,
                 call.args,
@@ -114,9 +114,7 @@ class LiveSource:
         return self._timer.warm_up(call)
 
     def code(self, call: Call) -> LaunchedCode | None:
-        """Hash the code of the kernels that the call launches, if the options ask for it."""
-        if self._codes is None:
-            return None
+        """Hash the code of the kernels that the call launches."""
         self._progress(f"{call.nodeid}: compiles")
         try:
             code = self._codes.read(call)

@@ -184,7 +184,7 @@ class RecordedSource:
                 call,
                 f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
                 f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which "
-                "`gpuperf recording add` adds it after a run on a GPU",
+                "`gpuperf record` adds it after a run on a GPU",
             )
         return found
 
@@ -364,7 +364,7 @@ def recorded_runs(settings: Settings, reason: str) -> list[RunOnDisk]:
     if not found:
         raise NoGpuError(
             f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
-            next_step="type `pytest --gpuperf` and `gpuperf recording add` on a machine with a GPU, then "
+            next_step="type `pytest --gpuperf` and `gpuperf record` on a machine with a GPU, then "
             f"commit {settings.baselines.name}/",
         )
     found.sort(key=lambda one: age(one.run), reverse=True)
@@ -374,7 +374,7 @@ def recorded_runs(settings: Settings, reason: str) -> list[RunOnDisk]:
         raise GpuperfError(
             f"there is no recording of {slug!r}",
             expected=f"one of {', '.join(slugs)}",
-            next_step=f"type --gpuperf-replay-gpu={slugs[0]}",
+            next_step=f"type -o gpuperf_replay_gpu={slugs[0]}",
         )
     return [one for one in found if one.run.environment.gpu.slug == slug]
 

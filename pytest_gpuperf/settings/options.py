@@ -17,12 +17,12 @@ MAX_TIMEOUT_S = 10**6
 
 
 RUNS_KEPT = 50
-"""Default of `--gpuperf-keep`."""
+"""Default of `gpuperf_keep`."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option and its ini key."""
+    """One ini key, mostly with an option."""
 
     name: str
     """`counters` for `--gpuperf-counters` and `gpuperf_counters`."""
@@ -34,6 +34,8 @@ class Option:
     """The value shown in `--help` if the default is empty."""
     switch: bool = False
     """Takes no value on the command line; `yes` or `no` in the ini file."""
+    key_only: bool = False
+    """True if it has an ini key and no option; `-o gpuperf_budget=2` sets it for one run."""
     asks: bool = False
     """True if the option asks for an action; without `--gpuperf` that is an error."""
 
@@ -44,8 +46,8 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The option on the command line."""
-        return f"--gpuperf-{self.name}"
+        """What a person types on the command line, without the value."""
+        return f"-o {self.ini}" if self.key_only else f"--gpuperf-{self.name}"
 
     @property
     def ini(self) -> str:
@@ -77,12 +79,14 @@ OPTIONS = (
         "seconds that one time() call may measure, without the warm-up; it stops earlier when it is precise "
         "enough, and measures at least ten blocks",
         metavar="SECONDS",
+        key_only=True,
     ),
     Option(
         "fuzz-seconds",
         "5",
         "seconds that one fuzz() call may search; a failure is made smaller for at most as long again",
         metavar="SECONDS",
+        key_only=True,
     ),
     Option(
         "timeout",
@@ -113,12 +117,14 @@ OPTIONS = (
         "120",
         "seconds without a sign of life after which a rank of a test on several GPUs hangs; 0: any time",
         metavar="SECONDS",
+        key_only=True,
     ),
     Option(
         "tolerance",
         "0",
         "accepted slowdown, in percent, even if it is certain, for tests that name none; 0: none",
         metavar="PCT",
+        key_only=True,
     ),
     Option(
         "strict",
@@ -138,14 +144,15 @@ OPTIONS = (
         "on",
         "seed `random`, NumPy and torch by each test's id (`gpuperf.seed`): the same data in every session",
         choices=("on", "off"),
+        key_only=True,
     ),
     Option(
-        "code",
-        "on",
-        "hash the machine code of each launched kernel, for runs and baselines",
-        choices=("on", "off"),
+        "baselines",
+        "baselines",
+        "folder of the baseline files, below the rootdir",
+        metavar="DIR",
+        key_only=True,
     ),
-    Option("baselines", "baselines", "folder of the baseline files, below the rootdir", metavar="DIR"),
     Option(
         "update",
         "never",
@@ -159,6 +166,7 @@ OPTIONS = (
         str(RUNS_KEPT),
         "runs to keep in .gpuperf/runs; older ones are removed after a run; 0: all",
         metavar="N",
+        key_only=True,
     ),
     Option(
         "replay",
@@ -172,6 +180,7 @@ OPTIONS = (
         "",
         "without a GPU, replay the newest recordings of this model, such as nvidia-h200",
         metavar="MODEL",
+        key_only=True,
     ),
     Option(
         "against",
@@ -199,13 +208,21 @@ OPTIONS = (
         "keeps them; 'off' does neither",
         choices=("auto", "refresh", "off"),
     ),
-    Option("ncu", "", "the ncu to use", metavar="PATH", unset="on PATH or in the CUDA installation"),
+    Option(
+        "ncu",
+        "",
+        "the ncu to use",
+        metavar="PATH",
+        unset="on PATH or in the CUDA installation",
+        key_only=True,
+    ),
     Option(
         "preset",
         "default",
         "presets of metrics to read, unless a test names its own, separated by commas; `gpuperf metrics "
         "--help` lists them",
         metavar="NAMES",
+        key_only=True,
     ),
     Option(
         "metrics",
@@ -233,6 +250,7 @@ OPTIONS = (
         "append the summary as Markdown to this file",
         metavar="FILE",
         unset="$GITHUB_STEP_SUMMARY",
+        key_only=True,
     ),
     Option(
         "html",
@@ -258,6 +276,9 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
     parser.addini("gpuperf_history", "folder or branch:NAME of `gpuperf history`", default="")
     for option in OPTIONS:
+        parser.addini(option.ini, _help_of_key(option), default=option.default)
+        if option.key_only:
+            continue
         shown = f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%")
         if option.switch:
             group.addoption(
@@ -272,11 +293,14 @@ def add_options(parser: pytest.Parser) -> None:
                 choices=option.choices or None,
                 help=shown,
             )
-        parser.addini(option.ini, f"same as {option.flag}", default=option.default)
+
+
+def _help_of_key(option: Option) -> str:
+    return option.help if option.key_only else f"same as {option.flag}"
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a value of `--gpuperf-keep` is; None if it is not one."""
+    """Return the number that a value of `gpuperf_keep` is; None if it is not one."""
     return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
 

@@ -63,8 +63,6 @@ class Settings:
     """True if calls with the code of the baseline are not timed."""
     seed: str
     """`on` if tests are seeded by their ids, else `off`."""
-    code: str
-    """`on` if the code of launched kernels is hashed, else `off`."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
@@ -119,7 +117,7 @@ class Settings:
         """
         values: dict[str, str] = {}
         for option in OPTIONS:
-            given = config.getoption(option.ini)
+            given = None if option.key_only else config.getoption(option.ini)
             value = str(config.getini(option.ini) if given is None else given).strip()
             if "\0" in value:
                 raise pytest.UsageError(f"gpuperf: {option.ini} has a NUL character: {value!r}")
@@ -139,17 +137,16 @@ class Settings:
             # A run with compute-sanitizer reads no counters.
             counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
-            budget_s=_number("budget", values["budget"], above_0=True),
-            fuzz_s=_number("fuzz-seconds", values["fuzz-seconds"], above_0=True),
+            budget_s=_number("gpuperf_budget", values["budget"], above_0=True),
+            fuzz_s=_number("gpuperf_fuzz_seconds", values["fuzz-seconds"], above_0=True),
             keep=_keep(values["keep"]),
-            timeout_s=_number("timeout", values["timeout"], most=MAX_TIMEOUT_S),
+            timeout_s=_number("--gpuperf-timeout", values["timeout"], most=MAX_TIMEOUT_S),
             shard=None if profiling_pass or side or sanitizing_pass else _shard(values["shard"]),
-            rank_timeout_s=_number("rank-timeout", values["rank-timeout"], most=MAX_TIMEOUT_S),
-            tolerance_pct=_number("tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
+            rank_timeout_s=_number("gpuperf_rank_timeout", values["rank-timeout"], most=MAX_TIMEOUT_S),
+            tolerance_pct=_number("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             changed_only=values["changed-only"] == "yes",
             seed=values["seed"],
-            code="on" if values["changed-only"] == "yes" else values["code"],
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
@@ -189,7 +186,7 @@ def _counter_cache(asked: str, update: str) -> str:
 def _keep(text: str) -> int:
     number = whole_number(text)
     if number is None:
-        raise pytest.UsageError(f"gpuperf: --gpuperf-keep is {text!r}; expected a whole number, at least 0")
+        raise pytest.UsageError(f"gpuperf: gpuperf_keep is {text!r}; expected a whole number, at least 0")
     return number
 
 
@@ -211,17 +208,17 @@ def _presets(text: str) -> tuple[str, ...]:
     from pytest_gpuperf.metrics.presets import check_presets
 
     try:
-        return check_presets(text.split(","), "in --gpuperf-preset")
+        return check_presets(text.split(","), "in gpuperf_preset")
     except GpuperfError as error:
         raise pytest.UsageError(f"gpuperf: {error}") from None
 
 
-def _number(name: str, text: str, *, above_0: bool = False, most: float = sys.float_info.max) -> float:
+def _number(key: str, text: str, *, above_0: bool = False, most: float = sys.float_info.max) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 0 <= value <= most or (above_0 and not value):
         expected = "a number above 0" if above_0 else f"a number from 0 to {most:,}"
-        raise pytest.UsageError(f"gpuperf: --gpuperf-{name} is {text!r}; expected {expected}")
+        raise pytest.UsageError(f"gpuperf: {key} is {text!r}; expected {expected}")
     return value

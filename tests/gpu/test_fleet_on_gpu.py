@@ -70,7 +70,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def test_worker_judges_as_a_plain_run(tmp_path: Path, scheduler: str) -> None:
-    options = ("--gpuperf-counters=off", "--gpuperf-budget=0.2")
+    options = ("--gpuperf-counters=off", "-ogpuperf_budget=0.2")
     plain = [sys.executable, "-m", "pytest", "--gpuperf", "--gpuperf-json=plain.json", *options]
     assert subprocess.run(plain, cwd=tmp_path).returncode == 1
     expected = json.loads((tmp_path / "plain.json").read_bytes())["tests"]

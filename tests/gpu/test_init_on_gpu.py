@@ -21,7 +21,7 @@ def test_new_suite_is_measured_then_replayed(
     measured = pytester.runpytest_subprocess("--gpuperf", "perf", "--gpuperf-update=new")
     measured.assert_outcomes(passed=2)
     assert [path.name for path in pytester.path.glob("baselines/*/*.json")] == ["test_perf_example.json"]
-    added = CliRunner().invoke(main, ["recording", "add"])
+    added = CliRunner().invoke(main, ["record"])
     assert added.exit_code == 0, added.output
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     replayed = pytester.runpytest_subprocess("--gpuperf", "perf")

@@ -118,7 +118,7 @@ def test_compiled(gpuperf, x):
     assert got.timing.mode == "hot"
 """
     )
-    result = gpuperf(pytester, "-v", "--gpuperf-budget=0.05", "--gpuperf-metrics=dram__bytes_read.sum")
+    result = gpuperf(pytester, "-v", "-ogpuperf_budget=0.05", "--gpuperf-metrics=dram__bytes_read.sum")
     result.assert_outcomes(passed=4, failed=5)
     result.stdout.fnmatch_lines(["*ncu *profiles 9 tests: done in*"])
     result.stdout.fnmatch_lines(
@@ -231,8 +231,8 @@ def test_ten_percent_slower_fails_against_the_baseline(
 
 def test_missing_ncu_is_one_notice_and_timing_goes_on(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=KERNEL + BASELINED)
-    result = gpuperf(pytester, "--gpuperf-ncu=/nowhere/ncu")
-    result.stderr.fnmatch_lines(["*--gpuperf-ncu names '/nowhere/ncu'*"])
+    result = gpuperf(pytester, "-ogpuperf_ncu=/nowhere/ncu")
+    result.stderr.fnmatch_lines(["*gpuperf_ncu names '/nowhere/ncu'*"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 

@@ -25,7 +25,7 @@ def test_square(gpuperf, number):
     gpuperf.check(torch.square, x, expected=lambda x: x * x)
     gpuperf.time(torch.square, x)
 """
-RUN = ("--gpuperf", "--gpuperf-budget=0.2", "-p", "xdist")
+RUN = ("--gpuperf", "-ogpuperf_budget=0.2", "-p", "xdist")
 
 
 def test_visible_gpus_are_those_of_torch() -> None:

@@ -101,7 +101,11 @@ def project(pytester: pytest.Pytester, refusals: dict[str, int] | None = None, t
 def run(pytester: pytest.Pytester, *arguments: str) -> tuple[str, dict[str, Any], bool]:
     """Run a session; return its output, its profiles by label, and True if ncu was started."""
     before = set(pytester.path.glob(".gpuperf/runs/*"))
-    options = ("--gpuperf", f"--gpuperf-ncu={pytester.path / 'ncu'}", "--gpuperf-metrics=achieved_occupancy")
+    options = (
+        "--gpuperf",
+        f"-ogpuperf_ncu={pytester.path / 'ncu'}",
+        "--gpuperf-metrics=achieved_occupancy",
+    )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v", *options, *arguments)
     (new,) = set(pytester.path.glob(".gpuperf/runs/*")) - before
     (test,) = json.loads((new / "run.json").read_text())["tests"]

@@ -241,7 +241,7 @@ def test_own_suites_work_with_the_times_of_the_baseline(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     suites = [f"suites/test_{name}.py" for name in ("tensor_core_gemm", "memory_kernels", "parts")]
     monkeypatch.chdir(TESTS.parent)
-    replay = ("--gpuperf-replay-gpu=nvidia-h100-80gb-hbm3", "-p", "no:cacheprovider", *suites)
+    replay = ("-ogpuperf_replay_gpu=nvidia-h100-80gb-hbm3", "-p", "no:cacheprovider", *suites)
     found = pytester.run(sys.executable, "-m", "pytest", "--gpuperf", "--gpuperf-changed-only", *replay)
     assert found.ret == 0
     found.stdout.fnmatch_lines("* tests not timed: *")

@@ -85,7 +85,11 @@ SQUARE = "def square(n): return n * n\n"
 def run(project: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, list[str]]:
     """Run a session, and list the tests that ran under ncu."""
     before = plans(project)
-    options = ("--gpuperf", f"--gpuperf-ncu={project.path / 'ncu'}", "--gpuperf-preset=occupancy")
+    options = (
+        "--gpuperf",
+        f"-ogpuperf_ncu={project.path / 'ncu'}",
+        "-ogpuperf_preset=occupancy",
+    )
     result = project.runpytest_subprocess("-p", "no:cacheprovider", *options, *arguments)
     new = plans(project) - before
     return result, [nodeid for plan in new for nodeid in json.loads(plan.read_text())["nodeids"]]

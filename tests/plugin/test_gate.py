@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.baseline.pins import pin
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement, Run, Timing
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
@@ -257,8 +256,8 @@ def test_inconclusive_time_fails_only_if_strict(project: Project) -> None:
 
 def test_tolerance_accepts_a_certain_slowdown(project: Project) -> None:
     project.baseline(100.0, 100.1, 99.9)
-    project.judged(105.0, "--gpuperf-tolerance=6").assert_outcomes(passed=1)
-    project.judged(107.0, "--gpuperf-tolerance=6").assert_outcomes(failed=1)
+    project.judged(105.0, "-ogpuperf_tolerance=6").assert_outcomes(passed=1)
+    project.judged(107.0, "-ogpuperf_tolerance=6").assert_outcomes(failed=1)
 
 
 def test_faster_time_is_improved_with_the_command_to_accept(project: Project) -> None:
@@ -278,19 +277,6 @@ def test_new_card_is_judged_more_widely_and_named(project: Project) -> None:
     result = project.judged(102.0, card="GPU-2")
     result.assert_outcomes(passed=1)
     project.judged(110.0, card="GPU-2").stdout.fnmatch_lines(["*on a card that the baseline has not seen*"])
-
-
-def test_small_losses_that_have_added_up_fail_against_the_pin(project: Project) -> None:
-    project.baseline(100.0, 100.1, 99.9)
-    pin(project.store, "v1.0", "2026-11-20T00:00:00Z", ())
-    for time_us in (100.9, 101.8, 102.7):
-        runs = [project.session(timing(time_us + step / 10), {"instructions": 1000.0}) for step in (0, 1, 2)]
-        accept(runs, project.store, "all", 0.0, sessions="replace", environ={})
-    result = project.judged(102.8)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*is 2.8 % slower than 100 of v1.0 of 2026-11-20 (*: small losses have added*"]
-    )
 
 
 def test_more_instructions_at_the_same_time_are_an_early_warning(project: Project) -> None:

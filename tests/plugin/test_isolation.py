@@ -135,7 +135,7 @@ def test_passes_run_once(pytester: pytest.Pytester) -> None:
         """
     )
     ncu = fake_ncu.install(pytester.path, "runs the program")
-    result = pytester.runpytest_subprocess(*RUN, "--gpuperf-counters=ncu", f"--gpuperf-ncu={ncu}")
+    result = pytester.runpytest_subprocess(*RUN, "--gpuperf-counters=ncu", f"-ogpuperf_ncu={ncu}")
     result.assert_outcomes(failed=1, passed=1)
     assert result.stdout.str().count("profiles 2 tests: done") == 1
     assert not [*pytester.path.rglob("passes-*.msgpack")]

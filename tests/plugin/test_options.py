@@ -34,7 +34,7 @@ def test_sanitizer_turns_counters_off(pytester: pytest.Pytester) -> None:
 
 def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_tolerance = 7\n")
-    assert settings(pytester, "--gpuperf-tolerance=3").tolerance_pct == 3.0
+    assert settings(pytester, "-ogpuperf_tolerance=3").tolerance_pct == 3.0
 
 
 def test_pytest_knows_the_key_of_the_history(pytester: pytest.Pytester) -> None:
@@ -53,14 +53,14 @@ def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> N
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
 @pytest.mark.parametrize(("option", "expected"), [("budget", "above 0"), ("tolerance", "from 0 to 1,000")])
 def test_invalid_number_is_named(pytester: pytest.Pytester, option: str, value: str, expected: str) -> None:
-    with pytest.raises(pytest.UsageError, match=f"--gpuperf-{option} is '{value}'; expected.*{expected}"):
-        settings(pytester, f"--gpuperf-{option}={value}")
+    with pytest.raises(pytest.UsageError, match=f"gpuperf_{option} is '{value}'; expected.*{expected}"):
+        settings(pytester, f"-ogpuperf_{option}={value}")
 
 
 def test_zero_budget_is_an_error_but_zero_tolerance_is_valid(pytester: pytest.Pytester) -> None:
-    with pytest.raises(pytest.UsageError, match="--gpuperf-budget is '0'; expected a number above 0"):
-        settings(pytester, "--gpuperf-budget=0")
-    assert settings(pytester, "--gpuperf-tolerance=0").tolerance_pct == 0
+    with pytest.raises(pytest.UsageError, match="gpuperf_budget is '0'; expected a number above 0"):
+        settings(pytester, "-ogpuperf_budget=0")
+    assert settings(pytester, "-ogpuperf_tolerance=0").tolerance_pct == 0
 
 
 def test_strict_is_a_flag_and_an_ini_word(pytester: pytest.Pytester) -> None:
@@ -90,12 +90,12 @@ def test_the_default_preset_is_named_default(pytester: pytest.Pytester) -> None:
 
 
 def test_presets_are_separated_by_commas(pytester: pytest.Pytester) -> None:
-    assert settings(pytester, "--gpuperf-preset=sol, stalls").preset == ("sol", "stalls")
+    assert settings(pytester, "-ogpuperf_preset=sol, stalls").preset == ("sol", "stalls")
 
 
 def test_an_unknown_preset_is_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_preset = sol,stals\n")
-    with pytest.raises(pytest.UsageError, match=r"no preset 'stals' in --gpuperf-preset; expected .* memory"):
+    with pytest.raises(pytest.UsageError, match=r"no preset 'stals' in gpuperf_preset; expected .* memory"):
         settings(pytester)
 
 
@@ -129,5 +129,12 @@ def test_nul_character_in_an_ini_key_is_named(pytester: pytest.Pytester, key: st
 
 @pytest.mark.parametrize("value", ["-1", "nan", "1.5", "many", "9" * 20])
 def test_impossible_number_of_runs_to_keep_is_named(pytester: pytest.Pytester, value: str) -> None:
-    with pytest.raises(pytest.UsageError, match=f"--gpuperf-keep is '{value}'; expected a whole number"):
-        Settings.from_config(pytester.parseconfig(f"--gpuperf-keep={value}"))
+    with pytest.raises(pytest.UsageError, match=f"gpuperf_keep is '{value}'; expected a whole number"):
+        Settings.from_config(pytester.parseconfig(f"-ogpuperf_keep={value}"))
+
+
+def test_eighteen_options_at_most(pytester: pytest.Pytester) -> None:
+    options = {
+        word for word in pytester.runpytest("--help").stdout.str().split() if word.startswith("--gpuperf")
+    }
+    assert 10 < len({word.partition("=")[0] for word in options}) <= 18

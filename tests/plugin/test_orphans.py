@@ -91,7 +91,7 @@ def test_replay_of_a_renamed_suite_fails(recorded: pytest.Pytester, path: str) -
     renamed_file(recorded)
     result = recorded.runpytest("--gpuperf", path)
     assert result.ret == ERROR
-    result.stdout.fnmatch_lines(["*error: no test was judged, 1 was skipped: *`gpuperf recording add`*"])
+    result.stdout.fnmatch_lines(["*error: no test was judged, 1 was skipped: *`gpuperf record`*"])
 
 
 def test_replay_of_a_recording_without_tests_fails(

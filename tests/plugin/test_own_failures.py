@@ -168,7 +168,7 @@ def test_failed_part_is_one_line_and_the_tests_go_on(
         monkeypatch.setattr(f"{LIVE}.ProfilingPass.run", lambda *_: None)
         monkeypatch.setattr(f"{LIVE}.ProfilingPass.lookup", lambda *_: profile({"memory_throughput": 77.0}))
     monkeypatch.setattr(name, fake)
-    result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=x.md", *arguments)
+    result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=x.md", *arguments)
     assert result.ret == status
     if part != "options":
         result.assert_outcomes(**outcomes)

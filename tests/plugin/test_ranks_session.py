@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
-LIVE = ("-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "--gpuperf-budget=0.01", "-rs")
+LIVE = ("-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-ogpuperf_budget=0.01", "-rs")
 CALLS = """
 import os, sys
 import pytest

@@ -95,8 +95,8 @@ def test_model_to_replay_can_be_chosen(
         )
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
-    pytester.runpytest("--gpuperf", "--gpuperf-replay-gpu=nvidia-h200").assert_outcomes(passed=1)
-    result = pytester.runpytest("--gpuperf", "--gpuperf-replay-gpu=nvidia-t4")
+    pytester.runpytest("--gpuperf", "-ogpuperf_replay_gpu=nvidia-h200").assert_outcomes(passed=1)
+    result = pytester.runpytest("--gpuperf", "-ogpuperf_replay_gpu=nvidia-t4")
     assert "there is no recording of 'nvidia-t4'; expected one of nvidia-h100, nvidia-h200" in (
         result.stdout.str() + result.stderr.str()
     )
@@ -133,7 +133,7 @@ def test_impossible_time_fails_with_its_arithmetic(
         [
             "*gpuperf: time_us 1 is impossible: (537 MB of bytes= - 62.9 MB that L2 can hold) / 4.80 TB/s*",
             "*if bytes= is too large, correct it first*",
-            "test_k*1.00 µs*impossible (replayed)",
+            "test_k*1.00 µs*invalid (replayed)",
         ]
     )
 
@@ -145,7 +145,7 @@ def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pyt
     result.stdout.fnmatch_lines(
         [
             "SKIPPED*no recorded correctness of test_other.py::test_k (main): not measured on NVIDIA H200 "
-            "(run 20261120-173012-3f9a), so skipped there, or newer than the recording*gpuperf recording add*"
+            "(run 20261120-173012-3f9a), so skipped there, or newer than the recording*gpuperf record*"
         ]
     )
 
@@ -156,7 +156,7 @@ def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pyt
         (
             "time(print)",
             [],
-            "*there is no recording below baselines/ to replay instead*gpuperf recording add*",
+            "*there is no recording below baselines/ to replay instead*gpuperf record*",
         ),
         (
             "profile(print)",

@@ -76,7 +76,7 @@ def test_test_has_its_seed_for_its_own_generators(pytester: pytest.Pytester) -> 
 def test_seeding_can_be_turned_off(pytester: pytest.Pytester, ini: str) -> None:
     if ini:
         pytester.makeini(f"[pytest]\ngpuperf_seed = {ini}\n")
-    arguments = [] if ini else ["--gpuperf-seed=off"]
+    arguments = [] if ini else ["-ogpuperf_seed=off"]
     assert drawn(pytester, *arguments)["a"] != drawn(pytester, *arguments)["a"]
 
 

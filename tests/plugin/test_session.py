@@ -67,7 +67,7 @@ def test_junit_files_hold_measurements(pytester: pytest.Pytester, replay: None) 
 def test_markdown_is_appended_to_the_named_file(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     (pytester.path / "summary.md").write_text("before\n")
-    pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md").assert_outcomes(passed=1)
+    pytester.runpytest("--gpuperf", "-ogpuperf_markdown=summary.md").assert_outcomes(passed=1)
     text = (pytester.path / "summary.md").read_text()
     assert text.startswith("before\n")
     assert "5.30 µs" in text
@@ -289,14 +289,14 @@ def test_repeated_test_begins_without_measurements(pytester: pytest.Pytester, re
 
 def test_unwritable_markdown_is_reported_in_one_line(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=nowhere/x.md")
+    result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=nowhere/x.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["gpuperf: error: *nowhere/x.md*"])
 
 
 def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "--gpuperf-markdown=x.md")
+    pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "-ogpuperf_markdown=x.md")
     assert "5.30 µs" in (pytester.path / "x.md").read_text()
 
 
@@ -306,7 +306,7 @@ def test_unwritable_summary_does_not_lose_the_run(
     finished: list[bool] = []
     monkeypatch.setattr(Runner, "finish", lambda _, *, complete: finished.append(complete))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest("--gpuperf", "--gpuperf-markdown=nowhere/x.md")
+    pytester.runpytest("--gpuperf", "-ogpuperf_markdown=nowhere/x.md")
     assert finished == [True]
 
 
@@ -318,7 +318,7 @@ def test_unwritable_run_does_not_lose_the_summary(
 
     monkeypatch.setattr(Runner, "finish", full)
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=x.md")
+    result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=x.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["gpuperf: error: no space left on device"])
     assert "5.30 µs" in (pytester.path / "x.md").read_text()

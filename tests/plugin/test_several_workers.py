@@ -136,7 +136,7 @@ def test_first_failure_ends_all_workers(pytester: pytest.Pytester, seen: Path) -
 def test_each_worker_profiles_its_own_tests(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     ncu = fake_ncu.install(pytester.path, "runs the program")
-    options = ("--gpuperf-counters=ncu", f"--gpuperf-ncu={ncu}")
+    options = ("--gpuperf-counters=ncu", f"-ogpuperf_ncu={ncu}")
     result = pytester.runpytest_subprocess(*RUN, *options, "-n2")
     assert result.stdout.str().count("profiles 3 tests: done") == 2
     for log in pytester.path.rglob("pytest.log"):

@@ -50,8 +50,7 @@ def test_suite_without_gpu_and_recording_names_the_next_step(
     result.assert_outcomes(failed=1, deselected=1)
     [line] = [line for line in result.outlines if "to replay instead" in line]
     assert line.endswith(
-        "; type `pytest --gpuperf` and `gpuperf recording add` on a machine with a GPU, "
-        "then commit baselines/"
+        "; type `pytest --gpuperf` and `gpuperf record` on a machine with a GPU, then commit baselines/"
     )
     assert "def test_square" not in result.stdout.str()
 

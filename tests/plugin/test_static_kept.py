@@ -45,7 +45,7 @@ def test_a_run_of_both_kinds_goes_into_two_folders(
         NODEID: ["sm_90"],
         "test_k.py::test_static": ["sm_90"],
     }
-    assert CliRunner().invoke(main, ["baseline", "diff", "--exit-code"]).exit_code == 0
+    assert CliRunner().invoke(main, ["baseline", "accept", "--dry-run", "--exit-code"]).exit_code == 0
     suites = json.loads(CliRunner().invoke(main, ["baseline", "status", "--json"]).output)
     assert [(suite["gpu"], suite["suite"], suite["tests"]) for suite in suites] == [
         ("nvidia-h200", "test_k", 1),
@@ -95,7 +95,7 @@ def test_static_run_is_not_a_recording(
     monkeypatch.chdir(pytester.path)
     write_test(pytester)
     pytester.runpytest("--gpuperf")
-    result = CliRunner().invoke(main, ["recording", "add"])
+    result = CliRunner().invoke(main, ["record"])
     assert result.exit_code != 0
     assert "compiled kernels and measured none, so there is nothing to replay" in result.output
 

@@ -285,7 +285,7 @@ def test_static_and_measured_halves_are_judged_separately(
 def test_markdown_has_a_column_for_static_facts(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     compiler.update(spills=16, shared_memory_bytes=49152)
     write_test(pytester)
-    pytester.runpytest("--gpuperf", "--gpuperf-markdown=summary.md")
+    pytester.runpytest("--gpuperf", "-ogpuperf_markdown=summary.md")
     text = (pytester.path / "summary.md").read_text()
     assert "| test | occupancy | compiled | verdict |" in text
     assert "24 regs, 16 B spilled, 48.0 KiB shared, 128-bit loads |" in text
@@ -297,9 +297,9 @@ def test_old_runs_are_removed_after_a_run(pytester: pytest.Pytester, compiler: d
     (old / "against").mkdir(parents=True)
     (old / "run.json").write_text('{"complete":true}')
     (old / "against" / "new.log").write_text("log")
-    pytester.runpytest("--gpuperf", "--gpuperf-keep=2").stdout.no_fnmatch_line("*gpuperf_keep*")
+    pytester.runpytest("--gpuperf", "-ogpuperf_keep=2").stdout.no_fnmatch_line("*gpuperf_keep*")
     assert old.exists()
-    result = pytester.runpytest("--gpuperf", "--gpuperf-keep=2")
+    result = pytester.runpytest("--gpuperf", "-ogpuperf_keep=2")
     result.stdout.fnmatch_lines(["gpuperf: run written to *; 1 older removed, because gpuperf_keep is 2"])
     assert not old.exists()
     assert len(list(old.parent.iterdir())) == 2

@@ -210,7 +210,9 @@ def test_terminal_and_log_get_no_commands(project: Path) -> None:
     assert {row["nodeid"] for row in rows} == {f"::error::{HOSTILE}"}
 
 
-@pytest.mark.parametrize("command", ["compare", "trace", "explain", "baseline diff", "baseline status"])
+@pytest.mark.parametrize(
+    "command", ["compare", "trace", "explain", "baseline accept --dry-run", "baseline status"]
+)
 def test_reports_carry_no_commands(project: Path, command: str) -> None:
     bad = Measurement(trace=BLOCK, timing=timed(5.0).timing)
     store = RunStore(project / ".gpuperf")

@@ -115,7 +115,7 @@ nvidia-h200, suites/test_square.py
 
 def test_open_loss_exits_with_one(project: Path) -> None:
     step(project)
-    result = history("check")
+    result = history("show", "--changes")
     assert result.exit_code == 1
     assert result.output == snapshot("""\
 nvidia-h200, 0000005..0000006, 2026-11-01: 1 of 1 time
@@ -131,13 +131,13 @@ searched 1 time at 12 commits, in the order of dates: git does not know 12 of 12
 
 def test_unchanged_times_exit_with_zero(project: Path) -> None:
     FolderStore(project / "perf-history").add(times(*[5.0] * 12))
-    result = history("check")
+    result = history("show", "--changes")
     assert (result.exit_code, result.output.splitlines()[0]) == (0, "no change found")
 
 
 def test_json_has_range_size_and_suspects(project: Path) -> None:
     step(project)
-    found = json.loads(history("check", "--json").output)
+    found = json.loads(history("show", "--changes", "--json").output)
     [one] = found["ranges"]
     assert one["before"]["run"] == "run-0005"
     assert one["after"]["commit"] == commit_of(6)

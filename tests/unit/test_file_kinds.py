@@ -59,7 +59,7 @@ def test_broken_gzip_file_is_of_another_kind(tmp_path: Path, damaged: bytes) -> 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
     "command",
-    ["compare", "explain", "plot -o x.svg", "export --format csv", "baseline accept", "recording add", "ncu"],
+    ["compare", "explain", "plot -o x.svg", "export --format csv", "baseline accept", "record", "ncu"],
 )
 def test_trace_is_refused_by_other_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, packed: bool

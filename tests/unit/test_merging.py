@@ -188,7 +188,7 @@ def test_every_model_is_accepted_and_compared(project: Path, monkeypatch: pytest
     compared = CliRunner().invoke(main, ["compare", "all::test_a"]).output
     assert shard(1).id in compared
     assert shard(2).id in compared
-    added = CliRunner().invoke(main, ["recording", "add", "all"]).output
+    added = CliRunner().invoke(main, ["record", "all"]).output
     assert added.count("wrote baselines/") == 2
 
 

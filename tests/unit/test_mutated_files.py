@@ -106,7 +106,7 @@ MEASURED = Measurement(
 KNOWN = run(record(main=MEASURED), id="20261119-173012-3f9a", started_at="2026-11-19T17:30:12Z")
 NEW = run(record(main=MEASURED))
 COMMANDS = (
-    "baseline diff run.json",
+    "baseline accept --dry-run run.json",
     "baseline status run.json",
     "compare run.json known.json",
     "export run.json --format csv",

@@ -17,7 +17,7 @@ from pytest_gpuperf.measure.ncu.ncu_failures import explain
         ("==ERROR== Profiling failed because a driver resource was unavailable.", "dcgmi profile --pause"),
         ("==ERROR== Failed to create lock file /tmp/nsight-compute-lock", "TMPDIR"),
         ("==ERROR== InterprocessLockFailed", "TMPDIR"),
-        ("==ERROR== Cuda driver is not compatible with Nsight Compute.", "--gpuperf-ncu"),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute.", "gpuperf_ncu"),
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "outside the sandbox"),
     ],
 )

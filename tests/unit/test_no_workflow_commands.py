@@ -25,7 +25,7 @@ COMMANDS = [
         for command in (
             ["explain"],
             ["compare", "one", "two"],
-            ["baseline", "diff"],
+            ["baseline", "accept", "--dry-run"],
             ["baseline", "status"],
             ["history", "show"],
         )

@@ -29,7 +29,7 @@ RUN = ".gpuperf/runs/20261120-173012-3f9a"
 RECORDING = "baselines/nvidia-h200/recordings/20261120-173012-3f9a.json"
 COMMANDS = """
 baseline accept
-baseline diff
+baseline accept --dry-run
 baseline pin v1
 baseline unpin
 baseline status
@@ -42,7 +42,7 @@ export --format csv
 export --format json -o out/rows.json
 init
 plot ::t --y time_us -o out.svg
-recording add --replace
+record --replace
 recording list
 trace
 trace saved.json.gz

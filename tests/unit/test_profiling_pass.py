@@ -288,5 +288,5 @@ def test_ncu_that_cannot_answer_is_one_error(
 
 
 def test_path_without_a_program_is_named() -> None:
-    with pytest.raises(GpuperfError, match="--gpuperf-ncu names '/nowhere/ncu', which cannot be run"):
+    with pytest.raises(GpuperfError, match="gpuperf_ncu names '/nowhere/ncu', which cannot be run"):
         find_ncu("/nowhere/ncu")

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.records.pruning import COMPILED_KEPT_DAYS, find_old
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import one_test, run
@@ -152,26 +150,3 @@ def test_exactly_the_newest_stay(
     newest = sorted(numbers)[-keep:] if keep else numbers
     if runs.exists():
         assert {path.name for path in runs.iterdir()} == {*map(name, newest), *others}
-
-
-def test_command_says_what_it_removes(runs: Path) -> None:
-    planned = CliRunner().invoke(main, ["clean", "--keep", "7", "--dry-run"])
-    whole, *others, _, note = planned.output.splitlines()
-    assert whole == f"would remove .gpuperf/runs/{name(0)}  the whole run  7 kB"
-    assert others == [
-        f"would remove .gpuperf/runs/{name(number)}  7 files        7 kB" for number in range(1, 5)
-    ]
-    assert note == "would remove 1 run, and reports of others; together 35 kB"
-    assert len(with_file(runs, "run.json")) == 8
-    done = CliRunner().invoke(main, ["clean", "--keep", "7"])
-    assert done.output == planned.output.replace("would remove", "removed")
-    assert len(with_file(runs, "run.json")) == 7
-    assert CliRunner().invoke(main, ["clean", "--keep", "7"]).output.startswith("nothing to remove")
-
-
-def test_command_takes_the_number_of_the_configuration(runs: Path, project: Path) -> None:
-    (project / "pytest.ini").write_text("[pytest]\ngpuperf_keep = 2\n")
-    assert CliRunner().invoke(main, ["clean"]).exit_code == 0
-    assert with_file(runs, "run.json") == [name(6), name(7)]
-    (project / "pytest.ini").write_text("[pytest]\ngpuperf_keep = some\n")
-    assert "gpuperf_keep is 'some'; expected a whole number" in CliRunner().invoke(main, ["clean"]).stderr

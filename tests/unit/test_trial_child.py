@@ -94,7 +94,7 @@ def test_options_of_other_runs_are_dropped(tmp_path: Path, monkeypatch: pytest.M
     tried(ran, tmp_path, monkeypatch)
     assert "PYTEST_ADDOPTS" not in ran.environment
     assert ran.environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    assert {"--gpuperf-timeout=9", "--gpuperf-budget=0.5", "-x"} <= set(ran.command)
+    assert {"--gpuperf-timeout=9", "-ogpuperf_budget=0.5", "-x"} <= set(ran.command)
 
 
 def test_progress_counts_ended_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

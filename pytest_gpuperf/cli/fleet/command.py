@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import output_form, show
+from pytest_gpuperf.cli.groups import CommandGroup
+from pytest_gpuperf.cli.output import output_form
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 
@@ -25,13 +26,7 @@ _MODELS = click.option(
 )
 
 
-MOST_GPUS = 100_000
-"""Maximum number of GPUs of a plan."""
-MOST_TESTS = 10_000_000
-"""Maximum number of tests of a plan."""
-
-
-@click.group("fleet")
+@click.group("fleet", cls=CommandGroup)
 def command() -> None:
     """Run tests on the GPUs of many hosts."""
 
@@ -125,51 +120,3 @@ def _claimed(texts: Sequence[str]) -> dict[str, int]:
             raise GpuperfError(f"--gpu {text}", expected="a model and a number: --gpu nvidia-h200=1")
         found[name] = int(count)
     return found
-
-
-@command.command("simulate")
-@_MODELS
-@click.option(
-    "--gpus",
-    "sizes",
-    multiple=True,
-    type=click.IntRange(1, MOST_GPUS),
-    default=(1, 8, 64),
-    show_default=True,
-    metavar="N",
-    help="Plan this many GPUs; several times for several plans.",
-)
-@click.option(
-    "--tests",
-    "count",
-    type=click.IntRange(1, MOST_TESTS),
-    metavar="N",
-    help="Repeat the tests until there are so many.",
-)
-@click.option("--start", "start_s", default=10.0, show_default=True, help="Assume seconds for a process.")
-@click.option("--group", "group_ms", default=15.0, show_default=True, help="Assume ms of Dask for a group.")
-@click.option("--test", "test_ms", default=0.2, show_default=True, help="Assume ms of Dask for a test.")
-@click.argument("names", nargs=-1, metavar="[TESTS]...")
-@output_form
-@project_options
-def simulate_command(
-    project: Project,
-    models: tuple[str, ...],
-    sizes: tuple[int, ...],
-    count: int | None,
-    start_s: float,
-    group_ms: float,
-    test_ms: float,
-    names: tuple[str, ...],
-    form: str,
-) -> None:
-    """Plan a fleet by the durations in the baselines.
-
-    TESTS are files, folders or node ids that have baselines; all of them by default. Nothing runs.
-    """
-    from pytest_gpuperf.cli.fleet.planning import plans_of
-    from pytest_gpuperf.report.fleet_report import plan_report
-    from pytest_gpuperf.session.fleet.simulation import Costs
-
-    plans, notes = plans_of(project, models, names, sizes, count, Costs(start_s, group_ms, test_ms))
-    show(plan_report(plans, notes), form)

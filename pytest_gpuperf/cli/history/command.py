@@ -12,6 +12,7 @@ from pytest_gpuperf.baseline.history.order import commit_date
 from pytest_gpuperf.baseline.history.store import NoHistoryError
 from pytest_gpuperf.baseline.history.taking import lines_of
 from pytest_gpuperf.cli.accepting import show_run
+from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.history.options import open_store, search, store_options
 from pytest_gpuperf.cli.output import OutputFile, output_form, screen, show, write
 from pytest_gpuperf.cli.said import echo, json_option, wrote
@@ -41,7 +42,7 @@ def _web_address(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
-@click.group("history")
+@click.group("history", cls=CommandGroup)
 def command() -> None:
     """Follow times over commits, and find steps and creep."""
 
@@ -96,52 +97,48 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
 @click.option(
     "-o", "--output", type=OutputFile(PICTURE), help="Draw one test: .svg, .png or .pdf; needs matplotlib."
 )
+@click.option(
+    "--site",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write a dashboard of all tests, one page for GitHub Pages, into this folder.",
+)
+@click.option("--changes", is_flag=True, help="List steps and creep; exit with 1 if a loss is open.")
 @output_form
 @store_options
-def show_command(project: Project, store: str, test: str, last: int, output: Path | None, form: str) -> None:
+def show_command(
+    project: Project,
+    store: str,
+    test: str,
+    last: int,
+    output: Path | None,
+    site: Path | None,
+    changes: bool,
+    form: str,
+) -> None:
     """Show the times of TEST over its commits, or list all tests.
 
-    TEST is a node id, or a part of one. A dot is a run, a hollow one of changed files; lines are errors.
+    TEST is a node id, or a part of one. A dot is a run, a hollow one of changed files; lines are errors. A
+    loss is open if the time has not returned, and no run since is in the baseline.
     """
+    if (output is not None) + (site is not None) + changes > 1:
+        raise click.UsageError("--output, --site and --changes exclude each other.")
+    if site is not None:
+        _write_site(project, store, site)
+        return
     found = search(project, store, test)
     shown = (found.series, found.ranges, found.order, found.notes)
     if output is not None:
         _draw(found, output)
+    elif changes:
+        show(changes_report(found.ranges, found.series, found.order, found.notes), form)
+        if any(one.open for one in found.ranges):
+            raise click.exceptions.Exit(1)
     else:
         show(detailed(*shown, width=screen().width, last=last) if test else overview(*shown), form)
 
 
-@command.command("check")
-@click.argument("test", required=False, default="")
-@output_form
-@store_options
-def check_command(project: Project, store: str, test: str, form: str) -> None:
-    """Find steps and creep in the times of TEST, or of all tests.
-
-    Exits with 1 if a time is slower, has not returned, and no run since is in its baseline.
-    """
-    found = search(project, store, test)
-    show(changes_report(found.ranges, found.series, found.order, found.notes), form)
-    if any(one.open for one in found.ranges):
-        raise click.exceptions.Exit(1)
-
-
-@command.command("site")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="Write into this folder: a new one, or that of an earlier dashboard.",
-)
-@json_option
-@store_options
-def site_command(project: Project, store: str, output: Path) -> None:
-    """Write a dashboard for GitHub Pages: one page that asks for no other file.
-
-    It has the changes found, a picture of each time, and filters by GPU model and suite. Points link to their
-    commits at the remote, and to their runs.
-    """
+def _write_site(project: Project, store: str, output: Path) -> None:
     from pytest_gpuperf.report.history.site import refuse_other_folder, write_site
     from pytest_gpuperf.session.source_links import source_links
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 DEFAULT_FOLDER = "perf-history"
-"""Below the root, next to the baselines: not in `.gpuperf`, which git ignores and `gpuperf clean` empties."""
+"""Below the root, next to the baselines: not in `.gpuperf`, which git ignores."""
 _BRANCH = "branch:"
 
 

@@ -28,7 +28,7 @@ NEXT = """
 Next, on a machine with a GPU:
   gpuperf doctor                              is it ready to measure?
   pytest --gpuperf perf --gpuperf-update=new  measure, and make that the baseline
-  gpuperf recording add                       let machines without a GPU replay it
+  gpuperf record                              let machines without a GPU replay it
 Commit the new files in baselines/. From then on, with or without a GPU:
   pytest --gpuperf perf"""
 

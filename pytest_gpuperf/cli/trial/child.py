@@ -103,7 +103,7 @@ def _command(plan: TrialPlan, folder: Path, timeout_s: float) -> list[str]:
         *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
         *("-c", str(folder / "pytest.ini"), f"--rootdir={folder}"),
         *("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=never", "--gpuperf-counters=off"),
-        *(f"--gpuperf-budget={plan.budget_s}", f"--gpuperf-timeout={timeout_s}"),
+        *(f"-ogpuperf_budget={plan.budget_s}", f"--gpuperf-timeout={timeout_s}"),
         str(folder / TEST_FILE),
     ]
 

@@ -41,7 +41,7 @@ KNOWN_FAILURES = (
     KnownFailure(
         r"Unsupported GPU|[Cc]uda driver is not compatible",
         "this ncu does not support this driver or GPU",
-        "install the ncu that belongs to the driver's CUDA version, and name it with --gpuperf-ncu",
+        "install the ncu that belongs to the driver's CUDA version, and name it with gpuperf_ncu",
     ),
     KnownFailure(
         r"LibraryNotLoaded",

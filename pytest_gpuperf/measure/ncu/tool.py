@@ -86,7 +86,7 @@ def find_ncu(path: str = "") -> Ncu | None:
         found = shutil.which(path)
         if found is None:
             raise GpuperfError(
-                f"--gpuperf-ncu names {path!r}, which cannot be run",
+                f"gpuperf_ncu names {path!r}, which cannot be run",
                 expected="the path of Nsight Compute's ncu",
             )
     else:

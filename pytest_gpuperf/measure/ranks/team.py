@@ -135,7 +135,7 @@ class Team:
         numbers = " and ".join(str(rank.number) for rank in ranks)
         stacks = "; ".join(f"rank {rank.number} {rank.where()}{rank.last_line()}" for rank in ranks)
         several = "s" if len(ranks) > 1 else ""
-        gave = f"gave no sign of life for {self._silence_s:g} s (--gpuperf-rank-timeout)"
+        gave = f"gave no sign of life for {self._silence_s:g} s (gpuperf_rank_timeout)"
         return f"rank{several} {numbers} of {self.world} {gave}: {stacks}"
 
 

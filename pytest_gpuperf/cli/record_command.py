@@ -1,14 +1,13 @@
-"""`gpuperf recording`: commit runs that machines without a GPU replay."""
+"""`gpuperf record`: commit runs that machines without a GPU replay."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
 from pytest_gpuperf.cli.accepting import kept_lines
-from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.cli.said import echo, json_option, wrote
 from pytest_gpuperf.errors import GpuperfError
@@ -16,7 +15,6 @@ from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import encode_run, load_run, recording_path, recordings
 from pytest_gpuperf.records.writing import write_files
-from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,12 +22,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run, TestRecord
 
 
-@click.group("recording")
-def command() -> None:
-    """Add and list runs for replay without a GPU."""
-
-
-@command.command("add")
+@click.command("record")
 @click.argument("run", required=False)
 @click.option(
     "--replace", "drops", is_flag=True, help="Delete the GPU's older recordings whose tests are all in RUN."
@@ -39,7 +32,7 @@ def command() -> None:
 )
 @json_option
 @project_options
-def add_command(project: Project, run: str | None, drops: bool, incomplete: bool) -> None:
+def command(project: Project, run: str | None, drops: bool, incomplete: bool) -> None:
     """Store RUN next to the baselines of its GPU.
 
     RUN is an id, the start of an id, a run.json, or its folder; the newest run by default. Refused if the run
@@ -68,34 +61,6 @@ def _add(project: Project, measured: Run, *, drops: bool) -> None:
             if drops:
                 old.unlink()
             echo(f"{'dropped' if drops else 'superseded, --replace drops it:'} {show_path(old)}")
-
-
-@command.command("list")
-@output_form
-@project_options
-def list_command(project: Project, form: str) -> None:
-    """List the recordings, by GPU and date."""
-    records = [_record(path) for path in recordings(project.baselines)]
-    columns = [
-        Column("gpu", [record["gpu"] for record in records], "group"),
-        Column("recording", [record["file"] for record in records], "name", code=True),
-        Column("date", [record["date"][:10] for record in records]),
-        Column("commit", [record["commit"][:7] for record in records], left=True),
-        Column("tests", [str(record["tests"]) for record in records]),
-    ]
-    notes = [] if records else [f"no recordings in {show_path(project.baselines)}"]
-    show(Report([Table(columns if records else (), notes=notes)], records), form)
-
-
-def _record(path: Path) -> dict[str, Any]:
-    run = load_run(path)
-    return {
-        "gpu": run.environment.gpu.name,
-        "file": show_path(path),
-        "date": run.started_at,
-        "commit": run.environment.commit,
-        "tests": len(run.tests),
-    }
 
 
 def _right_tests(run: Run) -> Run:
