@@ -33,7 +33,6 @@ COMMANDS = {
     "plot": "plot_command",
     "record": "record_command",
     "report": "report_command",
-    "schema": "schema_command",
     "trace": "trace_command",
     "try": "trial.command",
 }

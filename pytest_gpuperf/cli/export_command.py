@@ -9,6 +9,7 @@ import click
 
 from pytest_gpuperf.cli.output import OutputFile, echo_data, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
+from pytest_gpuperf.cli.schemas import FILES, shown
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.own_files import TABLE
@@ -51,7 +52,6 @@ _FORMATS: Mapping[str, Callable[..., Iterator[bytes]]] = {
     "--format",
     "format_name",
     type=click.Choice(list(_FORMATS)),
-    required=True,
     help="Choose a table with a row for each test, label, kernel and metric (csv, json, parquet), or the "
     "times for `pytest-benchmark compare` (pytest-benchmark).",
 )
@@ -61,13 +61,21 @@ _FORMATS: Mapping[str, Callable[..., Iterator[bytes]]] = {
     type=OutputFile(TABLE),
     help="Write to a file (default: standard output; parquet needs a file).",
 )
+@click.option("--schema", type=click.Choice(list(FILES)), help="Print the JSON schema of a file instead.")
 @project_options
-def command(project: Project, run: str | None, format_name: str, output: Path | None) -> None:
+def command(
+    project: Project, run: str | None, format_name: str | None, output: Path | None, schema: str | None
+) -> None:
     """Write RUN in a format for other tools.
 
     RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
     default.
     """
+    if schema is not None:
+        echo_data(shown(schema), "json")
+        return
+    if format_name is None:
+        raise click.UsageError("Missing option '--format' or '--schema'.")
     if format_name == "parquet" and output is None:
         raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")
     runs = project.load_all(run)

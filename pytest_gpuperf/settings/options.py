@@ -234,7 +234,7 @@ OPTIONS = (
     Option(
         "json",
         "",
-        "write the verdicts of the run to this file as one JSON object (`gpuperf schema verdict`)",
+        "write the verdicts of the run to this file as one JSON object (`gpuperf export --schema verdict`)",
         metavar="FILE",
         unset="none",
     ),

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from against_project import PLUGIN, TESTS
-from pytest_gpuperf.cli.schema_command import schema
+from pytest_gpuperf.cli.schemas import schema
 
 VERDICTS = Path("verdicts.json")
 MEASURES = """

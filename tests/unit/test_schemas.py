@@ -1,4 +1,4 @@
-"""`gpuperf schema`: what is written validates, and what is broken does not."""
+"""`gpuperf export --schema`: what is written validates, and what is broken does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.schema_command import FILES, schema
+from pytest_gpuperf.cli.schemas import FILES, schema
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Correctness, Measurement
 from pytest_gpuperf.records.runs import encode_run, newest_recordings
@@ -36,7 +36,7 @@ def problems(name: str, document: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_printed_schema_is_valid(name: str) -> None:
-    printed = json.loads(CliRunner().invoke(main, ["schema", name]).stdout)
+    printed = json.loads(CliRunner().invoke(main, ["export", "--schema", name]).stdout)
     jsonschema.Draft202012Validator.check_schema(printed)
     assert printed["$defs"]
 

@@ -1,13 +1,11 @@
-"""`gpuperf schema`: describe the files that this package writes."""
+"""JSON schemas of the files that this package writes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import click
 import msgspec
 
-from pytest_gpuperf.cli.output import echo_data
 from pytest_gpuperf.records import Run
 from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.report.forms.as_json import escaped
@@ -36,9 +34,7 @@ def _allow(part: Any, not_finite: str) -> None:
         _allow(one, not_finite)
 
 
-@click.command("schema")
-@click.argument("name", type=click.Choice(list(FILES)))
-def command(name: str) -> None:
-    """Print the JSON schema of a file: run.json, a baseline, or the verdicts of --gpuperf-json."""
+def shown(name: str) -> str:
+    """Return the JSON schema of one of `FILES` as text."""
     text = msgspec.json.format(msgspec.json.encode(schema(name)), indent=1).decode()
-    echo_data(escaped(text) + "\n", "json")
+    return escaped(text) + "\n"
