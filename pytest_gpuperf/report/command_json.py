@@ -166,13 +166,6 @@ class _Value(TypedDict):
     unit: str
 
 
-class LaunchMetric(_Value, total=False):
-    """Value of a metric; with its extremes if ncu printed a mean."""
-
-    minimum: float
-    maximum: float
-
-
 class Launch(TypedDict):
     """A launch in a file from ncu."""
 
@@ -187,9 +180,8 @@ class Launch(TypedDict):
     device: Count | None
     ncu_version: str
     failed: bool
-    invocations: Count
     notes: list[str]
-    metrics: dict[str, LaunchMetric]
+    metrics: dict[str, _Value]
     rules: list[Rule]
 
 
