@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import click
 
 from pytest_gpuperf.baseline.merge import refuse_in_ci
 from pytest_gpuperf.baseline.pins import PinnedSuite, pin, unpin
+from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
-from pytest_gpuperf.cli.said import echo, json_option, wrote
 from pytest_gpuperf.errors import GpuperfError
-
-if TYPE_CHECKING:
-    from pytest_gpuperf.baseline.store import BaselineStore
 
 ONLY_TESTS = click.option(
     "--only",
@@ -29,7 +25,6 @@ NEXT_STEP = "type the same on your machine, and commit the changes"
 @click.command("pin")
 @click.argument("name", default="")
 @ONLY_TESTS
-@json_option
 @project_options
 def pin_command(project: Project, name: str, only: tuple[str, ...]) -> None:
     """Keep the present sessions of each time as NAME.
@@ -42,21 +37,19 @@ def pin_command(project: Project, name: str, only: tuple[str, ...]) -> None:
         raise GpuperfError(f"the pin {name!r} has no name that can be written", expected="printable text")
     date = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
     for suite in pin(project.store, name, date, only):
-        _show(project.store, suite, f"pinned{f' as {name}' if name else ''}", "before")
+        _show(suite, f"pinned{f' as {name}' if name else ''}", "before")
 
 
 @click.command("unpin")
 @ONLY_TESTS
-@json_option
 @project_options
 def unpin_command(project: Project, only: tuple[str, ...]) -> None:
     """Remove pins. Refused if CI is set."""
     refuse_in_ci(next_step=NEXT_STEP)
     for suite in unpin(project.store, only):
-        _show(project.store, suite, "unpinned", "from")
+        _show(suite, "unpinned", "from")
 
 
-def _show(store: BaselineStore, suite: PinnedSuite, what: str, how: str) -> None:
-    wrote(store.path(suite.slug, suite.suite))
+def _show(suite: PinnedSuite, what: str, how: str) -> None:
     before = f" ({how}: {', '.join(suite.before)})" if suite.before else ""
     echo(f"{suite.slug}/{suite.suite}: {count_tests(suite.tests)} {what}{before}")

@@ -15,8 +15,8 @@ import click
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.accepting import APPEND, ONLY, TOLERANCE, rule_of, show_plans, show_written
+from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
-from pytest_gpuperf.cli.said import echo
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU
 

@@ -63,11 +63,6 @@ SCHEMAS: Mapping[str, Schema] = {
     "ncu": Schema("gpuperf ncu --json", _JSON, "Launch", several=True),
     "recording-list": Schema("gpuperf recording list --json", _JSON, "Recording", several=True),
     "trace": Schema("gpuperf trace --json", _JSON, "TracedCall", several=True),
-    "written": Schema(
-        "--json of gpuperf comment, init, merge, plot, report, baseline pin, history add|site, recording add",
-        _JSON,
-        "Written",
-    ),
     "try": Schema("gpuperf try --json", "pytest_gpuperf.records.trial", "TrialResult"),
 }
 """Every kind by the name that users type."""

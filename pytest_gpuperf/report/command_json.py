@@ -42,15 +42,6 @@ class ComparedLine(_Subject, total=False):
     only_in: Literal["", "old", "new"]
 
 
-class Written(TypedDict):
-    """Files and messages of a command that writes files."""
-
-    files: list[str]
-    """Paths of the files that it has written."""
-    lines: list[str]
-    """Its messages."""
-
-
 class Comparison(TypedDict):
     """Values side by side: `gpuperf compare`, `gpuperf ncu --compare` and `gpuperf trace --compare`."""
 

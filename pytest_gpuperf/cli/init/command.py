@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.cli.init.matrix import MOST_SHARDS, labels_of
-from pytest_gpuperf.cli.said import echo, json_option, wrote
+from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import write_files
@@ -43,7 +43,6 @@ recording. From then on, with or without a GPU:
     default=1,
     help="Divide the suite into this many jobs for each model of GPU.",
 )
-@json_option
 def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
     """Write a suite, a tox environment and workflows into DIR.
 
@@ -62,7 +61,6 @@ def command(folder: Path, agents: bool, gpus: str, shards: int) -> None:
         raise GpuperfError(
             f"nothing was written: {error}", expected=f"a folder to write to in {show_path(root)}"
         ) from None
-    wrote(*news)
     for piece in pieces:
         _show(piece, "kept" if piece.text is None else "added to" if news[piece.path] else "wrote")
     if agents:
