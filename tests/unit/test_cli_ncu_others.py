@@ -237,7 +237,7 @@ def test_spill_requests_are_named(
         ),
         (
             "none.txt",
-            b"==PROF== Connected to process 1\n==PROF== Disconnected from process 1\n",
+            b"==PROF== Disconnected from process 1\n",
             "profiled no kernel",
         ),
         (
@@ -252,6 +252,10 @@ def test_spill_requests_are_named(
         ("old.csv", b"==12== NVPROF is profiling process 12\n", "is output of nvprof"),
         ("stats.csv", b"Time (%),Total Time (ns),Instances\n", "is a table of Nsight Systems"),
         ("empty.csv", b"", "empty.csv is empty"),
+        ("a.bin", b"a\x00b", "a.bin is a binary file, and not a report"),
+        ("a.zip", b"PK\x03\x04", "a.zip is an archive"),
+        ("a.ncu-rep", b"a", "a.ncu-rep is not an ncu report, or a damaged one"),
+        ("ncu.log", b'==PROF== Profiling "k" - 0: 0%\n==PROF== Disconnected\n', "is text that ncu printed"),
         ("notes.txt", b"hello\n", "notes.txt has no header of ncu CSV"),
     ],
 )
