@@ -22,7 +22,6 @@ MODULES = (
     "pytest_gpuperf.plugin.activation",
     "pytest_gpuperf.plugin.facade",
     "pytest_gpuperf.plugin.ranks",
-    "pytest_gpuperf.report.html.file",
     "pytest_gpuperf.report.publish",
     "pytest_gpuperf.report.verdicts",
     "pytest_gpuperf.session.live",

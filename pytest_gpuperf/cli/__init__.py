@@ -95,3 +95,6 @@ def _explained(error: OSError) -> str:
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
     """Work with runs, baselines, recordings and profiler files."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: the next file that is opened would take its place
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115

@@ -10,9 +10,8 @@ import click
 
 from pytest_gpuperf.baseline.gather import in_order
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
-from pytest_gpuperf.cli.output import DEFAULT, show
+from pytest_gpuperf.cli.output import DEFAULT, echo, show
 from pytest_gpuperf.cli.project import count_tests
-from pytest_gpuperf.cli.said import echo
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.report.table import Column, Report, Table

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.baseline.judged import judge_run, not_measured
-from pytest_gpuperf.cli.output import OutputFile, write
+from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
-from pytest_gpuperf.cli.said import json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.merging import merge_runs
-from pytest_gpuperf.report.own_files import COMMENT
 from pytest_gpuperf.report.request_comment import (
     JudgedRun,
     RequestFacts,
@@ -47,9 +45,7 @@ _NAME = _only(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @click.command("comment")
 @click.argument("runs", nargs=-1, required=True)
-@click.option(
-    "-o", "--output", type=OutputFile(COMMENT), required=True, help="Write the Markdown to this file."
-)
+@output_file("-o", "--output", required=True, help="Write the Markdown to this file.")
 @click.option("--report", callback=_URL, help="Link to the HTML report.")
 @click.option("--job", callback=_URL, help="Link to the workflow run that measured.")
 @click.option("--conclusion", type=click.Choice(CONCLUSIONS), help="Name the result of that job.")
@@ -61,7 +57,6 @@ _NAME = _only(r"[a-z0-9]+(-[a-z0-9]+)*")
     help="Set the name in the hidden first line, by which the comment is found again.",
 )
 @click.option("--partial", is_flag=True, help="Expect only some of the tests: do not name missing ones.")
-@json_option
 @project_options
 def command(
     project: Project,

@@ -45,8 +45,8 @@ def command(project: Project, source: str | None, test: str | None, form: str) -
 
     RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
     default; or tests of a run, RUN::TEST and ::TEST. Changes since the baseline follow, the largest
-    mover first. FILE is a report (.ncu-rep), CSV or console text from ncu, gzipped or not. TEST is a part of
-    test names; if no test has it, it is a regex for the names of kernels.
+    mover first. FILE is a report (.ncu-rep) or CSV from ncu, gzipped or not. TEST is a part of test names; if
+    no test has it, it is a regex for the names of kernels.
     """
     from pytest_gpuperf.measure.ncu.report_file import read_file
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import OutputFile, echo_data, write
+from pytest_gpuperf.cli.output import echo_data, output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.cli.schemas import FILES, shown
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.report.own_files import TABLE
 from pytest_gpuperf.report.row_files import csv_pieces, json_pieces, parquet_pieces
 
 if TYPE_CHECKING:
@@ -55,12 +54,7 @@ _FORMATS: Mapping[str, Callable[..., Iterator[bytes]]] = {
     help="Choose a table with a row for each test, label, kernel and metric (csv, json, parquet), or the "
     "times for `pytest-benchmark compare` (pytest-benchmark).",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(TABLE),
-    help="Write to a file (default: standard output; parquet needs a file).",
-)
+@output_file("-o", "--output", help="Write to a file (default: standard output; parquet needs a file).")
 @click.option("--schema", type=click.Choice(list(FILES)), help="Print the JSON schema of a file instead.")
 @project_options
 def command(

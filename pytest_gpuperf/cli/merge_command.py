@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import write
+from pytest_gpuperf.cli.output import FORCE, USE_FORCE, echo, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
-from pytest_gpuperf.cli.said import echo, json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.file_kinds import type_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.merging import merge_runs
 from pytest_gpuperf.records.runs import RUN_FILES, RUN_ID, encode_run, file_of_run, load_run
+from pytest_gpuperf.report.own_files import refuse_other_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     help="Write a folder with a folder for each GPU, or, if the name ends in .json and all runs are of one "
     "GPU, a run file.",
 )
-@json_option
+@FORCE
 @project_options
-def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
+def command(project: Project, runs: tuple[str, ...], output: Path, force: bool) -> None:
     """Join RUNS of several GPU models or shards into one.
 
     A run is an id, the start of an id, a run.json, or its folder. Runs of the same model, versions and commit
@@ -46,7 +46,7 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     merged = merge_runs(loaded)
     targets = _targets(output, merged.runs)
     files = {target: encode_run(run) for target, run in targets.items()}
-    _refuse_to_overwrite(targets, paths)
+    _refuse_to_overwrite(targets, paths, force=force)
     target_of = {_key(run, test): target for target, run in targets.items() for test in run.tests}
     for path, run in zip(paths, loaded, strict=True):
         for test in run.tests:
@@ -99,20 +99,14 @@ def _refuse_others(folder: Path, targets: dict[Path, Run]) -> None:
             )
 
 
-def _refuse_to_overwrite(targets: Iterable[Path], sources: Sequence[Path]) -> None:
-    """Refuse to replace a run that is a part of the result, and other files than runs."""
+def _refuse_to_overwrite(targets: Iterable[Path], sources: Sequence[Path], *, force: bool) -> None:
+    """Refuse to replace a run that is a part of the result, and files of others."""
     parts = {source.resolve() for source in sources}
     for target in targets:
-        if not target.exists():
-            continue
         if target.resolve() in parts:
             raise GpuperfError(f"{show_path(target)} is one of the runs", next_step="name another -o")
-        try:
-            load_run(target)
-        except GpuperfError:
-            raise GpuperfError(
-                f"{show_path(target)} exists and is not a run file", next_step="name another -o"
-            ) from None
+        if not force:
+            refuse_other_file(target, USE_FORCE)
 
 
 def _key(run: Run, test: TestRecord) -> tuple[str, str]:

@@ -61,9 +61,8 @@ def command(
 ) -> None:
     """Show the kernels in FILE.
 
-    FILE is a report of Nsight Compute (.ncu-rep), a CSV from ncu, or the text that ncu prints on a terminal,
-    gzipped or not. Identical launches share a row. Needs neither a GPU nor ncu; a report needs the package
-    ncu-report or an installation of ncu.
+    FILE is a report of Nsight Compute (.ncu-rep) or a CSV from ncu, gzipped or not. Identical launches share
+    a row. Needs neither a GPU nor ncu; a report needs the package ncu-report or an installation of ncu.
     """
     from pytest_gpuperf.compare.kernels import compare_kernels
     from pytest_gpuperf.measure.ncu.report_file import read_file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import shutil
@@ -13,10 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from pytest_gpuperf.cli.said import echo, wrote
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.change import printable_lines
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.change import printable, printable_lines
 from pytest_gpuperf.records.writing import is_plain, write_files
 from pytest_gpuperf.report.forms import FORMS, as_json, render
 from pytest_gpuperf.report.own_files import refuse_other_file
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from typing import ParamSpec, TypeVar
 
     from pytest_gpuperf.records.writing import Content
-    from pytest_gpuperf.report.own_files import Kind
     from pytest_gpuperf.report.table import Report
 
     P = ParamSpec("P")
@@ -40,24 +35,31 @@ LOG_COLUMNS = 100
 """Width of text in a log, which has no width of its own."""
 
 
-class OutputFile(click.Path):
-    """File to write, new or of an earlier call: other files are refused before the command begins."""
+FORCE = click.option("--force", is_flag=True, help="Replace a file that pytest-gpuperf has not written.")
+USE_FORCE = "name another file, or add --force"
 
-    def __init__(self, kind: Kind) -> None:
-        """Take the kind of file that the command writes."""
-        super().__init__(path_type=Path, dir_okay=False, readable=False)
-        self.kind = kind
 
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str | bytes | os.PathLike[str]:
-        """Return the path."""
-        path = super().convert(value, param, ctx)
-        refuse_other_file(Path(os.fsdecode(path)), self.kind)
-        return path
+def output_file(*names: str, required: bool = False, help: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Add an option for a file to write, and `--force`: other files are refused before the command begins.
+
+    Args:
+        names: Spellings of the option; the last one names the argument.
+        required: True if the command always writes.
+        help: Sentence for `--help`.
+    """
+    kind = click.Path(path_type=Path, dir_okay=False, readable=False)
+
+    def decorate(command: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(command)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            path = kwargs[names[-1].lstrip("-")]
+            if not kwargs.pop("force") and isinstance(path, Path):
+                refuse_other_file(path, USE_FORCE)
+            return command(*args, **kwargs)
+
+        return click.option(*names, type=kind, required=required, help=help)(FORCE(wrapper))
+
+    return decorate
 
 
 def screen() -> Screen:
@@ -115,26 +117,28 @@ def _is_file(stream: TextIO) -> bool:
         return False
 
 
+def echo(text: str, *, err: bool = False) -> None:
+    """Print one line without control characters, which names from files may contain.
+
+    Args:
+        text: The line.
+        err: True to print to standard error.
+    """
+    click.echo(printable(text), err=err)
+
+
 def write(files: Mapping[Path, Content], *said: str) -> None:
     """Write files whose names a user typed, and tell the user.
 
     Args:
         files: The content of each file.
-        said: Lines for standard output; for standard error if a file is a device or a pipe, which may be
-            standard output.
+        said: Lines for standard output; for standard error if a file is a link, a device or a pipe, which may
+            be standard output.
 
     Raises:
-        GpuperfError: One of them cannot be written.
+        OSError: One of them cannot be written.
     """
-    try:
-        plain = all(map(is_plain, files))
-        write_files(files)
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise
-        raise GpuperfError(
-            f"{show_path(next(iter(files)))} cannot be written: {error.strerror or error}"
-        ) from None
-    wrote(*files)
+    plain = all(map(is_plain, files))
+    write_files(files)
     for line in said:
         echo(line, err=not plain)

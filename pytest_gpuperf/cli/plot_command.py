@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli.output import OutputFile, write
+from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.plot_picture import NEEDS, picture_of
 from pytest_gpuperf.cli.project import Project, project_options
-from pytest_gpuperf.cli.said import json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.report.own_files import PICTURE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,14 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--log-y", is_flag=True, help="Make the y axis logarithmic; by default it begins at 0.")
 @click.option("--title", help="Set the title (default: the file or folder of the tests).")
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(PICTURE),
-    required=True,
-    help="Write to this file: .svg, .png or .pdf.",
-)
-@json_option
+@output_file("-o", "--output", required=True, help="Write to this file: .svg, .png or .pdf.")
 @project_options
 def command(
     project: Project,

@@ -8,8 +8,8 @@ import click
 from msgspec.structs import replace
 
 from pytest_gpuperf.cli.accepting import kept_lines
+from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
-from pytest_gpuperf.cli.said import echo, json_option, wrote
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.json_files import show_path
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 @click.option(
     "--incomplete", is_flag=True, help="Store the right tests of a run that was interrupted or failed."
 )
-@json_option
 @project_options
 def command(project: Project, run: str | None, drops: bool, incomplete: bool) -> None:
     """Store RUN next to the baselines of its GPU.
@@ -52,7 +51,6 @@ def _add(project: Project, measured: Run, *, drops: bool) -> None:
     with project.store.locked():
         older = [old for old in recordings(project.baselines) if _is_superseded(old, path, measured)]
         write_files({path: encode_run(measured)})
-        wrote(path)
         echo(f"wrote {show_path(path)} ({count_tests(measured.tests)})")
         kept = [test.nodeid for test in measured.tests if _has_kept(test)]
         for line in kept_lines(kept, "recorded with their dates"):

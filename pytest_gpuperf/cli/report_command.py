@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import OutputFile, write
+from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
-from pytest_gpuperf.cli.said import json_option
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.report.own_files import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +22,7 @@ if TYPE_CHECKING:
 @click.command("report")
 @click.argument("runs", metavar="[RUN …]", nargs=-1)
 @click.option("--against", metavar="RUN", help="Compare with this run (default: with the baselines).")
-@click.option(
-    "-o", "--output", type=OutputFile(REPORT), required=True, help="Write to this file: report.html."
-)
-@json_option
+@output_file("-o", "--output", required=True, help="Write to this file: report.html.")
 @project_options
 def command(project: Project, runs: tuple[str, ...], against: str | None, output: Path) -> None:
     """Write runs as one HTML page that needs no other file.

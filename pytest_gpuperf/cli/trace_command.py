@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pytest_gpuperf.cli.output import DEFAULT, OutputFile, output_form, show, write
+from pytest_gpuperf.cli.output import DEFAULT, output_file, output_form, show, write
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.compare.pairing import pair_up
@@ -23,7 +23,6 @@ from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.packed import unpacked
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run, load_run
 from pytest_gpuperf.records.selection import check_regex
-from pytest_gpuperf.report.own_files import TRACE
 from pytest_gpuperf.report.trace_comparison import trace_comparison_report
 from pytest_gpuperf.report.trace_report import FoundTrace, short_name, trace_report
 
@@ -47,11 +46,7 @@ _NAMES_SHOWN = 8
     help="Show the part of a trace file inside these annotations, such as 'ProfilerStep#.*'; the median if "
     "there are several (default: the whole file).",
 )
-@click.option(
-    "--chrome",
-    type=OutputFile(TRACE),
-    help="Write the Chrome trace to a file, for Perfetto or chrome://tracing.",
-)
+@output_file("--chrome", help="Write the Chrome trace to a new file, for Perfetto or chrome://tracing.")
 @click.option(
     "--tensorboard",
     type=click.Path(path_type=Path, file_okay=False),

@@ -40,7 +40,7 @@ class Group:
     @property
     def count(self) -> int:
         """Return the number of launches."""
-        return sum(map(invocations_of, self.kernels))
+        return len(self.kernels)
 
     @property
     def typical(self) -> KernelProfile:
@@ -59,21 +59,12 @@ class Group:
         times = [time for kernel in self.kernels if (time := duration_us(kernel)) is not None]
         if not times:
             return None
-        bounds = [
-            kernel.extremes["duration_us"]
-            for kernel in self.kernels
-            if isinstance(kernel, ReportKernel) and "duration_us" in kernel.extremes
-        ]
-        return (
-            min((*times, *(low for low, _ in bounds))),
-            statistics.median(times),
-            max((*times, *(high for _, high in bounds))),
-        )
+        return min(times), statistics.median(times), max(times)
 
     @property
     def total_us(self) -> float:
         """Return the sum of the durations in µs."""
-        return sum((duration_us(kernel) or 0.0) * invocations_of(kernel) for kernel in self.kernels)
+        return sum(duration_us(kernel) or 0.0 for kernel in self.kernels)
 
 
 def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[Group]:
@@ -104,11 +95,6 @@ def measured(kernels: Sequence[ReportKernel]) -> list[ReportKernel]:
     """Return the launches to combine: none that failed, and only those with a time if any has one."""
     found = [kernel for kernel in kernels if not kernel.failed]
     return [kernel for kernel in found if duration_us(kernel) is not None] or found
-
-
-def invocations_of(kernel: KernelProfile) -> int:
-    """Return the number of launches of which the values of a kernel are the mean."""
-    return kernel.invocations if isinstance(kernel, ReportKernel) else 1
 
 
 def launch_name(kernel: ReportKernel) -> str:

@@ -1,4 +1,4 @@
-"""Files, written completely or not at all; links, devices and pipes stay what they are."""
+"""Files, written completely or not at all; links, devices and pipes are written through."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import errno
 import fcntl
 import os
 import re
-import stat
-import sys
 import tempfile
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.processes.signals import signals_held_off
 
@@ -25,35 +23,34 @@ def write_files(files: Mapping[Path, Content]) -> None:
     """Write several files so that each plain one is either complete or unchanged, whatever happens.
 
     Every plain file is first written and synced next to its target. Then all targets are replaced while
-    Ctrl-C is held off. Missing folders are made. A symbolic link stays, and its target is written. A device,
-    a pipe and a file that is open as standard output get the content at once.
+    Ctrl-C is held off. Missing folders are made. A symbolic link, a device and a pipe stay, and get the
+    content at once.
 
     Raises:
         OSError: As the file system says; no plain file has changed if a temporary file could not be written.
     """
-    targets = {path: Path(os.path.realpath(path)) for path in files if is_plain(path)}
+    targets = list(filter(is_plain, files))
     written: dict[Path, Path] = {}
     with ExitStack() as locks:
-        for folder in dict.fromkeys(target.parent for target in targets.values()):
+        for folder in dict.fromkeys(target.parent for target in targets):
             folder.mkdir(parents=True, exist_ok=True)
-            names = [target.name for target in targets.values() if target.parent == folder]
+            names = [target.name for target in targets if target.parent == folder]
             locks.enter_context(_writing_in(folder, "|".join(map(_leftover_of, names))))
         try:
             for path, content in files.items():
                 pieces = [content] if isinstance(content, bytes) else content
                 if path not in targets:
-                    with named(path), _stream(path) as stream:
+                    with named(path), path.open("wb") as stream:
                         stream.writelines(pieces)
                     continue
-                target = targets[path]
-                _refuse_protected(target)
-                handle, name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(target.name), suffix=".tmp")
-                written[Path(name)] = target
-                with named(target), os.fdopen(handle, "wb") as file:
+                _refuse_protected(path)
+                handle, name = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path.name), suffix=".tmp")
+                written[Path(name)] = path
+                with named(path), os.fdopen(handle, "wb") as file:
                     file.writelines(pieces)
                     file.flush()
                     os.fsync(file.fileno())
-                Path(name).chmod(_mode(target))
+                Path(name).chmod(_mode(path))
             with signals_held_off():
                 for temporary, target in written.items():
                     temporary.replace(target)
@@ -74,12 +71,8 @@ def named(path: Path) -> Iterator[None]:
 
 
 def is_plain(path: Path) -> bool:
-    """Return False for a device, a pipe and a file that is open as standard output or error."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return True
-    return stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and _standard(status) is None)
+    """Return False for a symbolic link, a device and a pipe."""
+    return not path.is_symlink() and (path.is_file() or path.is_dir() or not path.exists())
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -127,24 +120,6 @@ def _refuse_protected(target: Path) -> None:
     # To replace a file takes no permission to write it.
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-
-
-def _standard(status: os.stat_result) -> int | None:
-    """Return 1 or 2 for the file of this process's standard output or error; None for other files."""
-    for handle in (1, 2):
-        with suppress(OSError):
-            if os.path.samestat(status, os.fstat(handle)):
-                return handle
-    return None
-
-
-def _stream(path: Path) -> IO[bytes]:
-    # Opened by name, a log would be truncated, a socket refused, and another user's terminal too.
-    handle = _standard(path.stat())
-    if handle is None:
-        return path.open("wb")
-    sys.stdout.flush()
-    return os.fdopen(os.dup(handle), "wb")
 
 
 def _mode(path: Path) -> int:

@@ -48,7 +48,7 @@ OVERVIEW = frozenset(
 )
 """Metrics of the overview, which has the largest stall, too."""
 _FACTS = ("launch", "name", "demangled")
-_FILE_FACTS = ("gpu", "compute_capability", "ncu_version", "failed", "invocations")
+_FILE_FACTS = ("gpu", "compute_capability", "ncu_version", "failed")
 
 
 def ncu_file_report(file: NcuFile, metrics: Sequence[str], tables: Sequence[Table]) -> Report:
@@ -86,17 +86,14 @@ def _launch(kernel: ReportKernel, names: Sequence[str], file: NcuFile) -> dict[s
         "device": kernel.device,
         "ncu_version": file.ncu_version,
         "failed": kernel.failed,
-        "invocations": kernel.invocations,
         "notes": file.notes,
-        "metrics": {name: _metric(kernel, name) for name in names if name in kernel.metrics},
+        "metrics": {
+            name: {"value": kernel.metrics[name], "unit": kernel.unit(name)}
+            for name in names
+            if name in kernel.metrics
+        },
         "rules": by_speedup(kernel.rules),
     }
-
-
-def _metric(kernel: ReportKernel, name: str) -> dict[str, object]:
-    bounds = kernel.extremes.get(name)
-    known = {} if bounds is None else {"minimum": bounds[0], "maximum": bounds[1]}
-    return {"value": kernel.metrics[name], "unit": kernel.unit(name), **known}
 
 
 def header_table(file: NcuFile, shown: Collection[str] = OVERVIEW) -> Table:
@@ -109,8 +106,6 @@ def header_table(file: NcuFile, shown: Collection[str] = OVERVIEW) -> Table:
     notes = [*file.notes]
     if failed := failure_note(file.kernels):
         notes.append(failed)
-    if any(kernel.invocations > 1 for kernel in file.kernels):
-        notes.append("values are means over the launches of a kernel (--print-summary)")
     hidden = max(len(kernel.metrics.keys() - {*shown}) for kernel in file.kernels)
     others = max(kernel.more_metrics for kernel in file.kernels)
     left = [f"{count(hidden, 'metric')} (--preset=all)"] if hidden else []
@@ -171,10 +166,8 @@ def overview_table(kernels: Sequence[ReportKernel], *, each: bool = False) -> Ta
 
 
 def _whole(kernels: Sequence[ReportKernel]) -> dict[str, MetricValue]:
-    """Combine all launches with values; empty for one, and for means of several launches."""
-    if len(kernels) < 2 or any(kernel.invocations > 1 for kernel in kernels):
-        return {}
-    return combine(measured(kernels))
+    """Combine all launches with values; empty for one."""
+    return combine(measured(kernels)) if len(kernels) > 1 else {}
 
 
 def _whole_name(kernels: Sequence[ReportKernel]) -> str:
@@ -195,7 +188,7 @@ def _spread(group: Group) -> str:
     if times is None or group.count == 1:
         return ""
     low, middle, high = map(show_time, times)
-    return f"min {low}, {'median' if len(group.kernels) > 1 else 'mean'} {middle}, max {high}"
+    return f"min {low}, median {middle}, max {high}"
 
 
 def _group_notes(groups: Sequence[Group]) -> list[str]:

@@ -1,9 +1,9 @@
-"""Files that this tool has written: they are written again, and no other file is."""
+"""The check before a file that a user named is written: files of others stay."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
@@ -13,66 +13,44 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAD_BYTES = 1000
-"""Length of the beginning of a file that may have the tag of its writer."""
+"""Length of the beginning of a file that may have a mark."""
 TAIL_BYTES = 2**14
 """Length of the end that may have it: PDF and Parquet tell their writer there."""
-
-
-class Kind(NamedTuple):
-    """Kind of file that a command writes."""
-
-    name: str
-    """Such as `report`, for messages."""
-    tags: tuple[str, ...]
-    """Texts of which each such file has one at its beginning or end; none if other tools write such files,
-    so that no file is replaced."""
-
-
-REPORT = Kind("report", ('<meta name="generator" content="pytest-gpuperf',))
-DASHBOARD = Kind("dashboard", ('<meta name="generator" content="pytest-gpuperf history',))
-COMMENT = Kind("comment", ("<!-- gpuperf: ",))
-VERDICTS = Kind("file of verdicts", ('"gpuperf":',))
-PICTURE = Kind(
-    "picture",
-    ("<dc:title>pytest-gpuperf</dc:title>", "Software\0pytest-gpuperf", "/Creator (pytest-gpuperf)"),
-)
+GENERATOR = '<meta name="generator" content="pytest-gpuperf'
+"""Mark of a page."""
+COMMENT = "<!-- gpuperf: "
+"""Mark of a comment on a pull request."""
 PARQUET_WRITER = "written by pytest-gpuperf"
-TABLE = Kind(
-    "table",
-    ("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":', PARQUET_WRITER, '"compute_capability": "'),
+MARKS = (
+    *(GENERATOR, COMMENT, PARQUET_WRITER),
+    '"gpuperf":',  # a run, and verdicts
+    *("<dc:title>pytest-gpuperf</dc:title>", "Software\0pytest-gpuperf", "/Creator (pytest-gpuperf)"),
+    *("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":'),
+    '"compute_capability": "',  # a file of pytest-benchmark with the GPU in `machine_info`
 )
-"""CSV, JSON and Parquet, and a file of pytest-benchmark with the GPU in `machine_info`."""
-TRACE = Kind("trace", ())
+"""Texts of which each file that this tool writes has one at its beginning or end, but for Chrome traces."""
 
 
-def is_own(path: Path, kind: Kind) -> bool:
-    """Return True if a file has a tag of its kind.
+def refuse_other_file(path: Path, next_step: str) -> None:
+    """Refuse to replace a plain file without a mark of this tool; an empty one is nobody's.
+
+    Args:
+        path: The file to write; need not exist.
+        next_step: A way to write nevertheless.
 
     Raises:
-        OSError: The file cannot be read.
+        GpuperfError: It is such a file.
+        OSError: It cannot be read.
     """
+    if not (path.is_file() and is_plain(path) and path.stat().st_size):
+        return
     with path.open("rb") as stream:
         ends = stream.read(HEAD_BYTES)
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
         ends += stream.read()
-    return any(tag.encode() in ends for tag in kind.tags)
-
-
-def refuse_other_file(path: Path, kind: Kind) -> None:
-    """Refuse to write over a file of somebody else; an empty one, a device and a pipe are nobody's.
-
-    Args:
-        path: The file to write; need not exist.
-        kind: The kind to write.
-
-    Raises:
-        GpuperfError: The file exists, is not empty and has no tag of its kind.
-        OSError: The file cannot be read.
-    """
-    if not (path.is_file() and is_plain(path) and path.stat().st_size) or is_own(path, kind):
-        return
-    raise GpuperfError(
-        f"{show_path(path)} exists" + (f" and is not a {kind.name} of pytest-gpuperf" if kind.tags else ""),
-        expected=f"a new name, or that of an earlier {kind.name}" if kind.tags else "a new name",
-        next_step="name another file, or move this one away",
-    )
+    if not any(mark.encode() in ends for mark in MARKS):
+        raise GpuperfError(
+            f"{show_path(path)} exists and was not written by pytest-gpuperf",
+            expected="a new name, or that of an earlier output",
+            next_step=next_step,
+        )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.report.forms.as_markdown import MARKS, code, code_block
-from pytest_gpuperf.report.own_files import COMMENT
+from pytest_gpuperf.report.own_files import COMMENT as TAG
 from pytest_gpuperf.report.rows import (
     SEVERITY,
     TONES,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.report.rows import Row
 
-(TAG,) = COMMENT.tags
-"""Begin of each comment."""
 MOST_BYTES = 65_536
 """GitHub refuses a comment with more characters; no text has more characters than bytes."""
 CHANGES_BYTES = 26_000

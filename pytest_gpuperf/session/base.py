@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.source import RankSource, Source
     from pytest_gpuperf.settings.settings import Settings
 
+_OTHER_FILE = "remove it, or name another file"
+
 
 class Runner:
     """One way to run `pytest --gpuperf`: holds the results of the run, and judges them.
@@ -422,32 +424,35 @@ class Runner:
         """Write the report to the file that the user names.
 
         Raises:
-            GpuperfError: The file exists and is not a report.
+            GpuperfError: The file exists, and this tool has not written it.
             OSError: The file cannot be written.
         """
         run, path = self.shown_run, self.settings.html
         if path is None or run is None:
             return
-        from pytest_gpuperf.report.html.file import write_page
+        from pytest_gpuperf.report.html.page import page_pieces
         from pytest_gpuperf.report.html.section import Section
+        from pytest_gpuperf.report.own_files import refuse_other_file
         from pytest_gpuperf.session.source_links import source_links
 
+        refuse_other_file(path, _OTHER_FILE)
         links = source_links(self.settings.root)
-        write_page(path, [Section(run, self._summary(), self.expected, links=links, folder=self.folder)])
+        section = Section(run, self._summary(), self.expected, links=links, folder=self.folder)
+        write_files({path: page_pieces([section])})
         self.notices.append(f"report written to {show_path(path)}")
 
     def write_json(self, end: End) -> None:
         """Write the verdicts to the file that the user names.
 
         Raises:
-            GpuperfError: The file exists and has no verdicts.
+            GpuperfError: The file exists, and this tool has not written it.
             OSError: The file cannot be written.
         """
-        from pytest_gpuperf.report.own_files import VERDICTS, refuse_other_file
+        from pytest_gpuperf.report.own_files import refuse_other_file
         from pytest_gpuperf.report.verdicts import encode_verdicts, verdicts_of
 
         if self.settings.json is not None:
-            refuse_other_file(self.settings.json, VERDICTS)
+            refuse_other_file(self.settings.json, _OTHER_FILE)
             verdicts = verdicts_of(self._summary(), end, self.run_id)
             write_files({self.settings.json: encode_verdicts(verdicts)})
 

@@ -255,7 +255,7 @@ OPTIONS = (
     Option(
         "html",
         "",
-        "write the results as one HTML page to this file, over an earlier report only",
+        "write the results as one HTML page to this file",
         metavar="FILE",
         unset="none",
     ),

@@ -154,5 +154,7 @@ def test_json_replaces_no_file_of_somebody_else(pytester: pytest.Pytester) -> No
     pytester.makepyfile("def test_nothing(gpuperf):\n    pass\n")
     VERDICTS.write_text('{"mine": 1}')
     result = pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}")
-    result.stdout.fnmatch_lines(["*verdicts.json exists and is not a file of verdicts of pytest-gpuperf*"])
+    result.stdout.fnmatch_lines(
+        ["*verdicts.json exists and was not written by pytest-gpuperf*remove it, or name another file"]
+    )
     assert VERDICTS.read_text() == '{"mine": 1}'

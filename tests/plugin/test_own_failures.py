@@ -121,7 +121,7 @@ PARTS: dict[PluginPart, Broken] = {
     "counters": Broken("pytest_gpuperf.measure.counters.cupti_counters.CuptiCounters.lookup"),
     "diagnosis": Broken("pytest_gpuperf.judge.verdict.explain_lines", 1, FAILED),
     "HTML report": Broken(
-        "pytest_gpuperf.report.html.file.write_page", arguments=("--gpuperf-html=report.html",)
+        "pytest_gpuperf.report.html.page.page_pieces", arguments=("--gpuperf-html=report.html",)
     ),
     "isolation": Broken("pytest_gpuperf.plugin.isolation.isolate"),
     "judging": Broken("pytest_gpuperf.session.base.judge", 1, FAILED),

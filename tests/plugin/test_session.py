@@ -93,7 +93,9 @@ def test_report_replaces_no_other_file(pytester: pytest.Pytester, replay: None) 
     (pytester.path / "notes.html").write_text("mine\n")
     result = pytester.runpytest("--gpuperf", "--gpuperf-html=notes.html")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(["gpuperf: error: notes.html exists and is not a report of*"])
+    result.stdout.fnmatch_lines(
+        ["gpuperf: error: notes.html exists and was not written by*remove it, or name another file"]
+    )
     assert (pytester.path / "notes.html").read_text() == "mine\n"
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from console_texts import FAILED, LAUNCH, NEW, OLD, section
 from ncu_command import all_lines, as_csv, as_json, go_to_captures
 from pytest_gpuperf.cli import main
 
@@ -147,89 +146,12 @@ def test_failed_launch_leaves_the_others_their_values(tmp_path: Path) -> None:
     assert "1 of 3 launches failed" in text
 
 
-def test_launches_with_other_metrics_and_no_time_did_not_fail(tmp_path: Path) -> None:
-    other = section("Command line profiler metrics", ("dram__bytes_read.sum", "Mbyte", "4.02"))
-    path = written(tmp_path, f"{NEW}  saxpy(float *, int) {LAUNCH}\n{other}", "two_runs.txt")
-    lines = all_lines(path)
-    assert not any("failed" in line for line in lines)
-    assert any(line.startswith("1 of 2") and "118 µs" in line for line in lines)
-    assert [kernel["failed"] for kernel in as_json(path)] == [False, False]
-    text = explained(path)
-    assert "saxpy   118 µs  100 %\n" in text
-    assert "saxpy\n" in text
-
-
-@pytest.mark.parametrize(
-    "prefix", ["2024-05-01T10:11:12.1234567Z ", "[1,0]<stdout>:", "0: ", "worker-1  | ", "> "]
-)
-def test_console_text_with_prefixes_of_a_log_is_read(tmp_path: Path, prefix: str) -> None:
-    text = "".join(f"{prefix}{line}\n" for line in NEW.splitlines())
-    plain, prefixed = (as_json(written(tmp_path, one, "log.txt")) for one in (NEW, text))
-    assert prefixed == plain
-
-
 def test_renamed_kernels_are_compared_by_order(tmp_path: Path) -> None:
     old = written(tmp_path, csv_text([DURATION], name="gemm_v1(float *)"), "old.csv")
     new = written(tmp_path, csv_text([("gpu__time_duration.sum", "us", "50.25")], name="gemm_v2(int)"))
     lines = all_lines(new, "--compare", old)
     assert any(line.startswith("#0 gemm_v1 -> #0 gemm_v2") and "-50.0 %  better" in line for line in lines)
     assert "1 renamed: paired by their order" in lines
-
-
-def test_console_text_is_shown_explained_and_compared(tmp_path: Path) -> None:
-    path = written(tmp_path, NEW, "issue.txt")
-    assert all_lines(path)[0] == "GPU of compute capability 8.6, SM clock 1410 MHz"
-    row = next(line for line in all_lines(path) if line.startswith("#0"))
-    assert row.split()[1:6] == ["saxpy", "64x2", "256", "255", "18911232"]
-    assert "714" in row  # GB/s
-    assert "18911232" in row  # spills
-    assert (
-        "spilling: warps load or store spilled registers 18.9 million times: a thread needs more"
-        in explained(path)
-    )
-    assert "nothing moved in #0 saxpy" in all_lines(path, "--compare", path)
-    assert as_json(path)[0]["metrics"]["dram_gb_per_s"]["value"] == pytest.approx(713.75)
-
-
-def test_console_text_that_starts_with_a_process_is_explained(tmp_path: Path) -> None:
-    path = written(tmp_path, NEW[NEW.index("[828]") :], "issue.txt")
-    assert "saxpy   118 µs\n" in explained(path)
-
-
-def test_errors_of_ncu_next_to_values_are_shown(tmp_path: Path) -> None:
-    lines = all_lines(written(tmp_path, FAILED + NEW, "log.txt"))
-    assert "ncu reported: LaunchFailed" in lines
-    assert "1 of 2 launches failed and count nowhere: #0 render" in lines
-
-
-def test_locale_is_read_and_named(tmp_path: Path) -> None:
-    path = written(tmp_path, csv_text([("gpu__time_duration.sum", "ns", "117.344")]))
-    assert as_json(path)[0]["metrics"]["duration_us"]["value"] == pytest.approx(117.344)
-    assert "numbers were read with a dot between thousands and a comma before decimals" in all_lines(path)
-    assert as_json(written(tmp_path, OLD, "old.txt"))[0]["metrics"]["duration_us"]["value"] == pytest.approx(
-        19380
-    )
-
-
-@pytest.mark.parametrize("grouping", ["Kernel Name", "none"])
-def test_summary_shows_means_with_their_launches(tmp_path: Path, grouping: str) -> None:
-    columns = ["Process ID", grouping, "Device", "CC", "Invocations", "Section Name", "Metric Name"]
-    header = ",".join(f'"{one}"' for one in (*columns, "Metric Unit", "Minimum", "Maximum", "Average"))
-    facts = '"1","unnamed>::saxpy(float, int)","0","11.0","14","GPU Speed Of Light Throughput"'
-    path = written(tmp_path, f'{header}\n{facts},"Duration","us","116.00","118.00","117.00"\n')
-    (kernel,) = as_json(path)
-    assert kernel["invocations"] == 14
-    value = {
-        "value": pytest.approx(117),
-        "unit": "us",
-        "minimum": pytest.approx(116),
-        "maximum": pytest.approx(118),
-    }
-    assert kernel["metrics"]["duration_us"] == value
-    lines = all_lines(path)
-    assert "values are means over the launches of a kernel (--print-summary)" in lines
-    assert "    min 116 µs, mean 117 µs, max 118 µs" in lines
-    assert kernel["name"] == ("saxpy" if grouping == "Kernel Name" else "kernels")
 
 
 BOUND = [
@@ -315,7 +237,7 @@ def test_spill_requests_are_named(
         ),
         (
             "none.txt",
-            b"==PROF== Connected to process 1\n==PROF== Disconnected from process 1\n",
+            b"==PROF== Disconnected from process 1\n",
             "profiled no kernel",
         ),
         (
@@ -330,7 +252,11 @@ def test_spill_requests_are_named(
         ("old.csv", b"==12== NVPROF is profiling process 12\n", "is output of nvprof"),
         ("stats.csv", b"Time (%),Total Time (ns),Instances\n", "is a table of Nsight Systems"),
         ("empty.csv", b"", "empty.csv is empty"),
-        ("notes.txt", b"hello\n", "the text has no header of ncu CSV and no section of ncu's console text"),
+        ("a.bin", b"a\x00b", "a.bin is a binary file, and not a report"),
+        ("a.zip", b"PK\x03\x04", "a.zip is an archive"),
+        ("a.ncu-rep", b"a", "a.ncu-rep is not an ncu report, or a damaged one"),
+        ("ncu.log", b'==PROF== Profiling "k" - 0: 0%\n==PROF== Disconnected\n', "is text that ncu printed"),
+        ("notes.txt", b"hello\n", "notes.txt has no header of ncu CSV"),
     ],
 )
 def test_file_without_launches_gets_one_clear_error(
@@ -351,7 +277,42 @@ def test_metrics_of_groups_are_medians(tmp_path: Path) -> None:
     assert "instructions  inst     20    120" in lines
 
 
-def test_launches_without_a_grid_are_not_grouped(tmp_path: Path) -> None:
-    text = "".join(f"  k(int), 2020-Nov-02 19:24:3{n}, Context 1, Stream 7\n" + section("GPU Speed Of Light",
-        ("Duration", "usecond", f"{n}.50")) for n in (1, 2))  # fmt: skip
-    assert [line.split()[0] for line in all_lines(written(tmp_path, text)) if line[:1] == "#"] == ["#0", "#1"]
+LAUNCH = "  k(int *) (4, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
+SECTION = "    Section: GPU Speed Of Light\n    ----------- ---- -----\n"
+TITLES = "    Metric Name  Metric Unit  Metric Value\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"epoch 1, loss 0.5\n==PROF== Connected to process 1\n{LAUNCH}{SECTION}",
+        f"==ERROR== LaunchFailed\n[1] app@127.0.0.1\n{LAUNCH}",
+        f"> {LAUNCH}",
+        SECTION,
+        "".join(f"worker-1  | {line}\n" for line in SECTION.splitlines()),
+        TITLES,
+        " ".join(TITLES.split()),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_console_text_is_refused_with_both_commands(tmp_path: Path, text: str, encoding: str) -> None:
+    (tmp_path / "issue.txt").write_bytes(text.encode(encoding))
+    for command in ("ncu", "explain"):
+        result = CliRunner().invoke(main, [command, str(tmp_path / "issue.txt")])
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert "issue.txt is text that ncu printed for people" in result.stderr
+        assert "`ncu --import FILE --page raw --csv`" in result.stderr
+        assert "`ncu --csv`" in result.stderr
+
+
+def test_console_text_next_to_csv_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, LAUNCH + SECTION + csv_text([DURATION]))
+    assert "the launches that the file has as console text of ncu were not read" in all_lines(path)
+    assert len(as_json(path)) == 1
+
+
+def test_messages_of_ncu_next_to_csv_are_no_launches(tmp_path: Path) -> None:
+    text = '==PROF== Profiling "gemm" - 0: 100% - 3 passes\n==ERROR== LaunchFailed\n'
+    lines = all_lines(written(tmp_path, text + csv_text([DURATION])))
+    assert "ncu reported: LaunchFailed" in lines
+    assert not any("console text" in line for line in lines)

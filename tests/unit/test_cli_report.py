@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
@@ -13,9 +12,10 @@ from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.project import find_project
 from pytest_gpuperf.records import GpuInfo
 from pytest_gpuperf.records.runs import RunStore, recordings
-from run_builders import NODEID, measured, one_test, record, run
+from run_builders import measured, one_test, record, run
 
 if TYPE_CHECKING:
+    import pytest
     from click.testing import Result
 
     from pytest_gpuperf.records import Run
@@ -62,23 +62,6 @@ def test_run_of_another_gpu_is_not_compared(project: Path) -> None:
     assert done.exit_code == 2
     assert "--against is a run of nvidia-b200; expected one of nvidia-h200" in done.output
     assert not Path("report.html").exists()
-
-
-@pytest.mark.parametrize("content", ["notes", "<!doctype html><title>mine</title>"])
-def test_file_of_someone_else_is_left_alone(project: Path, content: str) -> None:
-    keep(project, one_test())
-    Path("report.html").write_text(content, encoding="utf-8")
-    done = report()
-    assert done.exit_code == 2
-    assert "report.html exists and is not a report of pytest-gpuperf" in done.output
-    assert Path("report.html").read_text(encoding="utf-8") == content
-
-
-def test_earlier_report_and_empty_file_are_replaced(project: Path) -> None:
-    keep(project, one_test())
-    Path("report.html").touch()
-    assert report().exit_code == report().exit_code == 0
-    assert NODEID.partition("::")[2] in Path("report.html").read_text(encoding="utf-8")
 
 
 def test_missing_run_writes_nothing(project: Path) -> None:

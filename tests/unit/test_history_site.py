@@ -9,7 +9,6 @@ import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ from history_builders import commit_of, line, times
 from pytest_gpuperf.baseline.history.order import Order
 from pytest_gpuperf.baseline.history.ranges import find_ranges
 from pytest_gpuperf.baseline.history.series import series_of
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.report.history.site import write_site
 from pytest_gpuperf.report.html.markup import asset
 from pytest_gpuperf.report.html.section import SourceLinks
@@ -25,6 +23,8 @@ from pytest_gpuperf.report.html.section import SourceLinks
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import pytest
 
     from pytest_gpuperf.records.history import HistoryLine
 
@@ -132,14 +132,6 @@ def test_earlier_dashboard_is_replaced_and_other_files_stay(tmp_path: Path) -> N
     (folder / "CNAME").write_text("perf.example.org")
     assert "12 commits" in write(folder, STEP)
     assert (folder / "CNAME").read_text() == "perf.example.org"
-
-
-@pytest.mark.parametrize("name", ["index.html", "other.txt"])
-def test_folder_of_others_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("<title>mine</title>")
-    with pytest.raises(GpuperfError, match="is not a dashboard of pytest-gpuperf"):
-        write(tmp_path, STEP)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_scripts_set_no_markup() -> None:

@@ -151,7 +151,7 @@ def test_file_holds_one_gpu_only(project: Path) -> None:
     assert said.endswith("type -o two\n")
 
 
-@pytest.mark.parametrize(("there", "said"), [(b"mine", "is not a run file"), (None, "is one of the runs")])
+@pytest.mark.parametrize(("there", "said"), [(b"mine", "add --force"), (None, "is one of the runs")])
 def test_file_is_never_lost(project: Path, there: bytes | None, said: str) -> None:
     [path] = write(project, shard(1))
     before = path.read_bytes() if there is None else there

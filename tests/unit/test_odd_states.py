@@ -201,6 +201,14 @@ def test_full_standard_output_is_one_error(copied: Path, monkeypatch: pytest.Mon
     ]
 
 
+@pytest.mark.parametrize("command", ["baseline status", "recording list", "export --format csv", "metrics"])
+def test_closed_standard_output_ends_quietly(copied: Path, command: str) -> None:
+    code = f"from pytest_gpuperf.cli import main; main({command.split()})"
+    closed = [*["sh", "-c"], '"$@" >&-', "sh", sys.executable, "-c", code]
+    ended = subprocess.run(closed, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.output import OutputFile
 from pytest_gpuperf.records import Measurement, Timing
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import NODEID, record, run
@@ -62,8 +61,16 @@ def test_file_of_others_is_refused_before_anything_is_read(project: Path, name: 
     path.write_text("mine, drawn by pytest-gpuperf")
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
-    assert f"{path.name} exists" in done.output
+    assert f"{path.name} exists and was not written by pytest-gpuperf" in done.output
+    assert done.output.endswith("add --force\n")
     assert path.read_text() == "mine, drawn by pytest-gpuperf"
+
+
+def test_force_replaces_a_file_of_others(with_run: Path) -> None:
+    (with_run / "out").write_text("mine")
+    done = CliRunner().invoke(main, [*COMMANDS["csv"], "--force"])
+    assert done.exit_code == 0, done.output
+    assert (with_run / "out").read_text().startswith("nodeid,")
 
 
 def test_empty_file_is_nobodys(with_run: Path) -> None:
@@ -71,18 +78,16 @@ def test_empty_file_is_nobodys(with_run: Path) -> None:
     assert call("csv").exit_code == 0
 
 
-def test_each_command_that_writes_a_file_refuses_those_of_others() -> None:
+def test_each_command_that_writes_a_file_has_force() -> None:
     found = {}
 
     def visit(name: str, command: object) -> None:
-        for parameter in getattr(command, "params", ()):
-            if {"-o", "--chrome"} & set(parameter.opts):
-                found[name] = type(parameter.type)
+        options = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
+        if options & {"-o", "--chrome"}:
+            found[name] = "--force" in options
         for of in getattr(command, "list_commands", lambda _: ())(None):
             visit(f"{name} {of}".strip(), command.get_command(None, of))  # type: ignore[attr-defined]
 
     visit("", main)
-    # These write folders, with checks of their own.
-    others = {name for name, of in found.items() if of is not OutputFile}
-    assert others == {"merge", "history site"}
-    assert set(found) - others == {"report", "comment", "export", "plot", "history show", "trace"}
+    names = ("comment", "export", "history show", "history site", "merge", "plot", "report", "trace")
+    assert found == dict.fromkeys(names, True)

@@ -237,15 +237,6 @@ def test_missing_tests_are_named_unless_some_were_chosen(files: Path, partial: b
     assert "1 new" in text
 
 
-def test_comment_replaces_no_file_of_somebody_else(files: Path) -> None:
-    (files / "notes.md").write_text("mine")
-    for ref in (write(files, one_test()), "missing"):
-        done = CliRunner().invoke(main, ["comment", ref, "-o", "notes.md"])
-        assert done.exit_code == 2
-        assert "notes.md exists and is not a comment of pytest-gpuperf" in done.output
-    assert (files / "notes.md").read_text() == "mine"
-
-
 def test_earlier_comment_is_replaced(files: Path) -> None:
     for ref, said in (("missing", "nothing was judged"), (write(files, one_test()), "1 pass")):
         CliRunner().invoke(main, ["comment", ref, "-o", "comment.md"])

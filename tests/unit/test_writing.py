@@ -8,111 +8,71 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.runs import RunStore, recording_path
 from pytest_gpuperf.records.writing import write_files
-from run_builders import measured, one_test, record, run
-from trace_builders import BLOCK
+from run_builders import one_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-OUTPUTS = {
-    "export": ["export", "--format", "csv", "-o"],
-    "plot": ["plot", "::t", "--y", "time_us", "-o"],
-    "trace": ["trace", "::b", "--chrome"],
-}
-
 
 @pytest.fixture
-def measurements(project: Path) -> Path:
-    """Return the folder of a run with times of several sizes and a trace."""
-    tests = [record(f"a.py::t[N{size}]", main=measured(size)) for size in (1.0, 2.0)]
-    tests.append(record("b.py::b", main=Measurement(trace=BLOCK)))
-    folder = RunStore(project / ".gpuperf").write(run(*tests)).parent
-    (folder / "traces").mkdir()
-    (folder / BLOCK.file).write_bytes(b"{}")
-    return folder
+def measured_run(project: Path) -> Path:
+    RunStore(project / ".gpuperf").write(one_test())
+    return project
 
 
-def write_by(command: str, path: str) -> str:
-    if command == "plot":
-        pytest.importorskip("matplotlib")
-    result = CliRunner().invoke(main, [*OUTPUTS[command], path])
-    assert result.exit_code == 0, result.output
-    return result.stdout
+def export(path: str, status: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["export", "--format", "csv", "-o", path])
+    assert result.exit_code == status, result.output
+    return result
 
 
-@pytest.mark.parametrize("command", OUTPUTS)
-def test_output_goes_through_a_link(measurements: Path, project: Path, command: str) -> None:
-    (project / "far").mkdir()
-    (project / "far/file.svg").touch()
-    (project / "link.svg").symlink_to("far/file.svg")
-    write_by(command, "link.svg")
-    assert (project / "link.svg").is_symlink()
-    assert (project / "far/file.svg").read_text()
+def test_output_goes_through_a_link(measured_run: Path) -> None:
+    (measured_run / "far").mkdir()
+    (measured_run / "far/file.csv").write_text("mine")
+    (measured_run / "link").symlink_to("far/file.csv")
+    assert export("link").stdout == ""  # said on standard error
+    assert (measured_run / "link").is_symlink()
+    assert (measured_run / "far/file.csv").read_text().startswith("nodeid,")
 
 
-@pytest.mark.parametrize("command", OUTPUTS)
-def test_output_goes_into_a_pipe(measurements: Path, project: Path, command: str) -> None:
-    pipe = project / "pipe.svg"
+def test_output_goes_into_a_pipe(measured_run: Path) -> None:
+    pipe = measured_run / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    assert write_by(command, "pipe.svg") == ""  # said on standard error
+    assert export("pipe").stdout == ""
     reader.join(timeout=5)
     assert read[0]
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize("command", OUTPUTS)
-def test_full_device_is_an_error_and_stays(measurements: Path, project: Path, command: str) -> None:
-    if command == "plot":
-        pytest.importorskip("matplotlib")
-    (project / "full.svg").symlink_to("/dev/full")
-    result = CliRunner().invoke(main, [*OUTPUTS[command], "full.svg"])
-    assert result.exit_code == 2
-    assert "cannot be written: No space left on device" in result.stderr
-    assert (project / "full.svg").is_symlink()
+def test_full_device_is_an_error_and_stays(measured_run: Path) -> None:
+    (measured_run / "full").symlink_to("/dev/full")
+    assert "full: No space left on device" in export("full", 2).stderr
+    assert (measured_run / "full").is_symlink()
 
 
-def test_file_that_is_standard_output_is_not_truncated(measurements: Path, project: Path) -> None:
-    (project / "link").symlink_to("/proc/self/fd/1")
-    with (project / "log").open("w") as log:
-        log.write("before\n")
-        log.flush()
-        fd = os.dup(1)
-        os.dup2(log.fileno(), 1)
-        try:
-            write_files({project / "link": b"data\n"})
-        finally:
-            os.dup2(fd, 1)
-            os.close(fd)
-    assert (project / "log").read_text() == "before\ndata\n"
-
-
-def test_protected_file_stays(measurements: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_by("export", "out.csv")
-    before = (project / "out.csv").read_text()
+def test_protected_file_stays(measured_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export("out.csv")
+    before = (measured_run / "out.csv").read_text()
     # Root may write everything.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    result = CliRunner().invoke(main, [*OUTPUTS["export"], "out.csv"])
-    assert "out.csv cannot be written: Permission denied" in result.stderr
-    assert (project / "out.csv").read_text() == before
+    assert "out.csv: Permission denied" in export("out.csv", 2).stderr
+    assert (measured_run / "out.csv").read_text() == before
 
 
-def test_link_in_a_circle_is_an_error(measurements: Path, project: Path) -> None:
-    (project / "a").symlink_to("b")
-    (project / "b").symlink_to("a")
-    result = CliRunner().invoke(main, [*OUTPUTS["export"], "a"])
-    assert result.exit_code == 2
-    assert "a cannot be written: Too many levels of symbolic links" in result.stderr
+def test_link_in_a_circle_is_an_error(measured_run: Path) -> None:
+    (measured_run / "a").symlink_to("b")
+    (measured_run / "b").symlink_to("a")
+    assert "a: Too many levels of symbolic links" in export("a", 2).stderr
 
 
 def test_error_in_the_content_leaves_no_file(project: Path) -> None:
@@ -170,11 +130,11 @@ def test_similar_files_of_others_stay(project: Path) -> None:
     assert all((left / name).exists() for name in (*names, ".f.json.abcd1234.tmp"))
 
 
-def test_output_folder_keeps_temporary_files_of_others(measurements: Path, project: Path) -> None:
+def test_output_folder_keeps_temporary_files_of_others(measured_run: Path) -> None:
     for name in (".run.csv.abcd1234.tmp", ".other.json.abcd1234.tmp"):
-        (project / name).touch()
-    write_by("export", "run.csv")
-    assert [path.name for path in project.glob(".*.tmp")] == [".other.json.abcd1234.tmp"]
+        (measured_run / name).touch()
+    export("run.csv")
+    assert [path.name for path in measured_run.glob(".*.tmp")] == [".other.json.abcd1234.tmp"]
 
 
 def test_readers_ignore_leftovers(project: Path) -> None:

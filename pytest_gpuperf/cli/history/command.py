@@ -14,13 +14,12 @@ from pytest_gpuperf.baseline.history.taking import lines_of
 from pytest_gpuperf.cli.accepting import show_run
 from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.history.options import open_store, search, store_options
-from pytest_gpuperf.cli.output import OutputFile, output_form, screen, show, write
-from pytest_gpuperf.cli.said import echo, json_option, wrote
+from pytest_gpuperf.cli.output import echo, output_file, output_form, screen, show, write
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.history.changes_report import changes_report
 from pytest_gpuperf.report.history.series_report import detailed, overview
-from pytest_gpuperf.report.own_files import PICTURE
+from pytest_gpuperf.report.own_files import refuse_other_file
 from pytest_gpuperf.report.show import count, show_size
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ def command() -> None:
 @click.argument("runs", nargs=-1)
 @click.option("--push", is_flag=True, help="Push the branch of the history, merged with the remote's.")
 @click.option("--url", metavar="URL", default="", callback=_web_address, help="Link the runs to this CI job.")
-@json_option
 @store_options
 def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool, url: str) -> None:
     """Add the times of RUNS to the history.
@@ -94,9 +92,7 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
     show_default=True,
     help="Show the newest N commits of a test; 0 shows all.",
 )
-@click.option(
-    "-o", "--output", type=OutputFile(PICTURE), help="Draw one test: .svg, .png or .pdf; needs matplotlib."
-)
+@output_file("-o", "--output", help="Draw one test: .svg, .png or .pdf; needs matplotlib.")
 @click.option(
     "--site",
     type=click.Path(path_type=Path, file_okay=False),
@@ -139,15 +135,14 @@ def show_command(
 
 
 def _write_site(project: Project, store: str, output: Path) -> None:
-    from pytest_gpuperf.report.history.site import refuse_other_folder, write_site
+    from pytest_gpuperf.report.history.site import PAGE, write_site
     from pytest_gpuperf.session.source_links import source_links
 
-    refuse_other_folder(output)
+    refuse_other_file(output / PAGE, "name another folder, or remove that file")
     found = search(project, store)
     links = source_links(project.root)
     size = write_site(output, found.series, found.ranges, found.order, links, found.notes)
-    wrote(output / "index.html")
-    echo(f"wrote {show_path(output)}/index.html ({count(len(found.series), 'time')}, {show_size(size)})")
+    echo(f"wrote {show_path(output / PAGE)} ({count(len(found.series), 'time')}, {show_size(size)})")
 
 
 def _draw(found: Searched, output: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pytest_gpuperf.cli.said import echo, json_option, wrote
+from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import write_files
 
@@ -41,7 +41,6 @@ Commit the new files in baselines/. From then on, with or without a GPU:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 @click.option("--agents", is_flag=True, help="Write only a skill file for coding agents.")
-@json_option
 def command(folder: Path, agents: bool) -> None:
     """Write a suite and a GitHub workflow into DIR.
 
@@ -51,7 +50,6 @@ def command(folder: Path, agents: bool) -> None:
     texts = dict.fromkeys(SKILLS, packaged("SKILL.md")) if agents else _suite(root) | _workflow(root)
     missing = {root / name: text.encode() for name, text in texts.items() if not (root / name).exists()}
     write_files(missing)
-    wrote(*missing)
     for name in texts:
         there = root / name not in missing
         echo(f"{'kept' if there else 'wrote':5}  {show_path(root / name)}")

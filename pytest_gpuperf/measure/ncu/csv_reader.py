@@ -1,8 +1,7 @@
 """Read the output of `ncu --csv`, if there is no report.
 
-Three layouts are supported: wide (`--page raw`: a row of names, a row of units, a row for each kernel), long
-(any other page, or `--metrics`: a row for each metric) and the summary of several launches
-(`--print-summary`: a row for each metric with its mean). ncu rounds CSV values, so a report is better.
+Two layouts are supported: wide (`--page raw`: a row of names, a row of units, a row for each kernel) and long
+(any other page, or `--metrics`: a row for each metric). ncu rounds CSV values, so a report is better.
 Other lines may stand before the header. After it every line is a row, and any other line is an error, because
 a truncated file would otherwise look like a smaller run.
 """
@@ -34,7 +33,9 @@ _FACTS = frozenset(
     }
 )
 """Columns of the raw page that are facts of a launch."""
-_SUMMARY = frozenset({"Metric Name", "Metric Unit", "Minimum", "Maximum", "Average"})
+_LONG = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
+_SUMMARY = frozenset({"Metric Name", "Average"})
+"""Columns of the means that `--print-summary` prints, which are refused."""
 _FENCE = "```"
 
 
@@ -65,16 +66,14 @@ def read_csv(text: str, notes: list[str] | None = None) -> list[RawKernel]:
     header = next(rows).fields
     if "Metric Name" not in header:
         launches = _read_wide(header, rows)
-    elif "Metric Value" in header and "Metric Unit" in header:
-        launches = _read_long(header, rows)
-    elif set(header) >= _SUMMARY:
-        launches = _read_summary(header, rows)
-    else:
+    elif missing := [name for name in _LONG if name not in header]:
         raise GpuperfError(
-            "the CSV text has metric names but no column `Metric Value`",
-            expected="a row for each metric of each launch, as `ncu --csv` prints",
-            next_step="print it again from the report: `ncu --import REPORT --csv --page raw`",
+            f"the CSV text has metric names but no column `{missing[0]}`",
+            expected="a row for each metric of each launch, as `ncu --csv` prints without --print-summary",
+            next_step="print it again from the report: `ncu --import REPORT --page raw --csv`",
         )
+    else:
+        launches = _read_long(header, rows)
     return read_launches(launches, [] if notes is None else notes)
 
 
@@ -88,7 +87,7 @@ def _rows(text: str) -> Iterator[_Row]:
         raise NoHeaderError(
             "the text has no header of ncu CSV",
             expected='a line with the columns "ID" and "Kernel Name"',
-            next_step="print the report with `ncu --import REPORT --csv --page raw`",
+            next_step="print the report with `ncu --import REPORT --page raw --csv`",
         )
     fences = [k for k, i in enumerate(kept) if lines[i].strip() == _FENCE and k > start]
     kept = kept[start : fences[0] if fences else None]
@@ -137,47 +136,21 @@ def _read_wide(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
 
 
 def _read_long(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
-    value_at = header.index("Metric Value")
+    # Rows of metrics lack the columns of rules at the end.
+    least = max(map(header.index, _LONG)) + 1
     launches: dict[str, Launch] = {}
-    for row, cells in _checked(header, rows, "Metric Value"):
+    for row in rows:
+        if not least <= len(row.fields) <= len(header):
+            raise broken(row.line, f"{len(row.fields)} fields instead of {least} to {len(header)}")
+        cells = dict(zip(header, row.fields, strict=False))
         launch = launches.setdefault(cells["ID"], _launch(header, row))
         rule = rule_from_csv(cells)
         if rule is not None:
             launch.rules.append(rule)
             continue
         name = raw_name(cells.get("Section Name", ""), cells["Metric Name"])
-        launch.cells.append(Cell(name, row.fields[value_at], cells["Metric Unit"], row.line))
+        launch.cells.append(Cell(name, cells["Metric Value"], cells["Metric Unit"], row.line))
     return list(launches.values())
-
-
-def _read_summary(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
-    of_rows = (
-        *_SUMMARY,
-        "Section Name",
-        *(name for name in header if name.startswith(("Rule", "Estimated"))),
-    )
-    own = [name for name in header if name not in of_rows]
-    launches: dict[tuple[str, ...], Launch] = {}
-    for row, cells in _checked(header, rows, *_SUMMARY):
-        if not cells["Metric Name"]:  # a rule
-            continue
-        key = tuple(cells[name] for name in own)
-        if key not in launches:
-            launches[key] = _launch(header, row)
-            launches[key].invocations = _count(cells.get("Invocations", ""))
-        name = raw_name(cells.get("Section Name", ""), cells["Metric Name"])
-        extremes = (cells["Minimum"], cells["Maximum"])
-        launches[key].cells.append(Cell(name, cells["Average"], cells["Metric Unit"], row.line, extremes))
-    return list(launches.values())
-
-
-def _checked(header: list[str], rows: Iterator[_Row], *needed: str) -> Iterator[tuple[_Row, dict[str, str]]]:
-    """Yield rows with their cells by column; rows of metrics lack the columns of rules at the end."""
-    least = max(header.index(name) for name in (*needed, "Metric Name", "Metric Unit")) + 1
-    for row in rows:
-        if not least <= len(row.fields) <= len(header):
-            raise broken(row.line, f"{len(row.fields)} fields instead of {least} to {len(header)}")
-        yield row, dict(zip(header, row.fields, strict=False))
 
 
 def _launch(header: Sequence[str], row: _Row) -> Launch:
@@ -192,7 +165,7 @@ def _launch(header: Sequence[str], row: _Row) -> Launch:
     ]
     device = cells.get("Device", "")
     return Launch(
-        demangled=cells.get("Kernel Name", "all kernels"),
+        demangled=cells["Kernel Name"],
         grid=_extent(cells.get("Grid Size"), row.line),
         block=_extent(cells.get("Block Size"), row.line),
         compute_capability=cells.get("CC", ""),
@@ -209,8 +182,3 @@ def _extent(cell: str | None, line: int) -> tuple[int, int, int]:
         raise broken(line, f"{cell!r} is not an extent like (128, 1, 1)")
     x, y, z = (int(group) for group in match.groups())
     return x, y, z
-
-
-def _count(cell: str) -> int:
-    digits = re.sub(r"\D", "", cell.partition(".")[0] if cell.endswith(".00") else cell)
-    return max(int(digits[:9] or 1), 1)

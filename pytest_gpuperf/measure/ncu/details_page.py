@@ -167,8 +167,6 @@ _OLDER_LABELS: Mapping[tuple[str, str], str] = {
     }.items()
 }
 """Labels of ncu 2019 to 2021."""
-LABELS = frozenset(label for _, label in (*RAW_NAMES, *_OLDER_LABELS))
-"""All labels, whatever their section."""
 _REQUESTED = "Command line profiler metrics"
 _NAME_AT_END = re.compile(r"\b(\w+__[\w.]+)\)?$")
 

@@ -11,7 +11,7 @@ from pytest_gpuperf.measure.ncu.ncu_failures import explain
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXPECTED = "a report (.ncu-rep), CSV or console text that ncu wrote"
+EXPECTED = "a report (.ncu-rep) or CSV that ncu wrote"
 
 _SYSTEMS = (
     "Nsight Systems, which has times and no counters",
@@ -34,10 +34,20 @@ _KINDS: tuple[tuple[re.Pattern[bytes], str, str], ...] = tuple(
         ),
     )
 )
+_CONSOLE = re.compile(
+    r", Context \d+, Stream \d+\b|\bMetric Name +Metric Unit +M|\bSection: \S.*\n.{0,60}?-{3,} -{3,}"
+)
+"""Line of a launch, and heads of tables since and before ncu 2022, as ncu prints them on a terminal."""
+_PROFILED = '==PROF== Profiling "'
 _NO_KERNEL = re.compile(r"No kernels were profiled|^==PROF== (?:Connected|Disconnected)", re.MULTILINE)
 _REPORT = re.compile(r"^\s*(?:> ?)*==PROF== Report: (.+?)\s*$", re.MULTILINE)
 _ERROR = re.compile(r"^\s*(?:> ?)*==ERROR==\s*(.+?)\s*$", re.MULTILINE)
 _BYTES = re.compile(rb"[\0-\x08]")
+
+
+def is_console_text(text: str) -> bool:
+    """Return True if a text has a launch or a table as ncu prints them on a terminal."""
+    return _CONSOLE.search(text) is not None
 
 
 def errors_in(text: str) -> list[str]:
@@ -68,6 +78,8 @@ def not_from_ncu(path: Path, data: bytes, text: str) -> GpuperfError:
             expected="a complete report written by `ncu --export`",
             next_step="copy it again, or profile again",
         )
+    if is_console_text(text):
+        return _console_text(path)
     if cause := explain(text):
         return GpuperfError(f"{path.name} has no launch: {cause}", next_step="then profile again")
     if report := _REPORT.search(text):
@@ -81,6 +93,8 @@ def not_from_ncu(path: Path, data: bytes, text: str) -> GpuperfError:
         return GpuperfError(
             f"{path.name} has no launch: ncu says: {errors[0]}", next_step="then profile again"
         )
+    if _PROFILED in text:
+        return _console_text(path)
     if _NO_KERNEL.search(text):
         return GpuperfError(
             f"{path.name} has no launch: ncu profiled no kernel",
@@ -90,10 +104,15 @@ def not_from_ncu(path: Path, data: bytes, text: str) -> GpuperfError:
     if _BYTES.search(data[:4096]):
         return _is(path, "a binary file, and not a report", "name the file that ncu wrote")
     return GpuperfError(
-        f"{path.name}: the text has no header of ncu CSV and no section of ncu's console text",
+        f"{path.name} has no header of ncu CSV",
         expected=EXPECTED,
-        next_step="print the report with `ncu --import REPORT --csv --page raw`",
+        next_step="print the report with `ncu --import REPORT --page raw --csv`",
     )
+
+
+def _console_text(path: Path) -> GpuperfError:
+    step = "print the report with `ncu --import FILE --page raw --csv`, or profile again with `ncu --csv`"
+    return _is(path, "text that ncu printed for people", step)
 
 
 def _is(path: Path, what: str, step: str) -> GpuperfError:

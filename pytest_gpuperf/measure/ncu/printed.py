@@ -1,4 +1,4 @@
-"""Launches as ncu prints them in CSV or on the console, and their numbers."""
+"""Launches as ncu prints them in CSV, and their numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.ncu.numbers import EUROPEAN, Marks, marks_of, number_of
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.metrics.ncu_units import to_base
 
@@ -26,7 +25,10 @@ _LISTS = frozenset({"launch__tpc_enabled"})
 """Metrics with several numbers, which are words to everybody else."""
 _WHOLE = "launch__shared_mem_per_block"
 _ATTRIBUTE = "device__attribute_"
-_DIGITS = "0123456789.,"
+_NUMBER = re.compile(r"[-+]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?")
+_THOUSANDS_BY_DOT = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
+"""A number of a European locale: ncu prints two decimals, or six on the raw page."""
+_DIGITS = re.compile(r"[-+]?\d[\d., \u00a0\u2009\u202f'\u2019]*")
 
 
 class Cell(NamedTuple):
@@ -38,13 +40,11 @@ class Cell(NamedTuple):
     unit: str
     line: int
     """Number of its line, from 1."""
-    extremes: tuple[str, str] | None = None
-    """Minimum and maximum if `text` is the mean of several launches."""
 
 
 @dataclass
 class Launch:
-    """One launch, or the mean of several (`--print-summary`), as text."""
+    """One launch, as text."""
 
     demangled: str
     grid: Extent = (0, 0, 0)
@@ -52,7 +52,6 @@ class Launch:
     compute_capability: str = ""
     device: int | None = None
     ranges: tuple[str, ...] = ()
-    invocations: int = 1
     cells: list[Cell] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
 
@@ -62,22 +61,19 @@ def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[RawKerne
 
     Args:
         launches: The launches.
-        notes: Takes a sentence if the numbers are not in English spelling.
+        notes: Takes a sentence if no metric has a value.
 
     Raises:
-        GpuperfError: A number is not one in the locale of the others.
+        GpuperfError: A number is not one of the locale C.
     """
-    cells = [cell for launch in launches for cell in launch.cells if cell.name not in _LISTS]
-    marks = marks_of(text for cell in cells for text in (cell.text, *(cell.extremes or ())))
-    if marks is EUROPEAN:
-        notes.append("numbers were read with a dot between thousands and a comma before decimals")
-    kernels = [_kernel(launch, marks) for launch in launches]
+    kernels = [_kernel(launch) for launch in launches]
+    cells = any(cell.name not in _LISTS for launch in launches for cell in launch.cells)
     if cells and not any(kernel.metrics or kernel.not_finite for kernel in kernels):
         notes.append("no metric has a value: ncu does not have them on this GPU")
     return kernels
 
 
-def _kernel(launch: Launch, marks: Marks) -> RawKernel:
+def _kernel(launch: Launch) -> RawKernel:
     attributes = {
         cell.name.removeprefix(_ATTRIBUTE): cell.text
         for cell in launch.cells
@@ -93,21 +89,16 @@ def _kernel(launch: Launch, marks: Marks) -> RawKernel:
         gpu=attributes.get("display_name", ""),
         compute_capability=launch.compute_capability or _capability(attributes),
         device=launch.device,
-        invocations=launch.invocations,
         not_finite=sum(_NOT_FINITE.search(cell.text) is not None for cell in launch.cells),
     )
     for cell in launch.cells:
         if NO_VALUE.fullmatch(cell.text):
             continue
-        value, unit = _value(cell, cell.text, marks)
+        value, unit = _value(cell)
         if isinstance(value, float) and not math.isfinite(value):
             continue
         kernel.metrics[cell.name] = value
         kernel.units[cell.name] = unit
-        if cell.extremes is not None:
-            least, most = (_value(cell, text, marks)[0] for text in cell.extremes)
-            if isinstance(least, float) and isinstance(most, float):
-                kernel.extremes[cell.name] = (least, most)
     # The details page has only the parts of a block's shared memory.
     parts = [kernel.metrics.get(f"{_WHOLE}_{part}") for part in ("static", "dynamic", "driver")]
     numbers = [part for part in parts if isinstance(part, float)]
@@ -122,17 +113,16 @@ def _capability(attributes: Mapping[str, str]) -> str:
     return ".".join(parts) if all(parts) else ""
 
 
-def _value(cell: Cell, text: str, marks: Marks) -> tuple[float | str, str]:
-    number = None if cell.name in _LISTS else number_of(text, marks)
-    if number is not None:
-        return to_base(number, cell.unit)
-    if cell.name not in _LISTS and text[:1].isdigit() and not text.strip(_DIGITS):
-        thousands, decimal = marks
+def _value(cell: Cell) -> tuple[float | str, str]:
+    if cell.name in _LISTS or not _DIGITS.match(cell.text):
+        return cell.text, cell.unit
+    if _NUMBER.fullmatch(cell.text) and not _THOUSANDS_BY_DOT.fullmatch(cell.text):
+        return to_base(float(cell.text.replace(",", "")), cell.unit)
+    if _DIGITS.fullmatch(cell.text):
         raise broken(
-            cell.line,
-            f"{text!r} is not a number with {thousands} between thousands and {decimal} before decimals",
+            cell.line, f"{cell.text!r} is not a number with , between thousands and . before decimals"
         )
-    return text, cell.unit
+    return cell.text, cell.unit
 
 
 def broken(line: int, why: str) -> GpuperfError:
@@ -140,5 +130,5 @@ def broken(line: int, why: str) -> GpuperfError:
     return GpuperfError(
         f"line {line} of the CSV text is not a whole row of ncu CSV: {why}",
         expected="a complete file, written with LC_ALL=C",
-        next_step="print it again from the report: `ncu --import REPORT --csv --page raw`",
+        next_step="print it again from the report: `ncu --import REPORT --page raw --csv`",
     )

@@ -41,10 +41,6 @@ class RawKernel(msgspec.Struct, frozen=True):
     """`9.0`; empty if the file does not tell."""
     device: int | None = None
     """Number of the GPU among those of the process."""
-    invocations: int = 1
-    """Number of launches of which the values are means: more than 1 after `--print-summary`."""
-    extremes: dict[str, tuple[float, float]] = {}
-    """Least and largest value of the launches of a mean."""
     not_finite: int = 0
     """Number of metrics that are `nan` or infinite, as those of a failed launch are."""
     values_in_file: int = 0

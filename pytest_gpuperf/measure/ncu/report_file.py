@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.console_reader import is_console_text, read_console
 from pytest_gpuperf.measure.ncu.csv_reader import NoHeaderError, read_csv
-from pytest_gpuperf.measure.ncu.other_files import EXPECTED, errors_in, not_from_ncu
+from pytest_gpuperf.measure.ncu.other_files import EXPECTED, errors_in, is_console_text, not_from_ncu
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.measure.ncu.rules import Rule  # noqa: TC001
-from pytest_gpuperf.metrics import METRICS, nearest, short_metrics, source_names
+from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
@@ -68,10 +67,6 @@ class ReportKernel(KernelProfile, frozen=True, kw_only=True):
     """Number of the GPU among those of the process; None if the file does not tell."""
     failed: bool = False
     """True if ncu could not measure the launch."""
-    invocations: int = 1
-    """Number of launches of which the values are means: more than 1 after `--print-summary`."""
-    extremes: dict[str, tuple[float, float]] = {}
-    """Least and largest value of the launches of a mean, by the names in `metrics`."""
     more_metrics: int = 0
     """Number of metrics with a value in the file that no value in `metrics` is read from."""
 
@@ -96,10 +91,9 @@ def read_report(
 ) -> list[ReportKernel]:
     """Read the kernels of a file of Nsight Compute, in launch order.
 
-    The file can be a report (`.ncu-rep`), the raw page as CSV (wide), any other ncu CSV (long), or text from
-    ncu's console, gzipped or not; its content tells which. A report is exact, the long CSV and the console
-    are rounded to two decimals. Another process reads a report, with the package `ncu-report` or the copy in
-    an installation of ncu.
+    The file can be a report (`.ncu-rep`), the raw page as CSV (wide), or any other ncu CSV (long), gzipped or
+    not; its content tells which. A report is exact, the long CSV is rounded to two decimals. Another process
+    reads a report, with the package `ncu-report` or the copy in an installation of ncu.
 
     Args:
         path: The file.
@@ -185,8 +179,6 @@ def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str], *, timed: 
         compute_capability=raw.compute_capability,
         device=raw.device,
         failed=_DURATION not in raw.metrics and sum(signs) > 1,
-        invocations=raw.invocations,
-        extremes=_extremes(raw),
         more_metrics=count - len(known.intersection(raw.metrics)),
         **msgspec.structs.asdict(profile),
     )
@@ -196,18 +188,6 @@ def _sources(metric: str) -> Iterable[str]:
     if metric not in METRICS:
         return (metric,)
     return (name for source in METRICS[metric].sources for name in source.names)
-
-
-def _extremes(raw: RawKernel) -> dict[str, tuple[float, float]]:
-    least, most = (
-        short_metrics({name: pair[i] for name, pair in raw.extremes.items()}, raw.units) for i in (0, 1)
-    )
-    short = {
-        name: (float(least[name]), float(most[name]))
-        for name in least.keys() & most.keys()
-        if METRICS[name].ncu
-    }
-    return raw.extremes | short
 
 
 def _version(plain: Path) -> str:
@@ -251,24 +231,17 @@ def _read(path: Path, names: Sequence[str] | None, notes: list[str]) -> list[Raw
     text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8", errors="replace")
     text = text.replace("\r\n", "\n")
     try:
-        kernels = _read_text(text, notes)
+        kernels = read_csv(text, notes)
     except NoHeaderError:
         raise not_from_ncu(path, data, text) from None
     except GpuperfError as error:
         raise GpuperfError(
             f"{path.name}: {error.found}", expected=error.expected, next_step=error.next_step
         ) from None
+    if is_console_text(text):
+        notes.append("the launches that the file has as console text of ncu were not read")
     notes += [f"ncu reported: {error}" for error in errors_in(text)]
     return kernels
-
-
-def _read_text(text: str, notes: list[str]) -> list[RawKernel]:
-    try:
-        return read_csv(text, notes)
-    except NoHeaderError:
-        if not is_console_text(text):
-            raise
-        return read_console(text, notes)
 
 
 def _check_metric_names(metrics: Iterable[str]) -> None:

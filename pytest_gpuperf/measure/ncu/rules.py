@@ -1,4 +1,4 @@
-"""Results of ncu rules, the same from a report and from the details page as CSV or text."""
+"""Results of ncu rules, the same from a report and from the details page as CSV."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ _CSV_KINDS: dict[str, Kind] = {
 }
 _CSV_SCOPES: dict[str, Scope] = {"local": "local", "global": "global"}
 
-_ESTIMATE = re.compile(r"Est\. (?P<scope>Local )?Speedup: (?P<pct>[\d.,]+) ?%\s*")
-
 # Links, as the docstring of `rule_results_as_dicts` in `ncu_report` has them: `@section:ID:text@`,
 # `@sass:ADDRESS:text@`, `@source:FILE:LINE:text@` and `@url:text:ADDRESS@`.
 _LINK = re.compile(r"@(?:section:[^:@]*|sass:[^:@]*|source:[^:@]*:\d+):(?P<text>[^@]*)@")
@@ -94,7 +92,7 @@ def rule_from_csv(row: dict[str, str]) -> Rule | None:
     name, message = row.get("Rule Name", ""), row.get("Rule Description", "")
     if not name or not message:
         return None
-    speedup = _finite(row.get("Estimated Speedup", "").replace(",", "."))
+    speedup = _finite(row.get("Estimated Speedup", ""))
     return Rule(
         rule=name,
         section=row.get("Section Name", ""),
@@ -102,27 +100,6 @@ def rule_from_csv(row: dict[str, str]) -> Rule | None:
         message=message,
         estimated_speedup_pct=speedup,
         scope="" if speedup is None else _CSV_SCOPES.get(row.get("Estimated Speedup Type", ""), ""),
-    )
-
-
-def rule_from_console(section: str, kind: str, text: str) -> Rule:
-    """Make the rule of a paragraph that ncu prints below a section, which lacks the rule's name.
-
-    Args:
-        section: Title of the section.
-        kind: `OPT`, `INF`, `WRN` or `ERR`.
-        text: The paragraph in one line.
-    """
-    found = _ESTIMATE.match(text)
-    speedup = _finite(found["pct"].replace(",", ".")) if found else None
-    scope: Scope = "local" if found and found["scope"] else "global"
-    return Rule(
-        rule=section,
-        section=section,
-        kind=_CSV_KINDS[kind],
-        message=_ESTIMATE.sub("", text) or text,
-        estimated_speedup_pct=speedup,
-        scope="" if speedup is None else scope,
     )
 
 

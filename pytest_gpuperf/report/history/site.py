@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf._version import __version__
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.report.history.changes_report import TONES, range_lines, searched_line, show_interval
 from pytest_gpuperf.report.history.series_report import show_four_digits
 from pytest_gpuperf.report.html.markup import asset, digest, items, link, packed, text
-from pytest_gpuperf.report.own_files import DASHBOARD, is_own
+from pytest_gpuperf.report.own_files import GENERATOR
 from pytest_gpuperf.report.pictures.history import picture_of_series
 from pytest_gpuperf.report.show import count
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.history import HistoryLine
     from pytest_gpuperf.report.html.section import SourceLinks
 
-(GENERATOR,) = DASHBOARD.tags
-"""Begin of the tag by which a page is known to be a dashboard of this tool."""
 PAGE = "index.html"
 PACK = 16
 """Number of series whose data are packed together: alike ones pack well, and few are unpacked for one."""
@@ -45,7 +41,7 @@ def write_site(
     """Write the dashboard into a folder.
 
     Args:
-        folder: A new or empty folder, or that of an earlier dashboard.
+        folder: The folder; need not exist.
         series: The times to draw.
         ranges: The changes found in them.
         order: Order of their points.
@@ -56,33 +52,11 @@ def write_site(
         Size of the page, in bytes.
 
     Raises:
-        GpuperfError: The folder has other files.
         OSError: The page cannot be written.
     """
-    refuse_other_folder(folder)
     page = "".join(_page(series, ranges, order, links, notes)).encode()
     write_files({folder / PAGE: page})
     return len(page)
-
-
-def refuse_other_folder(folder: Path) -> None:
-    """Refuse a folder that has files and no dashboard of this tool.
-
-    Raises:
-        GpuperfError: It is such a folder, or no folder.
-        OSError: It cannot be read.
-    """
-    page = folder / PAGE
-    if page.is_file():
-        own = is_own(page, DASHBOARD)
-    else:
-        own = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not own:
-        raise GpuperfError(
-            f"{show_path(folder)} exists and is not a dashboard of pytest-gpuperf",
-            expected="a new or empty folder, or that of an earlier dashboard",
-            next_step="name another folder",
-        )
 
 
 def _page(
@@ -96,7 +70,7 @@ def _page(
     script = asset("picture.js") + asset("site.js", __package__)
     policy = f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'"
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-    yield f'{GENERATOR} {text(__version__)}">\n<meta name="viewport" content="width=device-width">\n'
+    yield f'{GENERATOR} history {text(__version__)}">\n<meta name="viewport" content="width=device-width">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">\n'
     yield '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">\n'
     yield f"<title>gpuperf history</title>\n<style>{style}</style></head>\n<body>\n"

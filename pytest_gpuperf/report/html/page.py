@@ -11,7 +11,7 @@ from pytest_gpuperf.report.html.main_table import entries_of, table_pieces
 from pytest_gpuperf.report.html.markup import asset, digest, items, link, packed, text
 from pytest_gpuperf.report.html.overview import overview_pieces
 from pytest_gpuperf.report.notices import notices
-from pytest_gpuperf.report.own_files import REPORT
+from pytest_gpuperf.report.own_files import GENERATOR
 from pytest_gpuperf.report.rows import TONES, counts_by_status, header_lines
 from pytest_gpuperf.report.show import count
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.html.main_table import Entry
     from pytest_gpuperf.report.html.section import Section
 
-(GENERATOR,) = REPORT.tags
-"""Begin of the tag by which a file is known to be a report of this tool."""
 DETAILS_AT_ONCE = 16
 """Number of rows whose details are packed together: alike ones pack well, and few are unpacked for one."""
 
