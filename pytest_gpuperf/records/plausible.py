@@ -38,7 +38,7 @@ _MOST = (
     (r".*__.*pct_of_peak.*|(pipe|stall|sampled)\..*|.*_(throughput|active|hit_rate|occupancy|pct)", 1000),
     (r"(?!.*__).*", 1e21),
 )
-"""Largest value of counters by name, the first that matches; ncu reads the parts of a % in different passes."""
+"""Largest value of counters by name, the first that matches; ncu reads parts of a % in different passes."""
 
 
 def refuse_first(misfits: Found, shown: str, next_step: str) -> None:
@@ -162,17 +162,15 @@ def _agrees(place: str, value: float, other: float, expected: str, most: float) 
 
 
 def _counters(values: dict[str, MetricValue]) -> Found:
-    return (
-        (f"counter {name}", value, text)
-        for name, value in values.items()
-        if (text := impossible(name, value))
-    )
+    for name, value in values.items():
+        if expected := impossible(name, value):
+            yield f"counter {name}", value, expected
 
 
 def _against(against: AgainstTiming) -> Found:
-    ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
-    if len(raw) not in (0, len(ratios)) or len(first) not in (0, len(ratios)):
-        yield "against.raw_log_ratios and new_first", (raw, first), f"{len(ratios)} values, or none"
+    ratios, raw = against.log_ratios, against.raw_log_ratios
+    if not {len(raw), len(against.new_first)} <= {0, len(ratios)}:
+        yield "against.raw_log_ratios", raw, f"{len(ratios)} values here and in new_first, or none"
     mean = math.log(max(against.new_us, LEAST_US) / max(against.old_us, LEAST_US))
     slack = math.log(SCALED)
     if ratios and not min(ratios + raw) - slack <= mean <= max(ratios + raw) + slack:

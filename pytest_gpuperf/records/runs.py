@@ -302,9 +302,6 @@ def newest_recordings(baselines: Path) -> list[Run]:
     Raises:
         GpuperfError: One of them cannot be read.
     """
-    return sorted(map(load_run, recordings(baselines)), key=age, reverse=True)
-
-
-def age(run: Run) -> tuple[str, str]:
-    """Return a key by which runs sort, the oldest first."""
-    return run.started_at, run.id
+    return sorted(
+        map(load_run, recordings(baselines)), key=lambda run: (run.started_at, run.id), reverse=True
+    )

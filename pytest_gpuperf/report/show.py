@@ -150,9 +150,6 @@ def show_duration(metrics: Mapping[str, MetricValue]) -> str:
     return "" if value is None else show_time(value)
 
 
-"""Counters of the next two texts."""
-
-
 def show_sol(metrics: Mapping[str, MetricValue]) -> str:
     """Show the larger throughput of SM and memory, which is the nearer roof: `mem 78 %`."""
     roofs = {"sm": number_in(metrics, "sm_throughput"), "mem": number_in(metrics, "memory_throughput")}
