@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ def decode_versioned(
     """
     try:
         # Only this one tells the line of an error; its objects are dropped at once.
-        json.loads(data, object_pairs_hook=_refuse_twice, parse_constant=_refuse, parse_int=float)
+        json.loads(data, object_pairs_hook=_refuse_twice, parse_int=float)
         version = msgspec.json.decode(data, type=_Versioned, strict=False).schema
         if version > schema:
             raise GpuperfError(
@@ -44,7 +44,8 @@ def decode_versioned(
             )
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise GpuperfError(f"{shown} has a wrong value: {error}", next_step=next_step) from None
+        found = f"{shown} has a wrong value{_owner(data, decoder)}: {error}"
+        raise GpuperfError(found, next_step=next_step) from None
     except json.JSONDecodeError as error:
         what = f"{error.msg} at line {error.lineno}, column {error.colno}"
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -54,8 +55,16 @@ def decode_versioned(
     )
 
 
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+def _owner(data: bytes, decoder: msgspec.json.Decoder[Any]) -> str:
+    """Return the test of the wrong value, as msgspec names no keys; empty in a file without tests by name."""
+    document = msgspec.json.decode(data)
+    tests = document.get("tests") if isinstance(document, dict) else None
+    for nodeid in tests if isinstance(tests, dict) else ():
+        try:
+            msgspec.convert({**document, "tests": {nodeid: tests[nodeid]}}, decoder.type)
+        except msgspec.ValidationError as error:
+            return f" of {nodeid}" if ".tests[" in str(error) else ""
+    return ""
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:

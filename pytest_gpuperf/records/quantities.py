@@ -1,7 +1,4 @@
-"""Range of each number that a file can have, as types: what hardware, time and arithmetic allow.
-
-msgspec refuses a number outside, and NaN, with its place. The ranges are wide.
-"""
+"""Wide range of each number that a file can have, as types: msgspec refuses one outside, and NaN."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ Date: TypeAlias = Annotated[str, Meta(pattern=f"^{_DAY}")]
 """ISO 8601; a computer without a clock starts in 1970."""
 DateOrNone: TypeAlias = Annotated[str, Meta(pattern=f"^$|^{_DAY}")]
 Time: TypeAlias = Annotated[float, Meta(ge=LEAST_US, le=1e12)]
-"""Time of a call, in microseconds."""
 TimeOrZero: TypeAlias = Annotated[float, Meta(ge=0, le=1e12)]
 Duration: TypeAlias = TimeOrZero
 Difference: TypeAlias = Annotated[float, Meta(ge=-1e12, le=1e12)]

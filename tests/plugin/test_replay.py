@@ -426,18 +426,3 @@ def test_test_that_runs_again_is_judged_by_its_baseline(
         """
     )
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k*improved (replayed)"])
-
-
-def test_table_of_many_tests_is_that_of_whole_records(
-    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytester.makepyfile(test_k=SQUARE)
-    short = pytester.runpytest("--gpuperf").stdout.lines
-    monkeypatch.setattr("pytest_gpuperf.plugin.hooks._keeps_whole", lambda *_: True)
-    whole = pytester.runpytest("--gpuperf").stdout.lines
-    assert [line for line in short if "passed in" not in line] == [
-        line for line in whole if "passed in" not in line
-    ]
-    pytester.runpytest("--gpuperf", "--gpuperf-json=verdicts.json")
-    (test,) = json.loads((pytester.path / "verdicts.json").read_bytes())["tests"]
-    assert test["measurements"]["main"]["counters"]["memory_throughput"] == 77.0

@@ -16,7 +16,6 @@ from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits
 from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.baseline import suite_of
-from pytest_gpuperf.records.decoding import _has_no_key_twice
 
 SLUG = "nvidia-h200"
 
@@ -259,18 +258,3 @@ def test_lock_makes_a_state_folder_that_git_ignores(tmp_path: Path) -> None:
 def test_number_that_json_lacks_is_never_written(value: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         encode_baseline({"time_us": value})
-
-
-@pytest.mark.parametrize(
-    ("text", "certain"),
-    [
-        ('{"a": {"b": "c"}, "d": ["", "e"]}', True),
-        ('{"a": {"b": 1, "b": 1}}', False),
-        ('{"a": 1, "a": "b"}', False),
-        (r'{"a": "\"", "b": 1}', False),
-        ('{"a": ' + "1" * 5000 + "}", False),
-        ('{"a": NaN}', False),
-    ],
-)
-def test_keys_are_unique_if_as_many_strings_are_written_as_read(text: str, certain: bool) -> None:
-    assert _has_no_key_twice(text.encode()) is certain
