@@ -44,7 +44,7 @@ def decode_versioned(
             )
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        found = f"{shown} has a wrong value{_owner(data, decoder)}: {error}"
+        found = f"{shown} has a wrong value{_owner(data, decoder.type)}: {error}"
         raise GpuperfError(found, next_step=next_step) from None
     except json.JSONDecodeError as error:
         what = f"{error.msg} at line {error.lineno}, column {error.colno}"
@@ -55,16 +55,21 @@ def decode_versioned(
     )
 
 
-def _owner(data: bytes, decoder: msgspec.json.Decoder[Any]) -> str:
-    """Return the test of the wrong value, as msgspec names no keys; empty in a file without tests by name."""
-    document = msgspec.json.decode(data)
-    tests = document.get("tests") if isinstance(document, dict) else None
-    for nodeid in tests if isinstance(tests, dict) else ():
-        try:
-            msgspec.convert({**document, "tests": {nodeid: tests[nodeid]}}, decoder.type)
-        except msgspec.ValidationError as error:
-            return f" of {nodeid}" if ".tests[" in str(error) else ""
-    return ""
+def _owner(data: bytes, kind: Any) -> str:
+    """Return the test of a wrong value, as msgspec names no keys; empty in a file without tests by name."""
+    content: Any = msgspec.json.decode(data)
+    tests = content.get("tests") if isinstance(content, dict) else None
+    kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    named = tests if isinstance(tests, dict) else {}
+    return next((f" of {name}" for name in named if not _fits({name: named[name]}, kinds["tests"])), "")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:

@@ -27,8 +27,7 @@ Found: TypeAlias = Iterator[tuple[str, object, str]]
 """Place, value and expected value of each misfit; those after the first may follow from it."""
 
 SCALED, ALIKE, APART = 3.0, 1.2, 100
-"""Largest ratio of times of one measurement (people scale a recorded time to see a verdict), of a session's
-normalised time and its mean time at that clock (1.025 on H200s), and of a session and the median of all."""
+"""Largest ratio of times that people may scale, of a normalised time (1.025 on H200s), of all sessions."""
 _SAME_AS_TIME = {"events": ("events_us",), "cupti": ("cupti_us", "gpu_busy_us"), "host": ()}
 _MOST = (
     (r"registers_per_thread|block_size", MAX_BLOCK),
