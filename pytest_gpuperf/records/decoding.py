@@ -67,7 +67,7 @@ def _owner(data: bytes, kind: Any) -> str:
 def _fits(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, SystemError):  # the second: msgspec < 0.22
         return False
     return True
 

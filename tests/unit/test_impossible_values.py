@@ -148,11 +148,7 @@ def test_edited_baseline_is_refused_with_its_place(tmp_path: Path, place: str, v
     edited(document["tests"][NODEID]["measurements"]["main"], place, value)
     with pytest.raises(GpuperfError, match=r"baselines/nvidia-h200/test_square\.json ") as caught:
         load_baseline_of(tmp_path, json.dumps(document).encode())
-    assert (
-        NODEID in str(caught.value)
-        or "$.tests" in str(caught.value)
-        or "invalid character" in str(caught.value)
-    )
+    assert any(place in str(caught.value) for place in (NODEID, "invalid character (byte "))
     assert "git restore " in caught.value.next_step
 
 
