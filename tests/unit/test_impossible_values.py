@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from test_mutated_files import MODEL, NEW
 
 from history_builders import line
 from pytest_gpuperf.baseline.history.lines import decode_file, encode_line
@@ -21,6 +20,7 @@ from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.runs import encode_run, load_run, recordings
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 from run_builders import NODEID, one_test, record, run, timing
+from whole_run import MODEL, NEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
