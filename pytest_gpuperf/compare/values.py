@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.metrics.metric import Better
-    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue, TestRecord
+    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
@@ -61,24 +61,6 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
         values |= profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
         values |= profile.combined
     return values
-
-
-def without_launches(test: TestRecord) -> TestRecord:
-    """Return a test whose measurements have the same values, without the counters of each launch and blocks.
-
-    These are most of a large run. One block with the mean clock takes the place of all.
-    """
-    measurements = {}
-    for label, measured in test.measurements.items():
-        timing, profile = measured.timing, measured.profile
-        if profile is not None and profile.kernels:
-            only = profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
-            profile = replace(profile, kernels=(), combined=only | profile.combined)
-        if timing is not None:
-            clocks = (timing.sm_clock_mhz,) if timing.sm_clock_mhz else ()
-            timing = replace(timing, blocks_us=(timing.time_us,), blocks_mhz=clocks)
-        measurements[label] = replace(measured, timing=timing, profile=profile)
-    return replace(test, measurements=measurements)
 
 
 def accuracy_of(measurement: Measurement) -> Accuracy | None:
@@ -139,7 +121,6 @@ def other_sources(old: Measurement, new: Measurement) -> str:
 
 
 def _by_one_source(old: Measurement, new: Measurement) -> tuple[Measurement, Measurement]:
-    from msgspec.structs import replace
 
     if old.timing is None or new.timing is None or old.timing.source == new.timing.source:
         return old, new

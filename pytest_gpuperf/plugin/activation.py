@@ -76,9 +76,6 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
     config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
     if link is None and child is None and settings.side is None:
         _forget_verdicts(settings.json)
-        from pytest_gpuperf.plugin.garbage import RareCollections
-
-        config.pluginmanager.register(RareCollections(config), "gpuperf-garbage")
     if settings.brief:
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 

@@ -75,12 +75,6 @@ def _succeeded_unexpectedly(item: pytest.Item, raised: BaseException) -> bool:
     return marked and isinstance(raised, pytest.fail.Exception) and "Unexpected success" in str(raised.msg)
 
 
-def _keeps_whole(config: pytest.Config, settings: Settings) -> bool:
-    """Return True if a report shows each kernel of a test: that with `-v`, the page, or one of a fleet."""
-    in_fleet = config.pluginmanager.has_plugin("gpuperf-fleet-group")
-    return in_fleet or settings.html is not None or getattr(config.option, "verbose", 0) >= 1
-
-
 def _warn(item: pytest.Item, text: str) -> None:
     try:
         item.warn(pytest.PytestWarning(f"gpuperf: {text}"))
@@ -227,7 +221,6 @@ class Hooks:
             reporter = RemoteTerminal(self._link)
         if self._runner.judges:
             self._runner.narrowed = self._narrowed or is_narrowed(config)
-            self._runner.keeps_whole = _keeps_whole(config, self._settings)
             with self._runner.guarded("baseline"):
                 self._runner.problems += orphans(config, self._runner, self._seen)
         typed, settings = config.invocation_params, self._settings

@@ -107,8 +107,6 @@ class Runner:
         self._results: dict[str, TestResult] = {}
         self.narrowed = False
         """True if the user chose some of the tests, or options deselect some."""
-        self.keeps_whole = True
-        """False if no report needs the kernels and the baseline of a test after its verdict."""
         self.only: frozenset[str] | None = None
         """Node ids of the tests to run; None for all that pytest selects."""
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)

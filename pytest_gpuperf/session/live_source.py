@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.records.quantities import MOST_LOOKS_SD_PCT
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.records.timing import LOOKS
 
@@ -228,7 +229,7 @@ def undoubted(
     return replace(
         median,
         measured_again=(*median.measured_again, why),
-        looks_sd_pct=round(100 * stdev(map(log, times_us)), 4),
+        looks_sd_pct=min(round(100 * stdev(map(log, times_us)), 4), MOST_LOOKS_SD_PCT),
         verification=refused,
     )
 

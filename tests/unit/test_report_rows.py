@@ -12,7 +12,7 @@ from pytest_gpuperf.report.rows import (
     overall_status,
     split_names,
 )
-from pytest_gpuperf.report.show import in_a_row, show_occupancy, show_sol, show_stall, show_time
+from pytest_gpuperf.report.show import show_occupancy, show_sol, show_time
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
 
 
@@ -145,13 +145,3 @@ def test_header_of_a_replay_names_machine_and_date() -> None:
         "replayed from NVIDIA H200, commit abc1234, 2026-11-20",
         "driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0",
     ]
-
-
-def test_counters_of_a_row_give_the_same_texts() -> None:
-    metrics = {**profile("k").combined, "stall.wait": 3.0, "stall.barrier": 90.0, "stall.imc_miss": "mixed"}
-    kept = in_a_row(metrics)
-    assert [show(kept) for show in (show_sol, show_occupancy, show_stall)] == [
-        show(metrics) for show in (show_sol, show_occupancy, show_stall)
-    ]
-    assert show_stall(kept) == "barrier 90 %"
-    assert in_a_row({}) == {}
