@@ -97,7 +97,8 @@ def _command(number: int, arguments: Sequence[str]) -> list[str]:
     """Return the command of one session; its last options override earlier ones."""
     command = ["pytest", "--gpuperf", *arguments, "--gpuperf-replay=never", "--gpuperf-update=never"]
     command.append("--gpuperf-keep=0")  # the runs of the earlier sessions
-    command.append("--gpuperf-counter-cache=refresh" if number == 1 else "--gpuperf-counters=off")
+    if number > 1:
+        command.append("--gpuperf-counters=off")
     given = click.get_current_context().params
     if given["root"] is not None:
         command.append(f"--rootdir={given['root']}")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli.accepting import kept_lines
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.cli.said import echo, json_option, wrote
@@ -61,9 +60,6 @@ def _add(project: Project, measured: Run, *, drops: bool) -> None:
         write_files({path: encode_run(measured)})
         wrote(path)
         echo(f"wrote {show_path(path)} ({count_tests(measured.tests)})")
-        kept = [test.nodeid for test in measured.tests if _has_kept(test)]
-        for line in kept_lines(kept, "recorded with their dates"):
-            echo(line)
         for old in older:
             if drops:
                 old.unlink()
@@ -126,11 +122,6 @@ def _check(run: Run) -> None:
 
 def _is_wrong(test: TestRecord) -> bool:
     return bool(test.failure) or any(measured.is_wrong for measured in test.measurements.values())
-
-
-def _has_kept(test: TestRecord) -> bool:
-    profiles = (measured.profile for measured in test.measurements.values())
-    return any(profile is not None and profile.combined and profile.read_at for profile in profiles)
 
 
 def _is_superseded(path: Path, new_path: Path, new: Run) -> bool:

@@ -232,8 +232,6 @@ def _clock(mhz: float, place: Place) -> Found:
 
 def _profile(profile: Profile, place: Place) -> Found:
     yield from _counters(profile.combined, (*place, "combined"))
-    if profile.read_at:
-        yield from _date(profile.read_at, (*place, "read_at"))
     for at, kernel in enumerate(profile.kernels):
         # The values of a single launch are those of the call, which have been checked.
         if not kernel.metrics.items() <= profile.combined.items():

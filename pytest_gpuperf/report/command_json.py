@@ -255,8 +255,6 @@ class Plan(TypedDict):
     runs: list[str]
     gpu: str
     tests: list[PlannedTest]
-    kept_counters: list[str]
-    """Tests whose counters are from an earlier run, and are not taken."""
 
 
 Plans: TypeAlias = Plan | list[Plan]

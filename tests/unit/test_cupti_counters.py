@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
+from pytest_gpuperf.measure.counters.kept_counters import KeptCounters
 
 from fake_cupti import CONTEXT, PASSES, FakeCupti, activity, recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, in_launch_order
-from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
-from pytest_gpuperf.measure.counters.kept_counters import KeptCounters
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
