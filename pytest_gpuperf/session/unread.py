@@ -57,7 +57,7 @@ def read_unread(
         for label, measured in record.measurements.items():
             if measured.profile is not None and is_unread(measured):
                 found = _read(under_ncu, test, label, measured.profile)
-                reasons[measured.profile.unavailable.partition(";")[0]] += not found.unavailable
+                reasons[_cause(measured.profile)] += not found.unavailable
                 measurements[label] = replace(measured, profile=found)
         results[test.nodeid] = runner.judge_again(replace(record, measurements=measurements))
     runner.notices += under_ncu.notices
@@ -109,7 +109,14 @@ def _read(under_ncu: ProfilingPass, test: SelectedTest, label: str, before: Prof
         why = found.unavailable
     except GpuperfError as error:
         found, why = before, str(error)
-    return replace(before, unavailable=f"{before.unavailable}; {why}") if why else found
+    if not why:
+        return found
+    return replace(before, unavailable=f"{_cause(before)}, and ncu has not read it: {why}")
+
+
+def _cause(profile: Profile) -> str:
+    """Return why CUPTI could not read a call, without advice."""
+    return profile.unavailable.partition(";")[0]
 
 
 def the_call() -> None:

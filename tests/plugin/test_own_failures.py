@@ -114,10 +114,6 @@ PARTS: dict[PluginPart, Broken] = {
         arguments=("--gpuperf-against=HEAD",),
         fake=lambda *_: BrokenPass(),
     ),
-    "counter cache": Broken(
-        "pytest_gpuperf.measure.counters.kept_counters.KeptCounters._delete_old",
-        arguments=("--gpuperf-counters=ncu",),
-    ),
     "counters": Broken("pytest_gpuperf.measure.counters.cupti_counters.CuptiCounters.lookup"),
     "diagnosis": Broken("pytest_gpuperf.judge.verdict.explain_lines", 1, FAILED),
     "HTML report": Broken(

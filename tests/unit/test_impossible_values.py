@@ -133,7 +133,6 @@ def load(tmp_path: Path, data: bytes) -> None:
         (kernel(grid=(-1, 1, 1)), r"has -1 as profile.kernels\[0\].grid\[0\]"),
         (kernel(block=(1024, 2, 1)), "expected a block of at most 1024 threads"),
         (kernel(metrics={"waves": -1.0}), r"as profile.kernels\[0\].metrics.waves"),
-        (encoded(Measurement(profile=Profile(read_at="yesterday"))), "as profile.read_at"),
         (encoded(Measurement(trace=Trace(copies=10**400))), "as trace.copies .*; expected a whole number"),
         (encoded(Measurement(trace=Trace(gpu_busy_pct=1e12))), "as trace.gpu_busy_pct"),
         (correctness(rtol=-1.0), "has -1.0 as correctness.rtol"),
