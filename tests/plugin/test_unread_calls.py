@@ -118,10 +118,11 @@ def run(
     refusals: dict[str, int] | None = None,
     ncu: fake_ncu.Behaviour | None = "profiles the program",
     tests: str = TESTS,
+    more: str = "",
 ) -> pytest.RunResult:
     """Run a project with calls that CUPTI can read, and graphs."""
     folder = str(Path(__file__).parents[1])
-    pytester.makeconftest(GPU.format(tests=folder, refusals=refusals or {}, no_ncu=ncu is None))
+    pytester.makeconftest(GPU.format(tests=folder, refusals=refusals or {}, no_ncu=ncu is None) + more)
     pytester.makepyfile(test_k=tests, kernels=KERNELS)
     path = fake_ncu.install(pytester.path, ncu or "records")
     return pytester.runpytest_subprocess(
@@ -206,6 +207,14 @@ def test_an_ncu_that_fails_costs_no_report(pytester: pytest.Pytester, process: t
         "no counters for test_both, test_limit, test_expected: the call launches a CUDA graph, whose kernels "
         "CUPTI counts as one, and ncu has not read it: the driver denies hardware counters" in said(result)
     )
+
+
+@pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
+def test_a_fault_of_this_plugin_costs_no_report(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
+    fault = "import pytest_gpuperf.session.unread\npytest_gpuperf.session.unread._run = lambda *_: {}['']\n"
+    result = run(pytester, *process, tests=TESTS, more=fault)
+    result.assert_outcomes(passed=4, xpassed=1)
+    assert "error in the counters: KeyError: ''" in said(result)
 
 
 def test_an_interrupted_run_loses_no_report(pytester: pytest.Pytester) -> None:
