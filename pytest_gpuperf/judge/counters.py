@@ -32,8 +32,8 @@ STATE_PCT = 2.0
 STATE_POINTS = 1.0
 """Second tolerance of such a counter in %: percentage points."""
 READ_ALIKE = frozenset({"achieved_occupancy", "tensor_active"})
-"""Counters that depend on the GPU's state, on which ncu and CUPTI agree within these tolerances for each kernel
-of `benchmarks/results/counter_agreement.json`. They agree on exact ones and counts of work, too."""
+"""Counters that depend on the GPU's state, on which ncu and CUPTI agree within these tolerances for each
+kernel of `benchmarks/results/counter_agreement.json`. They agree on exact ones and counts of work, too."""
 LEFT_OUT = "those on which the two disagree are not compared"
 SHOWN_CHANGES = 8
 """Maximum number of changed counters below a finding; reports show the rest."""
