@@ -33,8 +33,10 @@ class HeldReports:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Hold reports while the tests run; if they all ran, let ncu read what it has to, then log them."""
         log: Any = session.config.hook.pytest_runtest_logreport
-        # No hook of pytest can keep a report from the other plugins.
-        execute = log._hookexec
+        # No hook of pytest can keep a report from the other plugins, so this takes pluggy's private name.
+        execute = getattr(log, "_hookexec", None)
+        if execute is None:
+            return (yield)
 
         def held(name: str, methods: object, kwargs: dict[str, Any], firstresult: bool) -> object:
             if self._holds(kwargs["report"]):
